@@ -1,0 +1,193 @@
+"""The containers of data: one graph, or a collection of small graphs for graph classification.
+
+Data stays in numpy and scipy here; models turn it into torch tensors once, when a client starts. Nothing in
+this module knows of clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.errors import DataError
+from graphsilo.types import Mask, NodeIds
+
+Features: TypeAlias = "NDArray[np.float32] | sp.csr_matrix"
+"""[nodes, features] float32: a dense array, or CSR where most entries are zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """One attributed graph. Arrays are treated as read-only by everyone.
+
+    Attributes:
+        features: [n, d] float32, dense or CSR.
+        edges: [2, e] int64, one column per directed edge (source, target). An undirected link has two columns.
+        labels: [n] int64 class numbers; -1 where the label is unknown.
+        num_classes: C. Classes may be absent from ``labels``.
+        name: As a user knows it.
+        splits: Predefined splits by name: ``{"train": [n] bool or [n, s] bool, "val": ..., "test": ...}``; may be
+            empty. ``s`` > 1 means several published splits, one per column.
+        node_ids: [n] global ids, or None when local and global numbers are the same.
+        feature_names, class_names: Optional words for columns and classes.
+    """
+
+    features: Features
+    edges: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    num_classes: int
+    name: str = "graph"
+    splits: Mapping[str, Mask] = field(default_factory=dict)
+    node_ids: NodeIds | None = None
+    feature_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        n = self.features.shape[0]
+        if self.features.ndim != 2 or self.features.dtype != np.float32:
+            raise DataError(
+                f"{self.name}: features must be a float32 matrix [nodes, features]; got shape "
+                f"{self.features.shape} of {self.features.dtype}."
+            )
+        if self.edges.ndim != 2 or self.edges.shape[0] != 2:
+            raise DataError(f"{self.name}: edges must have shape [2, edges]; got {self.edges.shape}.")
+        if self.labels.shape != (n,):
+            raise DataError(f"{self.name}: {n} nodes need {n} labels; got shape {self.labels.shape}.")
+        if self.edges.size and (self.edges.min() < 0 or self.edges.max() >= n):
+            bad = int(self.edges.max()) if self.edges.max() >= n else int(self.edges.min())
+            raise DataError(f"{self.name}: an edge names node {bad}, but nodes are numbered 0 to {n - 1}.")
+        if self.labels.size and self.labels.max() >= self.num_classes:
+            raise DataError(
+                f"{self.name}: label {int(self.labels.max())} does not fit into {self.num_classes} classes."
+            )
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.features.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        """Columns of ``edges``: an undirected link counts twice."""
+        return int(self.edges.shape[1])
+
+    @property
+    def num_features(self) -> int:
+        return int(self.features.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        return sp.issparse(self.features)
+
+    @property
+    def global_ids(self) -> NodeIds:
+        return np.arange(self.num_nodes, dtype=np.int64) if self.node_ids is None else self.node_ids
+
+    def adjacency(self) -> sp.csr_matrix:
+        """[n, n] float32 CSR with ``A[target, source] = 1``; parallel edges collapse to one."""
+        n = self.num_nodes
+        ones = np.ones(self.num_edges, dtype=np.float32)
+        matrix = sp.csr_matrix((ones, (self.edges[1], self.edges[0])), shape=(n, n))
+        matrix.data[:] = 1.0
+        return matrix
+
+    def subgraph(self, nodes: NodeIds, *, name: str | None = None) -> Graph:
+        """The graph induced by ``nodes`` (rows of this graph), in the order given.
+
+        Local node i is ``nodes[i]``; only edges with both ends inside stay. O(nodes + edges).
+        """
+        table = np.full(self.num_nodes, -1, dtype=np.int64)
+        table[nodes] = np.arange(len(nodes))
+        relabelled = table[self.edges]
+        keep = (relabelled >= 0).all(axis=0)
+        return replace(
+            self,
+            features=self.features[nodes],
+            edges=np.ascontiguousarray(relabelled[:, keep]),
+            labels=self.labels[nodes],
+            splits={key: mask[nodes] for key, mask in self.splits.items()},
+            node_ids=self.global_ids[nodes],
+            name=name or self.name,
+        )
+
+    def with_edges(self, edges: NDArray[np.int64]) -> Graph:
+        return replace(self, edges=np.ascontiguousarray(edges, dtype=np.int64))
+
+    def with_features(self, features: Features) -> Graph:
+        return replace(self, features=features)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphCollection:
+    """Many small graphs with one label each, stored as one disjoint union.
+
+    Attributes:
+        union: Every node of every graph; ``union.labels`` is unused (-1).
+        pointer: [g + 1] int64; graph i owns the nodes ``pointer[i]:pointer[i + 1]`` of the union.
+        labels: [g] int64 class of each graph.
+        num_classes: C.
+    """
+
+    union: Graph
+    pointer: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    num_classes: int
+    name: str = "graphs"
+    graph_ids: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.pointer) != len(self.labels) + 1 or self.pointer[-1] != self.union.num_nodes:
+            raise DataError(
+                f"{self.name}: {len(self.labels)} graph labels need {len(self.labels) + 1} pointers ending at "
+                f"{self.union.num_nodes}; got {len(self.pointer)} ending at {int(self.pointer[-1])}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_features(self) -> int:
+        return self.union.num_features
+
+    @property
+    def global_ids(self) -> NDArray[np.int64]:
+        return np.arange(len(self), dtype=np.int64) if self.graph_ids is None else self.graph_ids
+
+    def subset(self, graphs: NDArray[np.int64], *, name: str | None = None) -> GraphCollection:
+        """The graphs with these numbers, in the order given."""
+        sizes = np.diff(self.pointer)
+        graphs = np.asarray(graphs, dtype=np.int64)
+        pointer = np.concatenate([[0], np.cumsum(sizes[graphs])]).astype(np.int64)
+        nodes = np.repeat(self.pointer[graphs] - pointer[:-1], sizes[graphs]) + np.arange(pointer[-1])
+        return GraphCollection(
+            union=self.union.subgraph(nodes, name=name),
+            pointer=pointer,
+            labels=self.labels[graphs],
+            num_classes=self.num_classes,
+            name=name or self.name,
+            graph_ids=self.global_ids[graphs],
+        )
+
+
+def describe(graph: Graph | GraphCollection) -> dict[str, Any]:
+    """Counts that a person recognises a data set by."""
+    if isinstance(graph, GraphCollection):
+        return {
+            "name": graph.name,
+            "graphs": len(graph),
+            "nodes": graph.union.num_nodes,
+            "edges": graph.union.num_edges,
+            "features": graph.num_features,
+            "classes": graph.num_classes,
+        }
+    return {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+    }

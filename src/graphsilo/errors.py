@@ -1,0 +1,73 @@
+"""The errors a person can meet, drawn as one tree.
+
+    GraphsiloError
+    ├── ConfigError            a setting is unknown, missing or contradicts another     (exit code 2)
+    ├── DataError              a data set, table or file is not what it should be        (exit code 2)
+    │   └── PartitionError     a graph cannot be cut, or a partition does not fit it      (exit code 2)
+    ├── UnsupportedError       a combination that no method or model here can run         (exit code 2)
+    ├── MessageError           a message is malformed, oversized or not declared          (exit code 1)
+    ├── FederationError        too few clients answered, or one of them failed            (exit code 1)
+    └── RunError               a run, checkpoint or result on disk cannot be used         (exit code 1)
+
+Each message is one paragraph: what was wanted, what came, what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GraphsiloError(Exception):
+    """Base of every error that graphsilo raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigError(GraphsiloError):
+    """A setting is unknown, missing, of the wrong type, or contradicts another one."""
+
+    exit_code = 2
+
+
+class DataError(GraphsiloError):
+    """A data set, table or file is missing or is not what it should be."""
+
+    exit_code = 2
+
+
+class PartitionError(DataError):
+    """A graph cannot be cut as asked, or a partition does not belong to the graph."""
+
+
+class UnsupportedError(GraphsiloError):
+    """A method, model, task or scenario cannot be combined as asked."""
+
+    exit_code = 2
+
+
+class MessageError(GraphsiloError):
+    """A message is malformed, oversized, or carries something that was not declared."""
+
+
+class FederationError(GraphsiloError):
+    """Too few clients answered, or a client failed in a way the method does not tolerate."""
+
+
+class RunError(GraphsiloError):
+    """A run, checkpoint or result on disk cannot be used."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """The choice a person most likely meant, as a question, or the list of choices.
+
+    Example:
+        >>> nearest("mue", ["mu", "rounds"])
+        "did you mean 'mu'?"
+    """
+    known = sorted(set(choices))
+    close = difflib.get_close_matches(name.lower(), [choice.lower() for choice in known], n=1, cutoff=0.6)
+    if close:
+        original = next(choice for choice in known if choice.lower() == close[0])
+        return f"did you mean '{original}'?"
+    return f"known: {', '.join(known)}." if known else "there is nothing to choose from."

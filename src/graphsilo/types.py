@@ -1,0 +1,18 @@
+"""Names for what travels through the package."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+ClientId: TypeAlias = int
+NodeIds: TypeAlias = NDArray[np.int64]
+"""Global node numbers: rows of the whole graph."""
+NodeIndex: TypeAlias = NDArray[np.int64]
+"""Local node numbers: rows of one client's graph."""
+Mask: TypeAlias = NDArray[np.bool_]
+
+Task: TypeAlias = Literal["node", "graph", "link"]
+SplitName: TypeAlias = Literal["train", "val", "test"]
