@@ -35,6 +35,7 @@ class Graph:
             empty. ``s`` > 1 means several published splits, one per column.
         node_ids: [n] global ids, or None when local and global numbers are the same.
         feature_names, class_names: Optional words for columns and classes.
+        edge_weights: [e] float32, or None where every edge weighs 1.
     """
 
     features: Features
@@ -46,6 +47,7 @@ class Graph:
     node_ids: NodeIds | None = None
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    edge_weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         n = self.features.shape[0]
@@ -61,6 +63,10 @@ class Graph:
         if self.edges.size and (self.edges.min() < 0 or self.edges.max() >= n):
             bad = int(self.edges.max()) if self.edges.max() >= n else int(self.edges.min())
             raise DataError(f"{self.name}: an edge names node {bad}, but nodes are numbered 0 to {n - 1}.")
+        if self.edge_weights is not None and self.edge_weights.shape != (self.num_edges,):
+            raise DataError(
+                f"{self.name}: {self.num_edges} edges need as many weights; got shape {self.edge_weights.shape}."
+            )
         if self.labels.size and self.labels.max() >= self.num_classes:
             raise DataError(
                 f"{self.name}: label {int(self.labels.max())} does not fit into {self.num_classes} classes."
@@ -88,11 +94,15 @@ class Graph:
         return np.arange(self.num_nodes, dtype=np.int64) if self.node_ids is None else self.node_ids
 
     def adjacency(self) -> sp.csr_matrix:
-        """[n, n] float32 CSR with ``A[target, source] = 1``; parallel edges collapse to one."""
+        """[n, n] float32 CSR with ``A[target, source]`` = 1, or the edge's weight.
+
+        Parallel unweighted edges collapse to one; weighted ones add up.
+        """
         n = self.num_nodes
-        ones = np.ones(self.num_edges, dtype=np.float32)
-        matrix = sp.csr_matrix((ones, (self.edges[1], self.edges[0])), shape=(n, n))
-        matrix.data[:] = 1.0
+        weights = np.ones(self.num_edges, dtype=np.float32) if self.edge_weights is None else self.edge_weights
+        matrix = sp.csr_matrix((weights, (self.edges[1], self.edges[0])), shape=(n, n))
+        if self.edge_weights is None:
+            matrix.data[:] = 1.0
         return matrix
 
     def subgraph(self, nodes: NodeIds, *, name: str | None = None) -> Graph:
@@ -108,6 +118,7 @@ class Graph:
             self,
             features=self.features[nodes],
             edges=np.ascontiguousarray(relabelled[:, keep]),
+            edge_weights=None if self.edge_weights is None else self.edge_weights[keep],
             labels=self.labels[nodes],
             splits={key: mask[nodes] for key, mask in self.splits.items()},
             node_ids=self.global_ids[nodes],
@@ -115,7 +126,8 @@ class Graph:
         )
 
     def with_edges(self, edges: NDArray[np.int64]) -> Graph:
-        return replace(self, edges=np.ascontiguousarray(edges, dtype=np.int64))
+        """The same nodes with other, unweighted edges."""
+        return replace(self, edges=np.ascontiguousarray(edges, dtype=np.int64), edge_weights=None)
 
     def with_features(self, features: Features) -> Graph:
         return replace(self, features=features)

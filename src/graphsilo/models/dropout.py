@@ -1,0 +1,72 @@
+"""Dropout whose randomness is an argument.
+
+Masks are drawn as 16-bit integers from the caller's generator: several times cheaper than a Bernoulli draw per entry,
+with keep probabilities exact to 2^-16 (0.5 and every other multiple of 2^-16 are exact).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_LEVELS = 1 << 16
+
+
+def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
+    """0 with probability ``rate``, else 1 / (1 - rate); same dtype and device as ``like``."""
+    count = shape.numel()
+    words = torch.empty((count + 3) // 4, dtype=torch.int64, device=generator.device)
+    words.random_(-(2**63), None, generator=generator)
+    draws = words.view(torch.int16)[:count].view(shape).to(like.device)
+    threshold = round(rate * _LEVELS) - _LEVELS // 2
+    return (draws >= threshold).to(like.dtype).mul_(1.0 / (1.0 - rate))
+
+
+def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+    """Inverted dropout; the identity without a generator (evaluation) or at rate 0.
+
+    Args:
+        values: Any shape.
+        rate: Share of entries set to 0, from 0 to below 1.
+        generator: Source of the mask; None switches dropout off.
+    """
+    if generator is None or rate == 0.0:
+        return values
+    return values * keep_scale(values.shape, rate, generator, values)
+
+
+def relu_dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+    """ReLU, then dropout, as one step of the backward pass."""
+    result: Tensor = _ReluDropout.apply(values, rate, generator)  # type: ignore[no-untyped-call]
+    return result
+
+
+def relu_dropout_scale(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+    """The factor that ReLU and dropout multiply each entry by (constant for the backward pass)."""
+    positive = values > 0
+    if generator is None or rate == 0.0:
+        return positive.to(values.dtype)
+    return keep_scale(values.shape, rate, generator, values).mul_(positive)
+
+
+class _ReluDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, values: Tensor, rate: float, generator: torch.Generator | None
+    ) -> Tensor:
+        if generator is None or rate == 0.0:
+            result = values.relu()
+            ctx.save_for_backward(result)
+            ctx.scaled = False
+            return result
+        scale = relu_dropout_scale(values, rate, generator)
+        ctx.save_for_backward(scale)
+        ctx.scaled = True
+        return values * scale
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        (saved,) = ctx.saved_tensors
+        return gradient * (saved if ctx.scaled else (saved > 0)), None, None

@@ -1,0 +1,166 @@
+"""Constant matrices that a model multiplies trainable ones by: features, adjacency, propagated features.
+
+Each operator keeps its transpose, so that a backward pass transposes nothing, and needs no gradient itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+# One stored entry of a sparse product costs about as much as this many entries of a dense one (measured on one
+# core with 64 columns; the choice is by count, never by clock, so that every run makes the same one).
+SPARSE_COST = 5.0
+
+
+class Operator(ABC):
+    """A constant matrix M [rows, columns]."""
+
+    shape: tuple[int, int]
+    cost: float
+    """Work of one product, in dense entries per column of the right-hand side."""
+
+    @abstractmethod
+    def mm(self, right: Tensor) -> Tensor:
+        """M @ right, without gradient. ``right``: [columns, k]; result: [rows, k], never shared."""
+
+    @abstractmethod
+    def tmm(self, left: Tensor) -> Tensor:
+        """Mᵀ @ left, without gradient. ``left``: [rows, k]; result: [columns, k], never shared."""
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        """M @ right with a gradient for ``right``."""
+        result: Tensor = _Product.apply(right, self)  # type: ignore[no-untyped-call]
+        return result
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """M as an ordinary tensor [rows, columns]."""
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, right: Tensor, operator: Operator) -> Tensor:  # type: ignore[override]
+        ctx.operator = operator
+        return operator.mm(right)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return ctx.operator.tmm(gradient.contiguous()), None
+
+
+class SparseOperator(Operator):
+    """A sparse matrix in compressed rows, with its transpose (made at first use)."""
+
+    def __init__(self, matrix: sp.spmatrix, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32):
+        self.matrix = matrix.tocsr()
+        self.matrix.sort_indices()
+        self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
+        self.nnz = int(self.matrix.nnz)
+        self.cost = SPARSE_COST * self.nnz
+        self._device, self._dtype = torch.device(device), dtype
+        self._rows = _to_torch(self.matrix, self._device, dtype)
+        self._columns: Tensor | None = None
+
+    def mm(self, right: Tensor) -> Tensor:
+        if self.nnz == 0:
+            return right.new_zeros(self.shape[0], right.shape[1])
+        return torch.mm(self._rows, right)
+
+    def tmm(self, left: Tensor) -> Tensor:
+        if self.nnz == 0:
+            return left.new_zeros(self.shape[1], left.shape[1])
+        if self._columns is None:
+            self._columns = _to_torch(self.matrix.T.tocsr(), self._device, self._dtype)
+        return torch.mm(self._columns, left)
+
+    def dense(self) -> Tensor:
+        return torch.from_numpy(self.matrix.toarray()).to(self._device, self._dtype)
+
+
+class DenseOperator(Operator):
+    """An ordinary matrix."""
+
+    def __init__(self, matrix: Tensor):
+        self.matrix = matrix
+        self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
+        self.cost = float(matrix.numel())
+
+    def mm(self, right: Tensor) -> Tensor:
+        return torch.mm(self.matrix, right)
+
+    def tmm(self, left: Tensor) -> Tensor:
+        return torch.mm(self.matrix.t(), left)
+
+    def dense(self) -> Tensor:
+        return self.matrix
+
+
+class ChainOperator(Operator):
+    """A product of two operators that is cheaper to apply one after the other than multiplied out."""
+
+    def __init__(self, left: Operator, right: Operator):
+        self.left, self.right = left, right
+        self.shape = (left.shape[0], right.shape[1])
+        self.cost = left.cost + right.cost
+
+    def mm(self, right: Tensor) -> Tensor:
+        return self.left.mm(self.right.mm(right))
+
+    def tmm(self, left: Tensor) -> Tensor:
+        return self.right.tmm(self.left.tmm(left))
+
+    def dense(self) -> Tensor:
+        return self.left.mm(self.right.dense())
+
+
+def product(left: SparseOperator, right: Operator) -> Operator:
+    """left @ right as the cheapest operator to apply: chained, sparse, or dense."""
+    device, dtype = left._device, left._dtype
+    chained = ChainOperator(left, right)
+    entries = float(left.shape[0]) * right.shape[1]
+    if isinstance(right, DenseOperator):
+        return DenseOperator(left.mm(right.matrix)) if entries <= chained.cost else chained
+    if isinstance(right, SparseOperator):
+        # The product has at least one entry a row of ``left``'s pattern; only multiply out where it may win.
+        if min(entries, SPARSE_COST * left.nnz) > chained.cost:
+            return chained
+        joined = left.matrix @ right.matrix
+        if min(entries, SPARSE_COST * joined.nnz) >= chained.cost:
+            return chained
+        if SPARSE_COST * joined.nnz <= entries:
+            return SparseOperator(joined, device=device, dtype=dtype)
+        return DenseOperator(torch.from_numpy(joined.toarray()).to(device, dtype))
+    return chained
+
+
+def operator(matrix: sp.spmatrix | np.ndarray, device: torch.device | str, dtype: torch.dtype) -> Operator:
+    """The cheaper of sparse and dense for a matrix."""
+    if sp.issparse(matrix):
+        if SPARSE_COST * matrix.nnz <= float(matrix.shape[0]) * matrix.shape[1]:
+            return SparseOperator(matrix, device=device, dtype=dtype)
+        matrix = matrix.toarray()
+    return DenseOperator(torch.from_numpy(np.ascontiguousarray(matrix)).to(device, dtype))
+
+
+def _to_torch(matrix: sp.csr_matrix, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A torch CSR tensor that shares no memory with the caller's matrix where a conversion was needed."""
+    index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 - 1 else np.int64
+    matrix.sort_indices()
+    with warnings.catch_warnings():
+        # torch calls its CSR layout beta and asks about invariants once per process; scipy guarantees them.
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr.astype(index)),
+            torch.from_numpy(matrix.indices.astype(index)),
+            torch.from_numpy(np.ascontiguousarray(matrix.data)).to(dtype),
+            size=matrix.shape,
+            device=device,
+            check_invariants=False,
+        )

@@ -1,0 +1,261 @@
+"""What a model sees of a graph: constant tensors, computed once, for all rows or only for those asked for.
+
+A full-batch step needs the loss on training nodes only, hence the last layer only on these, the layer before on
+their neighbours, and so on. A View holds exactly those rows, so that restricting the work changes no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.models.operators import DenseOperator, Operator, SparseOperator, operator, product
+
+Norm: TypeAlias = Literal["gcn", "mean", "sum", "row", "loops"]
+"""gcn: D̃^-1/2 (A+I) D̃^-1/2; mean: D^-1 A; sum: A; row: D̃^-1 (A+I); loops: A + I (attention)."""
+
+T = TypeVar("T")
+
+
+def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
+    """[n, n] float32 CSR ready to multiply embeddings by; ``adjacency``: [target, source].
+
+    Existing self-loops count once. An isolated node keeps its own row under ``gcn`` and ``row`` (weight 1), and has an
+    empty row under ``mean`` and ``sum``.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> path = sp.csr_matrix(([1.0, 1.0], ([0, 1], [1, 0])), shape=(2, 2))
+        >>> normalise(path, "gcn").toarray().tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+    """
+    n = adjacency.shape[0]
+    bare = adjacency - sp.diags(adjacency.diagonal(), format="csr")
+    bare.eliminate_zeros()
+    matrix = bare + sp.eye(n, format="csr") if norm in ("gcn", "row", "loops") else bare
+    if norm in ("sum", "loops"):
+        return matrix.astype(np.float32).tocsr()
+    degree = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
+    with np.errstate(divide="ignore"):
+        inverse = np.where(degree > 0, 1.0 / degree, 0.0)
+    if norm == "gcn":
+        root = np.sqrt(inverse)
+        matrix = sp.diags(root) @ matrix @ sp.diags(root)
+    else:
+        matrix = sp.diags(inverse) @ matrix
+    return matrix.astype(np.float32).tocsr()
+
+
+class GraphTensors:
+    """The constant tensors of one graph or collection on one device. Everything derived is computed once.
+
+    Args:
+        graph: A graph, or many small ones.
+        device: Where the tensors live.
+        dtype: float32 in training; float64 in tests of gradients.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | GraphCollection,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ):
+        self.collection = graph if isinstance(graph, GraphCollection) else None
+        self.graph: Graph = graph.union if isinstance(graph, GraphCollection) else graph
+        self.device, self.dtype = torch.device(device), dtype
+        self.num_nodes, self.num_features = self.graph.num_nodes, self.graph.num_features
+        self._cache: dict[tuple, object] = {}
+
+    def cached(self, key: tuple, make: Callable[[], T]) -> T:
+        """The value under ``key``, made at first use."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]  # type: ignore[return-value]
+
+    def matrix(self, norm: Norm) -> sp.csr_matrix:
+        """The normalised adjacency of the whole graph, [n, n] scipy CSR."""
+        return self.cached(("matrix", norm), lambda: normalise(self.graph.adjacency(), norm))
+
+    def hop_matrix(self, level: int, norm: Norm) -> sp.csr_matrix | NDArray[np.float32]:
+        """Â^level X for the whole graph, [n, d]; stays sparse while it is."""
+
+        def make() -> sp.csr_matrix | NDArray[np.float32]:
+            if level == 0:
+                return self.graph.features
+            result = self.matrix(norm) @ self.hop_matrix(level - 1, norm)
+            if sp.issparse(result) and result.nnz > 0.25 * result.shape[0] * result.shape[1]:
+                result = result.toarray()
+            return result
+
+        return self.cached(("hop", level, norm), make)
+
+    @property
+    def full(self) -> View:
+        """All rows."""
+        return self.cached(("full",), lambda: View(self, None))
+
+    def view(self, items: NDArray[np.int64] | None) -> View:
+        """Only what is needed to compute these items (nodes; graphs of a collection), in this order."""
+        return self.full if items is None else View(self, np.asarray(items, dtype=np.int64))
+
+
+class View:
+    """Some rows of a graph, and what it takes to compute a model's output on them.
+
+    Attributes:
+        data: The graph's tensors.
+        items: Numbers of the rows (nodes, or graphs of a collection), or None for all.
+    """
+
+    def __init__(self, data: GraphTensors, items: NDArray[np.int64] | None):
+        self.data = data
+        self.items = items
+        self._cache: dict[tuple, object] = {}
+        collection = data.collection
+        if collection is None or items is None:
+            self._nodes = items
+            pointer = None if collection is None else collection.pointer
+        else:
+            part = collection.subset(items)
+            self._nodes = _nodes_of(collection.pointer, items)
+            pointer = part.pointer
+        self._pointer = pointer
+
+    def _cached(self, key: tuple, make: Callable[[], T]) -> T:
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]  # type: ignore[return-value]
+
+    @property
+    def device(self) -> torch.device:
+        return self.data.device
+
+    @property
+    def num_rows(self) -> int:
+        """Nodes whose embedding the last layer computes."""
+        return self.data.num_nodes if self._nodes is None else len(self._nodes)
+
+    @property
+    def num_items(self) -> int:
+        """Rows of the model's output."""
+        return self.num_rows if self._pointer is None else len(self._pointer) - 1
+
+    def _frontier(self, norm: Norm, depth: int) -> list[NDArray[np.int64] | None]:
+        """Rows per layer, outermost first; the last entry is the view's own rows. None means all rows."""
+
+        def make() -> list[NDArray[np.int64] | None]:
+            if self._nodes is None:
+                return [None] * (depth + 1)
+            if self.data.collection is not None:
+                return [self._nodes] * (depth + 1)  # whole components: no neighbour lies outside
+            rows: list[NDArray[np.int64] | None] = [self._nodes]
+            matrix = self.data.matrix(norm)
+            inner = self._nodes
+            for _ in range(depth):
+                # Rows needed below: neighbours, and the row itself for models with a self term.
+                inner = np.unique(np.concatenate([matrix[inner].indices.astype(np.int64), inner]))
+                rows.insert(0, inner)
+            return rows
+
+        return self._cached(("frontier", norm, depth), make)
+
+    def blocks(self, norm: Norm, depth: int) -> list[SparseOperator]:
+        """One operator per layer, first layer first: block l maps rows of layer l to rows of layer l + 1."""
+
+        def make() -> list[SparseOperator]:
+            rows = self._frontier(norm, depth)
+            matrix = self.data.matrix(norm)
+            made: dict[int, SparseOperator] = {}
+            blocks = []
+            for source, target in zip(rows[:-1], rows[1:], strict=True):
+                key = id(source) if source is target else -len(blocks) - 1
+                if key not in made:
+                    part = matrix if target is None else matrix[target]
+                    part = part if source is None else part[:, source]
+                    made[key] = SparseOperator(part, device=self.data.device, dtype=self.data.dtype)
+                blocks.append(made[key])
+            return blocks
+
+        if self._nodes is None:
+            shared = self.data.cached(("blocks", norm), lambda: self._one_block(norm))
+            return [shared] * depth
+        return self._cached(("blocks", norm, depth), make)
+
+    def _one_block(self, norm: Norm) -> SparseOperator:
+        return SparseOperator(self.data.matrix(norm), device=self.data.device, dtype=self.data.dtype)
+
+    def own_rows(self, norm: Norm, depth: int) -> list[Tensor | None]:
+        """Per layer, where its output rows stand among its input rows (for self terms); None means the same rows."""
+
+        def make() -> list[Tensor | None]:
+            rows = self._frontier(norm, depth)
+            return [
+                None
+                if source is None or target is None or source is target
+                else torch.from_numpy(np.searchsorted(source, target)).to(self.data.device)
+                for source, target in zip(rows[:-1], rows[1:], strict=True)
+            ]
+
+        return self._cached(("own", norm, depth), make)
+
+    def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
+        """X for the rows that ``depth`` more layers will need, [rows, d]."""
+
+        def make() -> Operator:
+            rows = self._frontier(norm, depth)[0] if depth else self._nodes
+            matrix = self.data.graph.features
+            return operator(matrix if rows is None else matrix[rows], self.data.device, self.data.dtype)
+
+        if self._nodes is None:
+            return self.data.cached(("features",), make)
+        return self._cached(("features", norm, depth), make)
+
+    def first_layer(self, norm: Norm, depth: int) -> Operator:
+        """Block 0 times X as one operator, [rows of layer 1, d]: the constant part of a model's first layer."""
+        key = ("first", norm, depth)
+        if self._nodes is None:
+            return self.data.cached(("first", norm), lambda: product(self.blocks(norm, 1)[0], self.features()))
+        return self._cached(key, lambda: product(self.blocks(norm, depth)[0], self.features(norm, depth)))
+
+    def hops(self, levels: int, norm: Norm = "gcn") -> list[Operator]:
+        """[X, ÂX, …, Â^levels X] on the view's rows: what decoupled models precompute."""
+
+        def make(level: int) -> Operator:
+            matrix = self.data.hop_matrix(level, norm)
+            return operator(matrix if self._nodes is None else matrix[self._nodes], self.data.device, self.data.dtype)
+
+        return [self._cached(("hop", level, norm), lambda level=level: make(level)) for level in range(levels + 1)]
+
+    def pool(self, embeddings: Tensor, how: Literal["sum", "mean"] = "sum") -> Tensor:
+        """Node embeddings [rows, p] to graph embeddings [graphs, p]."""
+        if self._pointer is None:
+            raise ValueError("pool needs a view of a graph collection")
+        pointer = self._pointer
+
+        def make() -> SparseOperator:
+            graphs, nodes = len(pointer) - 1, int(pointer[-1])
+            sizes = np.diff(pointer)
+            values = np.ones(nodes) if how == "sum" else np.repeat(1.0 / np.maximum(sizes, 1), sizes)
+            matrix = sp.csr_matrix((values.astype(np.float32), np.arange(nodes), pointer), shape=(graphs, nodes))
+            return SparseOperator(matrix, device=self.data.device, dtype=self.data.dtype)
+
+        return self._cached(("pool", how), make) @ embeddings
+
+
+def _nodes_of(pointer: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Union nodes of these graphs, graph by graph."""
+    sizes = np.diff(pointer)[graphs]
+    ends = np.cumsum(sizes)
+    return np.repeat(pointer[graphs] - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
+
+
+__all__ = ["DenseOperator", "GraphTensors", "Norm", "View", "normalise"]
