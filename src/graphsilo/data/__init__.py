@@ -1,0 +1,52 @@
+"""Data: graphs by name or from own tables, partitions, splits, and what one client holds.
+
+Names are imported when they are first used, so that ``import graphsilo.data`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphsilo.data.catalog import CatalogEntry, LoadOptions, entry, load, names
+    from graphsilo.data.files import load_graph, save_graph
+    from graphsilo.data.graph import Graph, GraphCollection
+    from graphsilo.data.tables import load_tables
+
+__all__ = [
+    "CatalogEntry",
+    "Graph",
+    "GraphCollection",
+    "LoadOptions",
+    "entry",
+    "load",
+    "load_graph",
+    "load_tables",
+    "names",
+    "save_graph",
+]
+
+_HOMES = {
+    "CatalogEntry": "catalog",
+    "Graph": "graph",
+    "GraphCollection": "graph",
+    "LoadOptions": "catalog",
+    "entry": "catalog",
+    "load": "catalog",
+    "load_graph": "files",
+    "load_tables": "tables",
+    "names": "catalog",
+    "save_graph": "files",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'graphsilo.data' has no attribute '{name}'")
+    return getattr(import_module(f"graphsilo.data.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from graphsilo.models.view import View
 from graphsilo.types import Task
+
+if TYPE_CHECKING:
+    from graphsilo.models.settings import Settings
+
+Readout: TypeAlias = Literal["node", "graph"]
+Pooling: TypeAlias = Literal["sum", "mean"]
 
 
 class Model(nn.Module, ABC):
@@ -39,6 +46,12 @@ class Model(nn.Module, ABC):
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         """Embeddings [items, embedding_dim], the input of the last layer."""
 
+    @classmethod
+    def from_settings(cls, settings: Settings, inputs: int, classes: int, task: Task) -> Self:
+        """A model with undrawn parameters; ``settings.arguments(task)`` are the keyword arguments of the class."""
+        arguments: dict[str, Any] = settings.arguments(task)
+        return cls(inputs, classes, **arguments)
+
     def head_names(self) -> tuple[str, ...]:
         """Names of the parameters behind the embedding."""
         return tuple(name for name, _ in self.named_parameters() if name.startswith(self.head))
@@ -57,7 +70,48 @@ class Model(nn.Module, ABC):
 
     @property
     def num_parameters(self) -> int:
+        """P of the papers: trainable scalars."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+class LayeredModel(Model):
+    """A model whose embedding is the activation before its last layer.
+
+    ``node``: the last of ``self.layers`` gives the logits. ``graph``: every layer is hidden, the activation of the
+    last one is pooled over each graph's nodes, and a linear head classifies the sum or mean.
+    """
+
+    layers: nn.ModuleList
+    pooling: Pooling
+    output: Dense
+
+    def _finish(self, embedding_dim: int, classes: int, readout: Readout, pooling: Pooling) -> None:
+        """What follows once ``self.layers`` is there."""
+        self.embedding_dim, self.num_classes = embedding_dim, classes
+        self.readout, self.pooling = readout, pooling
+        self.depth = len(self.layers)
+        if readout == "graph":
+            self.output = Dense(embedding_dim, classes)
+            self.head = "output."
+        else:
+            self.head = f"layers.{self.depth - 1}."
+
+    @abstractmethod
+    def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
+        """The output of the first ``depth`` layers on the view's rows, with ReLU and dropout behind it if asked."""
+
+    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        if self.readout == "graph":
+            logits: Tensor = self.output(self.embed(view, generator))
+            return logits
+        return self._layers(view, self.depth, generator, False)
+
+    def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        if self.readout == "graph":
+            return view.pool(self._layers(view, self.depth, generator, True), self.pooling)
+        if self.depth == 1:
+            return view.features().dense()
+        return self._layers(view, self.depth - 1, generator, True)
 
 
 class Dense(nn.Module):
@@ -72,17 +126,31 @@ class Dense(nn.Module):
         self.weight = nn.Parameter(torch.empty(inputs, outputs))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
 
+    @property
+    def slots(self) -> tuple[tuple[nn.Module, str], ...]:
+        """Where the parameters are kept, for a Stack."""
+        return ((self, "weight"),) if self.bias is None else ((self, "weight"), (self, "bias"))
+
     def initialise(self, generator: torch.Generator) -> None:
-        inputs, outputs = self.weight.shape
-        bound = self.gain * math.sqrt(6.0 / (inputs + outputs))
-        with torch.no_grad():
-            self.weight.copy_(torch.rand(self.weight.shape, generator=generator) * (2 * bound) - bound)
-            if self.bias is not None:
-                self.bias.zero_()
+        draw_uniform(self.weight, sum(self.weight.shape), generator, gain=self.gain)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def forward(self, values: Tensor) -> Tensor:
         """values @ weight + bias; [rows, inputs] to [rows, outputs]."""
         return values @ self.weight if self.bias is None else torch.addmm(self.bias, values, self.weight)
+
+
+def draw_uniform(weight: Tensor, fans: int, generator: torch.Generator, *, gain: float = 1.0) -> None:
+    """Xavier-uniform in place: between ±gain · √(6 / fans), ``fans`` being inputs plus outputs."""
+    bound = gain * math.sqrt(6.0 / fans)
+    with torch.no_grad():
+        weight.copy_(torch.rand(weight.shape, generator=generator) * (2 * bound) - bound)
+
+
+def layer_widths(inputs: int, hidden: Sequence[int], classes: int, readout: Readout) -> list[tuple[int, int]]:
+    """Widths of a model's layers: the head is one of them for nodes, and comes after pooling for graphs."""
+    return widths(inputs, hidden, classes) if readout == "node" else widths(inputs, hidden[:-1], hidden[-1])
 
 
 def widths(inputs: int, hidden: Iterable[int], outputs: int) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _LEVELS = 1 << 16
 
@@ -20,8 +21,9 @@ def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like:
     words = torch.empty((count + 3) // 4, dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
     draws = words.view(torch.int16)[:count].view(shape).to(like.device)
-    threshold = round(rate * _LEVELS) - _LEVELS // 2
-    return (draws >= threshold).to(like.dtype).mul_(1.0 / (1.0 - rate))
+    dropped = min(round(rate * _LEVELS), _LEVELS - 1)
+    # Divided by the probability that the 16 bits can express, so that the mean stays exact.
+    return (draws >= dropped - _LEVELS // 2).to(like.dtype).mul_(_LEVELS / (_LEVELS - dropped))
 
 
 def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
@@ -67,6 +69,7 @@ class _ReluDropout(torch.autograd.Function):
         return values * scale
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         (saved,) = ctx.saved_tensors
         return gradient * (saved if ctx.scaled else (saved > 0)), None, None

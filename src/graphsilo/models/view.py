@@ -21,6 +21,8 @@ from graphsilo.models.operators import DenseOperator, Operator, SparseOperator, 
 Norm: TypeAlias = Literal["gcn", "mean", "sum", "row", "loops"]
 """gcn: D̃^-1/2 (A+I) D̃^-1/2; mean: D^-1 A; sum: A; row: D̃^-1 (A+I); loops: A + I (attention)."""
 
+Matrix: TypeAlias = "sp.csr_matrix | NDArray[np.float32]"
+
 T = TypeVar("T")
 
 
@@ -85,18 +87,25 @@ class GraphTensors:
         """The normalised adjacency of the whole graph, [n, n] scipy CSR."""
         return self.cached(("matrix", norm), lambda: normalise(self.graph.adjacency(), norm))
 
-    def hop_matrix(self, level: int, norm: Norm) -> sp.csr_matrix | NDArray[np.float32]:
-        """Â^level X for the whole graph, [n, d]; stays sparse while it is."""
+    def hop_matrix(self, level: int, norm: Norm) -> Matrix:
+        """Â^level X for the whole graph, [n, d]; stays sparse while it is. Lower levels are reused, not kept."""
 
-        def make() -> sp.csr_matrix | NDArray[np.float32]:
-            if level == 0:
-                return self.graph.features
-            result = self.matrix(norm) @ self.hop_matrix(level - 1, norm)
-            if sp.issparse(result) and result.nnz > 0.25 * result.shape[0] * result.shape[1]:
-                result = result.toarray()
+        def make() -> Matrix:
+            known = (below for below in range(level - 1, 0, -1) if ("hop", below, norm) in self._cache)
+            start = next(known, 0)
+            result: Matrix = self.hop_matrix(start, norm) if start else self.graph.features
+            for _ in range(level - start):
+                result = self.step(result, norm)
             return result
 
-        return self.cached(("hop", level, norm), make)
+        return self.graph.features if level == 0 else self.cached(("hop", level, norm), make)
+
+    def step(self, matrix: Matrix, norm: Norm = "gcn") -> Matrix:
+        """Â times a [n, d] matrix; a sparse one becomes dense once a quarter of it is filled."""
+        result: Matrix = self.matrix(norm) @ matrix
+        if sp.issparse(result) and result.nnz > 0.25 * result.shape[0] * result.shape[1]:
+            return result.toarray()
+        return result
 
     @property
     def full(self) -> View:
@@ -125,12 +134,12 @@ class View:
             self._nodes = items
             pointer = None if collection is None else collection.pointer
         else:
-            part = collection.subset(items)
             self._nodes = _nodes_of(collection.pointer, items)
-            pointer = part.pointer
+            pointer = np.concatenate([[0], np.cumsum(np.diff(collection.pointer)[items])])
         self._pointer = pointer
 
-    def _cached(self, key: tuple, make: Callable[[], T]) -> T:
+    def cached(self, key: tuple, make: Callable[[], T]) -> T:
+        """The value under ``key``, made at first use. Models keep their own constants here."""
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]  # type: ignore[return-value]
@@ -162,11 +171,13 @@ class View:
             inner = self._nodes
             for _ in range(depth):
                 # Rows needed below: neighbours, and the row itself for models with a self term.
-                inner = np.unique(np.concatenate([matrix[inner].indices.astype(np.int64), inner]))
+                wider = np.unique(np.concatenate([matrix[inner].indices.astype(np.int64), inner]))
+                # Once nothing is added the rows are shared, and with them the operators of all deeper layers.
+                inner = inner if np.array_equal(wider, inner) else wider
                 rows.insert(0, inner)
             return rows
 
-        return self._cached(("frontier", norm, depth), make)
+        return self.cached(("frontier", norm, depth), make)
 
     def blocks(self, norm: Norm, depth: int) -> list[SparseOperator]:
         """One operator per layer, first layer first: block l maps rows of layer l to rows of layer l + 1."""
@@ -188,7 +199,7 @@ class View:
         if self._nodes is None:
             shared = self.data.cached(("blocks", norm), lambda: self._one_block(norm))
             return [shared] * depth
-        return self._cached(("blocks", norm, depth), make)
+        return self.cached(("blocks", norm, depth), make)
 
     def _one_block(self, norm: Norm) -> SparseOperator:
         return SparseOperator(self.data.matrix(norm), device=self.data.device, dtype=self.data.dtype)
@@ -205,7 +216,7 @@ class View:
                 for source, target in zip(rows[:-1], rows[1:], strict=True)
             ]
 
-        return self._cached(("own", norm, depth), make)
+        return self.cached(("own", norm, depth), make)
 
     def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
         """X for the rows that ``depth`` more layers will need, [rows, d]."""
@@ -217,23 +228,33 @@ class View:
 
         if self._nodes is None:
             return self.data.cached(("features",), make)
-        return self._cached(("features", norm, depth), make)
+        return self.cached(("features", norm, depth), make)
 
     def first_layer(self, norm: Norm, depth: int) -> Operator:
         """Block 0 times X as one operator, [rows of layer 1, d]: the constant part of a model's first layer."""
         key = ("first", norm, depth)
         if self._nodes is None:
             return self.data.cached(("first", norm), lambda: product(self.blocks(norm, 1)[0], self.features()))
-        return self._cached(key, lambda: product(self.blocks(norm, depth)[0], self.features(norm, depth)))
+        return self.cached(key, lambda: product(self.blocks(norm, depth)[0], self.features(norm, depth)))
 
     def hops(self, levels: int, norm: Norm = "gcn") -> list[Operator]:
         """[X, ÂX, …, Â^levels X] on the view's rows: what decoupled models precompute."""
 
-        def make(level: int) -> Operator:
-            matrix = self.data.hop_matrix(level, norm)
-            return operator(matrix if self._nodes is None else matrix[self._nodes], self.data.device, self.data.dtype)
+        return [self.hop(level, norm) for level in range(levels + 1)]
 
-        return [self._cached(("hop", level, norm), lambda level=level: make(level)) for level in range(levels + 1)]
+    def hop(self, level: int, norm: Norm = "gcn") -> Operator:
+        """Â^level X on the view's rows, without keeping the lower levels."""
+        if level == 0:
+            return self.features()
+        return self.cached(("hop", level, norm), lambda: self._rows_of(self.data.hop_matrix(level, norm)))
+
+    def constant(self, key: tuple, make: Callable[[GraphTensors], Matrix]) -> Operator:
+        """The view's rows of a [n, d] matrix that ``make`` computes once for the whole graph."""
+        return self.cached(key, lambda: self._rows_of(self.data.cached(key, lambda: make(self.data))))
+
+    def _rows_of(self, matrix: Matrix) -> Operator:
+        rows = matrix if self._nodes is None else matrix[self._nodes]
+        return operator(rows, self.data.device, self.data.dtype)
 
     def pool(self, embeddings: Tensor, how: Literal["sum", "mean"] = "sum") -> Tensor:
         """Node embeddings [rows, p] to graph embeddings [graphs, p]."""
@@ -248,7 +269,7 @@ class View:
             matrix = sp.csr_matrix((values.astype(np.float32), np.arange(nodes), pointer), shape=(graphs, nodes))
             return SparseOperator(matrix, device=self.data.device, dtype=self.data.dtype)
 
-        return self._cached(("pool", how), make) @ embeddings
+        return self.cached(("pool", how), make) @ embeddings
 
 
 def _nodes_of(pointer: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[np.int64]:

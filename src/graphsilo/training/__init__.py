@@ -1,0 +1,1 @@
+"""Local training: what is minimised for each task, with which optimiser, over which batches."""

@@ -1,0 +1,114 @@
+"""The user's cache of converted data sets: where it is, how entries are named, and how writers stay out of each
+other's way.
+
+Nothing here is ever written into a data root. Every file appears by an atomic rename, so two processes that build the
+same entry at once both succeed; the lock only spares them the double work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from graphsilo.errors import DataError
+
+
+def cache_root() -> Path:
+    """``GRAPHSILO_CACHE``, else ``XDG_CACHE_HOME/graphsilo``, else ``~/.cache/graphsilo``."""
+    named = os.environ.get("GRAPHSILO_CACHE")
+    if named:
+        return Path(named).expanduser().absolute()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared).expanduser() if shared else Path.home() / ".cache").absolute() / "graphsilo"
+
+
+def fingerprint(files: Sequence[Path], *parts: str) -> str:
+    """Sixteen hex digits that change when a file's path, size or time of change, or any of ``parts``, changes.
+
+    Raises:
+        OSError: A file is missing.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    for path in sorted(files):
+        status = path.stat()
+        digest.update(f"{path.resolve()}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def building(root: Path) -> Iterator[Path]:
+    """A private empty folder inside the cache, gone afterwards whatever happens.
+
+    Raises:
+        DataError: The cache cannot be written.
+    """
+    try:
+        parent = root / "building"
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=parent))
+    except OSError as error:
+        raise DataError(
+            f"converted data sets are kept in {root}, which cannot be written ({error.strerror or error}); set "
+            f"GRAPHSILO_CACHE to a folder of your own."
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def lock(root: Path, name: str) -> Iterator[None]:
+    """Waits until no other process builds ``name``; does nothing where files cannot be locked."""
+    try:
+        import fcntl
+
+        folder = root / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def link_folder(source: Path, target: Path) -> None:
+    """Makes ``target`` show the files of ``source``; copies them where links are not allowed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.symlink_to(source.resolve(), target_is_directory=True)
+    except OSError:
+        shutil.copytree(source, target)
+
+
+def keep_folder(source: Path, target: Path) -> None:
+    """Moves a finished folder of files to its place, file by file where the place is taken already.
+
+    Raises:
+        DataError: The place cannot be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            source.rename(target)
+        except OSError:
+            target.mkdir(exist_ok=True)
+            for path in source.iterdir():
+                path.replace(target / path.name)
+    except OSError as error:
+        raise DataError(
+            f"the downloaded files could not be moved to {target} ({error.strerror or error}); is the cache folder "
+            f"writable? GRAPHSILO_CACHE names another one."
+        ) from error

@@ -1,0 +1,263 @@
+"""A cut with its splits, as an object and as one file.
+
+The file is an ``.npz`` without pickle: ``nodes_k``, ``train_k``, ``val_k``, ``test_k`` (int64 global ids) for each
+client k, optionally ``added_k``, ``new_part`` and ``cropped``, and ``header``, a JSON text that says how the cut was
+made and holds a sha256 of the content. Files with the first four alone can be read too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.errors import PartitionError
+from graphsilo.types import NodeIds
+
+OptionValue: TypeAlias = str | int | float | bool | None
+FORMAT = 1
+_PARTS = ("nodes", "train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Who holds what. All ids are row numbers of the whole graph (or numbers of graphs in a collection).
+
+    Attributes:
+        rule: Name of the cutting rule.
+        seed: Seed of the cut and its splits.
+        data: Name of the data set.
+        num_nodes: N, items of the whole data set.
+        nodes: Ids of each client, in the order of its local numbers.
+        train, val, test: Ids of each client's splits.
+        options: Settings of the rule, complete.
+        split: How the splits were made: ``stratified``, ``global``, ``predefined`` or ``stored``.
+        ratios: Shares asked for, or None.
+        kind: What the items are.
+        new_part: Nodes of the new client, which never trains (scenarios ``unseen`` and ``open``).
+        cropped: Nodes kept away from everyone until test time (scenario ``open``).
+        added_edges: [2, m_k] links that a rule added inside each client, each once; where there is a new part, its
+            own come last.
+    """
+
+    rule: str
+    seed: int
+    data: str
+    num_nodes: int
+    nodes: tuple[NodeIds, ...]
+    train: tuple[NodeIds, ...]
+    val: tuple[NodeIds, ...]
+    test: tuple[NodeIds, ...]
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    split: str = "stratified"
+    ratios: tuple[float, float, float] | None = None
+    kind: Literal["node", "graph"] = "node"
+    new_part: NodeIds | None = None
+    cropped: NodeIds | None = None
+    added_edges: tuple[NDArray[np.int64], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.nodes or not len(self.nodes) == len(self.train) == len(self.val) == len(self.test):
+            raise PartitionError(
+                f"a partition needs at least one client, and nodes, train, val and test for each; got "
+                f"{len(self.nodes)}, {len(self.train)}, {len(self.val)} and {len(self.test)}."
+            )
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether any client has a training, validation or test item."""
+        return any(len(part) for parts in (self.train, self.val, self.test) for part in parts)
+
+    @property
+    def held_out(self) -> NodeIds | None:
+        """Nodes that no client trains on, by scenario: the new part and the cropped nodes; None without a scenario."""
+        parts = [part for part in (self.new_part, self.cropped) if part is not None]
+        return np.sort(np.concatenate(parts)) if parts else None
+
+    @cached_property
+    def content_hash(self) -> str:
+        """sha256 over the ids and the header; independent of the file's bytes and time."""
+        digest = hashlib.sha256(json.dumps(self._header(), sort_keys=True).encode())
+        for name, array in sorted(self._arrays().items()):
+            digest.update(f"\x00{name}\x00{array.shape}\x00".encode())
+            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        return digest.hexdigest()
+
+    def check(self, graph: Graph | GraphCollection) -> None:
+        """Make sure that this partition belongs to the data and does not contradict itself.
+
+        Raises:
+            PartitionError: It was made for another number of items, an id is out of range or twice in one client, a
+                split names an item that the client does not hold, or one client uses an item in two splits.
+        """
+        size = len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
+        what = "graphs" if self.kind == "graph" else "nodes"
+        if size != self.num_nodes:
+            raise PartitionError(
+                f"the partition was made for {self.num_nodes} {what} ({self.data}), but {graph.name} has {size}: "
+                f"use the graph it was made for, or cut again."
+            )
+        for name, ids in self._arrays().items():
+            if ids.size and (ids.min() < 0 or ids.max() >= size):
+                bad = int(ids.min()) if ids.min() < 0 else int(ids.max())
+                raise PartitionError(f"the partition's {name} names {bad}, but {what} are numbered 0 to {size - 1}.")
+        for client in range(self.num_clients):
+            used = np.zeros(size, dtype=np.int8)
+            np.add.at(used, self.nodes[client], 1)
+            if (used > 1).any():
+                raise PartitionError(f"client {client} holds {what[:-1]} {int(np.argmax(used > 1))} twice.")
+            splits = np.concatenate([self.train[client], self.val[client], self.test[client]])
+            if (used[splits] == 0).any():
+                bad = int(splits[used[splits] == 0][0])
+                raise PartitionError(f"client {client} has {what[:-1]} {bad} in a split but does not hold it.")
+            unique, counts = np.unique(splits, return_counts=True)
+            if (counts > 1).any():
+                raise PartitionError(
+                    f"client {client} uses {what[:-1]} {int(unique[counts > 1][0])} in two of train, val and test."
+                )
+        held_out = self.held_out
+        if held_out is not None and len(np.intersect1d(held_out, np.concatenate(self.nodes))):
+            raise PartitionError("the held-out nodes (new part, cropped) overlap with those of the clients.")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one .npz: to a temporary file beside it, synchronised, then renamed.
+
+        Raises:
+            PartitionError: The folder cannot be written.
+        """
+        target = Path(path)
+        header = {**self._header(), "sha256": self.content_hash}
+        arrays = {**self._arrays(), "header": np.array(json.dumps(header, sort_keys=True))}
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+            temporary = Path(name)
+            try:
+                with os.fdopen(descriptor, "wb") as stream:
+                    np.savez_compressed(stream, **arrays)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                temporary.chmod(0o644)
+                temporary.replace(target)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise PartitionError(f"the partition cannot be written to {target} ({error.strerror}).") from error
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, num_nodes: int | None = None) -> Partition:
+        """Read a partition file.
+
+        Args:
+            path: An .npz with ``nodes_k`` and, all or none, ``train_k``, ``val_k``, ``test_k``.
+            num_nodes: N for a file without a header; without it, the largest id plus one.
+
+        Raises:
+            PartitionError: The file is missing, damaged, of a newer format, or not a partition.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+            raise PartitionError(f"{path} cannot be read as a partition ({error}): an .npz was expected.") from error
+        header: dict[str, Any] = {}
+        if "header" in arrays:
+            try:
+                header = json.loads(str(arrays.pop("header")))
+                version = int(header["format"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise PartitionError(f"{path}: the header is damaged ({error}); cut again.") from error
+            if version > FORMAT:
+                raise PartitionError(f"{path} has format {version}; this version reads up to {FORMAT}: update it.")
+        return cls._assemble(Path(path), arrays, header, num_nodes)
+
+    @classmethod
+    def _assemble(
+        cls, path: Path, arrays: dict[str, NDArray[Any]], header: dict[str, Any], num_nodes: int | None
+    ) -> Partition:
+        for name, array in arrays.items():
+            dimensions = 2 if name.startswith("added_") else 1
+            if not np.issubdtype(array.dtype, np.integer) or array.ndim != dimensions:
+                raise PartitionError(f"{path}: '{name}' must hold whole numbers; got {array.dtype} {array.shape}.")
+        clients = sum(name.startswith("nodes_") for name in arrays)
+        wanted = [f"nodes_{client}" for client in range(clients)]
+        if any(name.startswith(("train_", "val_", "test_")) for name in arrays):
+            wanted = [f"{part}_{client}" for part in _PARTS for client in range(clients)]
+        absent = [name for name in wanted if name not in arrays]
+        if not clients or absent:
+            raise PartitionError(
+                f"{path} is not a partition: {absent[0] if absent else 'nodes_0'} is missing. Wanted: nodes_k, "
+                f"train_k, val_k, test_k for k = 0, 1, …"
+            )
+        empty = np.zeros(0, dtype=np.int64)
+        parts = {
+            part: tuple(arrays.get(f"{part}_{client}", empty).astype(np.int64) for client in range(clients))
+            for part in _PARTS
+        }
+        added = [arrays[f"added_{i}"].astype(np.int64) for i in range(clients + 1) if f"added_{i}" in arrays]
+        largest = max((int(part.max()) + 1 for part in parts["nodes"] if len(part)), default=0)
+        options = dict(header.get("options", {}))
+        ratios = header.get("ratios")
+        result = cls(
+            rule=str(header.get("rule", "files")),
+            seed=int(header.get("seed", 0)),
+            data=str(header.get("data", path.stem)),
+            num_nodes=int(header["num_nodes"]) if "num_nodes" in header else (num_nodes or largest),
+            nodes=parts["nodes"],
+            train=parts["train"],
+            val=parts["val"],
+            test=parts["test"],
+            options=options,
+            split=str(header.get("split", "stored")),
+            ratios=None if ratios is None else (float(ratios[0]), float(ratios[1]), float(ratios[2])),
+            kind="graph" if header.get("kind") == "graph" else "node",
+            new_part=arrays["new_part"].astype(np.int64) if "new_part" in arrays else None,
+            cropped=arrays["cropped"].astype(np.int64) if "cropped" in arrays else None,
+            added_edges=tuple(added) if added else None,
+        )
+        if "sha256" in header and header["sha256"] != result.content_hash:
+            raise PartitionError(f"{path} was changed after it was written (its sha256 does not fit): cut again.")
+        return result
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "rule": self.rule,
+            "seed": self.seed,
+            "data": self.data,
+            "num_nodes": self.num_nodes,
+            "options": dict(self.options),
+            "split": self.split,
+            "ratios": None if self.ratios is None else list(self.ratios),
+            "kind": self.kind,
+        }
+
+    def _arrays(self) -> dict[str, NDArray[np.int64]]:
+        arrays = {
+            f"{part}_{client}": ids
+            for part in _PARTS
+            for client, ids in enumerate(getattr(self, part))
+        }
+        if self.new_part is not None:
+            arrays["new_part"] = self.new_part
+        if self.cropped is not None:
+            arrays["cropped"] = self.cropped
+        for client, edges in enumerate(self.added_edges or ()):
+            arrays[f"added_{client}"] = edges
+        return arrays

@@ -1,0 +1,97 @@
+"""A cut that was made elsewhere: a stored partition, or one client number per node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Graph
+from graphsilo.data.partition.artefact import Partition
+from graphsilo.data.partition.cut import Cut
+from graphsilo.errors import ConfigError, PartitionError
+
+
+@dataclass(frozen=True)
+class FilesOptions:
+    """Settings of the stored split.
+
+    Attributes:
+        path: A partition written by ``graphsilo partition`` (.npz; also with no more than nodes_k, or with nodes_k,
+            train_k, val_k and test_k), or a table with one client number per node, -1 for a node of no client
+            (.npy, or text with one number per line, an optional heading first).
+    """
+
+    path: str = ""
+
+
+def load_owners(path: Path) -> NDArray[np.int64]:
+    """[n] client of each node from a .npy or text file.
+
+    Raises:
+        PartitionError: The file is missing or holds something else.
+    """
+    try:
+        if path.suffix == ".npy":
+            owners = np.load(path, allow_pickle=False)
+        else:
+            lines = [line.strip().rstrip(",") for line in path.read_text(encoding="utf-8").splitlines()]
+            lines = [line for line in lines if line]
+            if lines and not lines[0].lstrip("-").isdigit():
+                lines = lines[1:]
+            owners = np.array([int(line) for line in lines], dtype=np.int64)
+    except (OSError, ValueError) as error:
+        raise PartitionError(
+            f"{path}: one client number per node was expected, but the file cannot be read so ({error})."
+        ) from error
+    if owners.ndim != 1 or not np.issubdtype(owners.dtype, np.integer):
+        raise PartitionError(
+            f"{path}: one whole client number per node was expected; got shape {owners.shape} of {owners.dtype}."
+        )
+    return owners.astype(np.int64)
+
+
+def cut(graph: Graph, clients: int, seed: int, options: FilesOptions) -> Cut:
+    """Read the cut, and its splits where the file holds them.
+
+    Raises:
+        ConfigError: No path was given.
+        PartitionError: The file is missing or damaged, or does not fit the graph or the number of clients.
+    """
+    if not options.path:
+        raise ConfigError("partition 'files' needs the option path: a partition .npz or a table of client numbers.")
+    path = Path(options.path)
+    if path.suffix == ".npz":
+        stored = Partition.load(path, num_nodes=graph.num_nodes)
+        if stored.num_clients != clients:
+            raise PartitionError(
+                f"{path} holds {stored.num_clients} clients, {clients} were asked for: ask for {stored.num_clients}, "
+                f"or cut anew."
+            )
+        stored.check(graph)
+        splits = tuple(zip(stored.train, stored.val, stored.test, strict=True)) if stored.has_splits else None
+        return Cut(
+            stored.nodes,
+            added_edges=stored.added_edges,
+            splits=splits,
+            new_part=stored.new_part,
+            cropped=stored.cropped,
+        )
+    owners = load_owners(path)
+    if len(owners) != graph.num_nodes:
+        raise PartitionError(
+            f"{path} names a client for {len(owners)} nodes, but {graph.name} has {graph.num_nodes}: it was made for "
+            f"another graph."
+        )
+    wrong = owners[(owners < -1) | (owners >= clients)]
+    if len(wrong):
+        raise PartitionError(
+            f"{path} names client {int(wrong[0])}, but {clients} clients are numbered 0 to {clients - 1} (-1 for none)."
+        )
+    nodes = tuple(np.flatnonzero(owners == client) for client in range(clients))
+    empty = [client for client, part in enumerate(nodes) if not len(part)]
+    if empty:
+        raise PartitionError(f"{path} gives client {empty[0]} of {clients} no node: ask for fewer clients.")
+    return Cut(nodes)

@@ -1,0 +1,22 @@
+"""Random nodes: equal shares without regard to edges or labels; the lower bound of what a cut can keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphsilo.data.graph import Graph
+from graphsilo.data.partition.cut import Cut
+from graphsilo.random import numpy_generator
+
+
+@dataclass(frozen=True)
+class RandomOptions:
+    """The random split has no settings."""
+
+
+def cut(graph: Graph, clients: int, seed: int, options: RandomOptions) -> Cut:
+    """Deal all nodes out in a random order; sizes differ by at most one, ids ascending inside a client."""
+    order = numpy_generator(seed, "partition", "random").permutation(graph.num_nodes)
+    return Cut(tuple(np.sort(part) for part in np.array_split(order, clients)))

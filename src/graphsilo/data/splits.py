@@ -1,0 +1,245 @@
+"""Which items of each client are trained on, validated on and tested on.
+
+Three ways: ``stratified`` (per client and per class, the protocol's default), ``global`` (once over the whole
+graph, unstratified, before cutting, as FED-PUB and FedLoG do) and ``predefined`` (masks that come with the data).
+Items without a label (-1) are in no split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Graph
+from graphsilo.errors import ConfigError, DataError, nearest
+from graphsilo.random import numpy_generator
+from graphsilo.types import NodeIds
+
+Ratios: TypeAlias = tuple[float, float, float]
+"""Shares of training, validation and test items; they add up to 1."""
+Split: TypeAlias = tuple[NodeIds, NodeIds, NodeIds]
+"""Training, validation and test items."""
+SplitMode: TypeAlias = Literal["stratified", "global", "predefined"]
+
+SPLIT_MODES: tuple[SplitMode, ...] = ("stratified", "global", "predefined")
+DEFAULT_RATIOS: Ratios = (0.2, 0.4, 0.4)
+GRAPH_RATIOS: Ratios = (0.8, 0.1, 0.1)
+"""For graph classification and for links, where no table of the protocol says otherwise."""
+
+_HETEROPHILOUS: Ratios = (0.5, 0.25, 0.25)
+_RATIOS: Mapping[str, Ratios] = {
+    "cora": DEFAULT_RATIOS,
+    "citeseer": DEFAULT_RATIOS,
+    "pubmed": DEFAULT_RATIOS,
+    "cs": DEFAULT_RATIOS,
+    "physics": DEFAULT_RATIOS,
+    "photo": DEFAULT_RATIOS,
+    "computers": DEFAULT_RATIOS,
+    "chameleon": (0.48, 0.32, 0.2),
+    "squirrel": (0.48, 0.32, 0.2),
+    "ogbn-arxiv": (0.6, 0.2, 0.2),
+    "flickr": (0.6, 0.2, 0.2),
+    "ogbn-products": (0.1, 0.05, 0.85),
+    "roman-empire": _HETEROPHILOUS,
+    "amazon-ratings": _HETEROPHILOUS,
+    "tolokers": _HETEROPHILOUS,
+    "actor": _HETEROPHILOUS,
+    "questions": _HETEROPHILOUS,
+    "minesweeper": _HETEROPHILOUS,
+    "reddit": (0.8, 0.1, 0.1),
+    "reddit2": (0.65, 0.1, 0.25),
+}
+
+
+def ratios_for(data_name: str) -> Ratios:
+    """The protocol's train/val/test shares for a data set; 0.2/0.4/0.4 for one that it does not list.
+
+    Example:
+        >>> ratios_for("Chameleon")
+        (0.48, 0.32, 0.2)
+    """
+    return _RATIOS.get(data_name.lower().replace("_", "-"), DEFAULT_RATIOS)
+
+
+def check_ratios(ratios: Sequence[float]) -> Ratios:
+    """Three shares, each at least 0 and training above 0, that add up to 1.
+
+    Raises:
+        ConfigError: They are not.
+    """
+    values = tuple(float(value) for value in ratios)
+    if len(values) != 3 or not all(0.0 <= value <= 1.0 for value in values) or abs(sum(values) - 1.0) > 1e-6:
+        raise ConfigError(
+            f"split ratios must be three shares (train, val, test) from 0 to 1 that add up to 1; got "
+            f"{', '.join(f'{value:g}' for value in values)}. An example is 0.2, 0.4, 0.4."
+        )
+    if values[0] == 0.0:
+        raise ConfigError("split ratios must leave something to train on; the training share is 0.")
+    return values[0], values[1], values[2]
+
+
+def check_mode(mode: str) -> SplitMode:
+    """The split mode by its name.
+
+    Raises:
+        ConfigError: There is no such mode.
+    """
+    for known in SPLIT_MODES:
+        if mode == known:
+            return known
+    raise ConfigError(f"there is no split '{mode}': {nearest(mode, SPLIT_MODES)}")
+
+
+def cut_points(count: int, ratios: Ratios) -> tuple[int, int]:
+    """Where training and validation end among ``count`` items: floor(r1·m) and floor((r1 + r2)·m).
+
+    Shares are read as the decimals that a person wrote, so (0.4 + 0.3)·90 is 63 and not 62.
+
+    Example:
+        >>> cut_points(90, (0.4, 0.3, 0.3))
+        (36, 63)
+    """
+    first, second = Fraction(repr(ratios[0])), Fraction(repr(ratios[1]))
+    return int(first * count), min(int((first + second) * count), count)
+
+
+def stratified_split(
+    labels: NDArray[np.int64], ratios: Ratios, generator: np.random.RandomState, *, num_classes: int
+) -> Split:
+    """Split one client's items class by class, in ascending class order.
+
+    Args:
+        labels: [n] classes of the client's items, -1 where unknown.
+        ratios: Shares of training, validation and test items.
+        generator: NumPy's legacy generator; one shuffle per class is drawn from it.
+        num_classes: C.
+
+    Returns:
+        Local numbers in three ascending arrays. A class with fewer than 1/r1 items has no training item.
+
+    Source: OpenFGL's protocol, which draws from NumPy's legacy global state; here the state is an argument.
+    """
+    parts: tuple[list[NodeIds], list[NodeIds], list[NodeIds]] = ([], [], [])
+    for label in range(num_classes):
+        index = np.flatnonzero(labels == label)
+        generator.shuffle(index)
+        train_end, val_end = cut_points(len(index), ratios)
+        parts[0].append(index[:train_end])
+        parts[1].append(index[train_end:val_end])
+        parts[2].append(index[val_end:])
+    train, val, test = (np.sort(np.concatenate(part)) if part else np.zeros(0, dtype=np.int64) for part in parts)
+    return train, val, test
+
+
+def stratified_splits(
+    labels: NDArray[np.int64],
+    clients: Sequence[NodeIds],
+    ratios: Ratios,
+    *,
+    seed: int,
+    num_classes: int,
+) -> list[Split]:
+    """The protocol's splits of all clients, in client order from one stream.
+
+    Args:
+        labels: [N] classes of all items.
+        clients: Global ids of each client's items.
+        ratios: Shares of training, validation and test items.
+        seed: Seed of the one legacy stream that all clients share.
+        num_classes: C.
+
+    Returns:
+        Global ids, in the order of the client's own list.
+    """
+    # The legacy generator is the only one that reproduces published partitions; it is private to this call.
+    generator = np.random.RandomState(seed)  # noqa: NPY002
+    result: list[Split] = []
+    for nodes in clients:
+        train, val, test = stratified_split(labels[nodes], ratios, generator, num_classes=num_classes)
+        result.append((nodes[train], nodes[val], nodes[test]))
+    return result
+
+
+def global_split(labels: NDArray[np.int64], ratios: Ratios, *, seed: int) -> Split:
+    """One unstratified split of all labelled items, drawn before cutting.
+
+    Returns:
+        Global ids in three ascending arrays.
+
+    Source: FED-PUB (20/40/40), FedSpray and FedLoG (40/30/30).
+    """
+    index = np.flatnonzero(labels >= 0)
+    index = numpy_generator(seed, "split", "global").permutation(index)
+    train_end, val_end = cut_points(len(index), ratios)
+    return np.sort(index[:train_end]), np.sort(index[train_end:val_end]), np.sort(index[val_end:])
+
+
+def predefined_split(graph: Graph, *, split_index: int = 0) -> Split:
+    """The split that came with the data.
+
+    Args:
+        graph: With masks ``train``, ``val`` and ``test`` in ``splits``.
+        split_index: Column, where several splits were published.
+
+    Returns:
+        Global ids (rows) in three ascending arrays; unlabelled nodes are left out.
+
+    Raises:
+        DataError: The data carries no split, or there is no such column.
+    """
+    missing = [name for name in ("train", "val", "test") if name not in graph.splits]
+    if missing:
+        raise DataError(
+            f"{graph.name} carries no predefined {' or '.join(missing)} split: use --split stratified or global."
+        )
+    columns: list[NodeIds] = []
+    for name in ("train", "val", "test"):
+        mask = np.asarray(graph.splits[name], dtype=bool)
+        if mask.ndim == 2:
+            if not 0 <= split_index < mask.shape[1]:
+                raise DataError(
+                    f"{graph.name} has {mask.shape[1]} predefined splits, numbered 0 to {mask.shape[1] - 1}; "
+                    f"number {split_index} was asked for."
+                )
+            mask = mask[:, split_index]
+        elif split_index != 0:
+            raise DataError(f"{graph.name} has one predefined split, number 0; number {split_index} was asked for.")
+        columns.append(np.flatnonzero(mask & (graph.labels >= 0)))
+    return columns[0], columns[1], columns[2]
+
+
+def map_to_clients(split: Split, clients: Sequence[NodeIds], *, num_items: int) -> list[Split]:
+    """A split of the whole graph seen from each client: its own items, in the order of its list."""
+    masks = []
+    for items in split:
+        mask = np.zeros(num_items, dtype=bool)
+        mask[items] = True
+        masks.append(mask)
+    return [(nodes[masks[0][nodes]], nodes[masks[1][nodes]], nodes[masks[2][nodes]]) for nodes in clients]
+
+
+def splits_for(
+    graph: Graph,
+    clients: Sequence[NodeIds],
+    *,
+    mode: SplitMode,
+    ratios: Ratios,
+    seed: int,
+    split_index: int = 0,
+) -> list[Split]:
+    """Splits of every client of one graph in the mode asked for, as global ids.
+
+    Raises:
+        DataError: ``predefined`` is asked for and the data carries no such split.
+    """
+    if mode == "stratified":
+        return stratified_splits(graph.labels, clients, ratios, seed=seed, num_classes=graph.num_classes)
+    if mode == "global":
+        split = global_split(graph.labels, ratios, seed=seed)
+    else:
+        split = predefined_split(graph, split_index=split_index)
+    return map_to_clients(split, clients, num_items=graph.num_nodes)

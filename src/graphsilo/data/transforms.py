@@ -1,0 +1,171 @@
+"""Small changes to a graph that the papers apply before anything is partitioned.
+
+Each function returns something new, or the very same object where there is nothing to do; nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Features, Graph
+from graphsilo.errors import ConfigError, DataError
+
+SPARSE_BELOW_DENSITY = 0.25
+SPARSE_FROM_COLUMNS = 64
+
+
+def remove_self_loops(edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The columns of ``edges`` [2, e] whose two ends differ, in the same order."""
+    keep = edges[0] != edges[1]
+    return edges if keep.all() else np.ascontiguousarray(edges[:, keep])
+
+
+def is_undirected(edges: NDArray[np.int64], num_nodes: int) -> bool:
+    """Whether every link has exactly two columns, one per direction, and no link joins a node to itself."""
+    if (edges[0] == edges[1]).any():
+        return False
+    forward = _pattern(edges, num_nodes)
+    if forward.nnz != edges.shape[1]:
+        return False
+    forward.sort_indices()
+    backward = forward.T.tocsr()
+    backward.sort_indices()
+    return np.array_equal(forward.indptr, backward.indptr) and np.array_equal(forward.indices, backward.indices)
+
+
+def to_undirected(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
+    """Both directions of every link once: symmetrised, without self-loops and without duplicates.
+
+    Args:
+        edges: [2, e] node numbers, one column per directed edge.
+        num_nodes: n; node numbers are below it.
+
+    Returns:
+        [2, 2 · links] int64. Edges that are undirected already come back unchanged, column order included;
+        otherwise columns are sorted by source, then target.
+    """
+    if is_undirected(edges, num_nodes):
+        return edges
+    forward = _pattern(remove_self_loops(edges), num_nodes)
+    return _columns(forward + forward.T.tocsr())
+
+
+def coalesce(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
+    """Each directed edge once, sorted by source, then target. O(nodes + edges)."""
+    return _columns(_pattern(edges, num_nodes))
+
+
+def _pattern(edges: NDArray[np.int64], num_nodes: int) -> sp.csr_matrix:
+    """[n, n] boolean CSR with sorted columns; parallel edges collapse (addition of booleans cannot overflow)."""
+    ones = np.ones(edges.shape[1], dtype=np.bool_)
+    return sp.csr_matrix((ones, (edges[0], edges[1])), shape=(num_nodes, num_nodes))
+
+
+def _columns(pattern: sp.csr_matrix) -> NDArray[np.int64]:
+    pattern.sort_indices()
+    sources = np.repeat(np.arange(pattern.shape[0], dtype=np.int64), np.diff(pattern.indptr))
+    return np.stack([sources, pattern.indices.astype(np.int64)])
+
+
+def largest_component(graph: Graph) -> Graph:
+    """The graph induced by the largest connected component, edge directions ignored.
+
+    The component becomes the whole graph: nodes are numbered anew, in the old order, and ``node_ids`` stays None where
+    it was None. Of equally large components the one with the smallest node number is kept. O(nodes + edges).
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    if graph.num_nodes == 0:
+        return graph
+    count, component = connected_components(graph.adjacency(), directed=True, connection="weak")
+    if count == 1:
+        return graph
+    sizes = np.bincount(component, minlength=count)
+    candidates = np.flatnonzero(sizes[component] == sizes.max())
+    nodes = np.flatnonzero(component == component[candidates[0]]).astype(np.int64)
+    induced = graph.subgraph(nodes)
+    return replace(induced, node_ids=None) if graph.node_ids is None else induced
+
+
+def row_normalize(features: Features) -> Features:
+    """Scales each row to an L1 norm of 1; rows of zeros stay zero.
+
+    Args:
+        features: [n, d] float32, dense or CSR.
+
+    Returns:
+        The same object if each row is normalised already. A CSR result shares its structure with the input.
+
+    Source: the usual preprocessing of citation graphs (Kipf and Welling, 2017). Deviation from PyG's
+    ``NormalizeFeatures``: that one shifts by the global minimum and leaves rows with a sum below 1 as they are.
+    """
+    if sp.issparse(features):
+        rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+        sums = np.bincount(rows, weights=np.abs(features.data), minlength=features.shape[0])
+    else:
+        sums = np.abs(features).sum(axis=1, dtype=np.float64)
+    if np.all((sums == 0) | (np.abs(sums - 1) < 1e-6)):
+        return features
+    scale = np.divide(1.0, sums, out=np.ones_like(sums), where=sums > 0).astype(np.float32)
+    if sp.issparse(features):
+        scaled = features.data * scale[rows]
+        return sp.csr_matrix((scaled, features.indices, features.indptr), shape=features.shape, copy=False)
+    return features * scale[:, None]
+
+
+def one_hot_degree(graph: Graph, *, max_degree: int | None = None) -> Features:
+    """One column per degree, for graphs that come without node features.
+
+    Args:
+        graph: Its edges' sources are counted: in an undirected graph that is the degree.
+        max_degree: Larger degrees share the last column. None: the largest degree that occurs.
+
+    Returns:
+        [n, max_degree + 1] float32; column k is 1 where a node has degree k.
+
+    Raises:
+        ConfigError: ``max_degree`` is below 1.
+
+    Source: the degree features of graph-classification papers (Xu et al., 2019, "How powerful are graph neural
+    networks?"), as PyG's ``OneHotDegree``, which refuses larger degrees instead of capping them.
+    """
+    if max_degree is not None and max_degree < 1:
+        raise ConfigError(f"max_degree must be at least 1; got {max_degree}.")
+    degree = np.bincount(graph.edges[0], minlength=graph.num_nodes)
+    highest = max_degree if max_degree is not None else int(degree.max(initial=0))
+    column = np.minimum(degree, highest).astype(np.int32)
+    pointer = np.arange(graph.num_nodes + 1, dtype=np.int32)
+    ones = np.ones(graph.num_nodes, dtype=np.float32)
+    return compact_features(sp.csr_matrix((ones, column, pointer), shape=(graph.num_nodes, highest + 1)))
+
+
+def append_features(left: Features, right: Features) -> Features:
+    """The columns of both matrices side by side, stored as :func:`compact_features` would."""
+    if left.shape[0] != right.shape[0]:
+        raise DataError(f"features of {left.shape[0]} and of {right.shape[0]} nodes cannot stand side by side.")
+    if left.shape[1] == 0:
+        return right
+    if sp.issparse(left) or sp.issparse(right):
+        return compact_features(sp.hstack([sp.csr_matrix(left), sp.csr_matrix(right)], format="csr", dtype=np.float32))
+    return np.concatenate([left, right], axis=1)
+
+
+def compact_features(features: Features) -> Features:
+    """Features as float32 in the smaller of two forms.
+
+    CSR where a matrix has at least 64 columns and less than a quarter of its entries is not zero (bag of words),
+    otherwise a dense array.
+    """
+    rows, columns = features.shape
+    nonzero = features.count_nonzero() if sp.issparse(features) else int(np.count_nonzero(features))
+    if columns >= SPARSE_FROM_COLUMNS and nonzero < SPARSE_BELOW_DENSITY * rows * columns:
+        matrix = sp.csr_matrix(features, dtype=np.float32)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return matrix
+    dense = features.toarray() if sp.issparse(features) else features
+    return np.ascontiguousarray(dense, dtype=np.float32)

@@ -1,0 +1,265 @@
+"""What several seeds say, and what they do not.
+
+Means over seeds with their spread, a paired comparison of two runs over the same seeds, and a correction for many
+comparisons. One seed gives a number, never a claim.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.errors import DataError
+from graphsilo.random import numpy_generator
+
+BySeed: TypeAlias = "Mapping[int, float | None] | Sequence[float | None]"
+"""Values by seed; a sequence is numbered 0, 1, 2, …. None where the run has no such value."""
+
+EXACT_SEEDS = 20
+"""Up to this many pairs all sign patterns are enumerated (2^19 sums, by symmetry, take 4 MiB)."""
+_DRAWS = 100_000
+
+
+@dataclass(frozen=True)
+class SeedSummary:
+    """Mean and spread over the seeds that have a value.
+
+    Attributes:
+        mean: None when no seed has a value.
+        std: Sample standard deviation (ddof 1); None with fewer than two values.
+        count: How many seeds have a value.
+    """
+
+    mean: float | None
+    std: float | None
+    count: int
+
+    def as_dict(self) -> dict[str, float | None]:
+        """``{"mean": ..., "std": ...}``, as results on disk hold it."""
+        return {"mean": self.mean, "std": self.std}
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """Run ``first`` against run ``second`` over the seeds that both have; differences are first - second.
+
+    Attributes:
+        seeds: The seeds compared.
+        first, second: Means over these seeds; None without a common seed.
+        difference: Mean of the differences; None without a common seed.
+        std: Sample standard deviation of the differences (ddof 1); None with fewer than two seeds.
+        ci_low, ci_high: Confidence interval of the mean difference by Student's t; None with fewer than two seeds or
+            without spread.
+        confidence: Its level, 0.95 unless asked otherwise.
+        effect_size: Cohen's d of paired samples, difference / std; None where std is missing or 0.
+        t_p: Paired t-test, two-sided; assumes normal differences. None with fewer than two seeds, or where all
+            differences are the same number other than 0.
+        wilcoxon_p: Wilcoxon signed-rank test, two-sided; None with fewer than two seeds.
+        sign_flip_p: Sign-flip permutation test of the mean, two-sided; assumes only that a difference is as likely
+            to be negative as positive. Exact up to 20 seeds, else from 100,000 seeded draws.
+        smallest_p: The least p that the sign-flip test can give with so many seeds, 2 / 2^n.
+    """
+
+    seeds: tuple[int, ...]
+    first: float | None
+    second: float | None
+    difference: float | None
+    std: float | None
+    ci_low: float | None
+    ci_high: float | None
+    confidence: float
+    effect_size: float | None
+    t_p: float | None
+    wilcoxon_p: float | None
+    sign_flip_p: float | None
+    smallest_p: float | None
+
+    def verdict(
+        self, alpha: float = 0.05, *, adjusted_p: float | None = None
+    ) -> Literal["better", "worse", "no difference shown", "too few seeds"]:
+        """What may be said of ``first``, by the sign-flip test, which assumes least.
+
+        "too few seeds" means that no outcome with so many seeds could fall to ``alpha``: with 0.05 that takes six.
+        The t-test may be read beside it by whoever holds the differences to be normal.
+
+        Args:
+            alpha: Level of the test.
+            adjusted_p: ``sign_flip_p`` after :func:`holm`, where this is one comparison of several.
+        """
+        p = self.sign_flip_p if adjusted_p is None else adjusted_p
+        if self.sign_flip_p is None or self.smallest_p is None or self.smallest_p > alpha:
+            return "too few seeds"
+        if self.difference is None or p is None or p > alpha:
+            return "no difference shown"
+        return "better" if self.difference > 0 else "worse"
+
+
+def over_seeds(values: BySeed) -> SeedSummary:
+    """Mean and sample standard deviation over seeds; missing values are left out and ``count`` says how many remain.
+
+    Example:
+        >>> over_seeds([0.5, 0.75, 1.0])
+        SeedSummary(mean=0.75, std=0.25, count=3)
+    """
+    known = list(_by_seed(values).values())
+    if not known:
+        return SeedSummary(None, None, 0)
+    # Exact rational arithmetic: equal values of all seeds give exactly that mean and a spread of exactly 0
+    std = statistics.stdev(known) if len(known) > 1 else None
+    return SeedSummary(statistics.mean(known), std, len(known))
+
+
+def summarise_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Mean and spread of every metric that the results of several seeds hold, nested dictionaries included.
+
+    Args:
+        results: One per seed, as ``metrics.summarise`` gives them. Fractions (float) and missing values (None) are
+            averaged; whole numbers, words and lists (client numbers, item counts, per-class lists) are left out.
+    Returns:
+        The same keys with ``{"mean", "std"}`` in place of each number.
+    """
+    summary: dict[str, Any] = {}
+    for key in dict.fromkeys(key for result in results for key in result):
+        values = [result.get(key) for result in results]
+        known = [value for value in values if value is not None]
+        if known and all(isinstance(value, Mapping) for value in known):
+            nested = summarise_seeds(known)
+            if nested:
+                summary[key] = nested
+        elif all(isinstance(value, float) for value in known) and (known or key != "client"):
+            summary[key] = over_seeds(values).as_dict()
+    return summary
+
+
+def compare_paired(first: BySeed, second: BySeed, *, confidence: float = 0.95) -> PairedComparison:
+    """Compare two runs seed by seed: same seed means same partition, splits and first weights.
+
+    Args:
+        first, second: Values by seed. Seeds that only one run has, or where a value is missing, are left out.
+        confidence: Level of the interval, between 0 and 1.
+    Returns:
+        Everything that can be computed; with one seed only the difference, and no test.
+    Raises:
+        DataError: Two sequences differ in length (which seeds pair up is unknown), or ``confidence`` is not a level.
+    """
+    if not 0 < confidence < 1:
+        raise DataError(f"confidence must lie between 0 and 1, e.g. 0.95; got {confidence}.")
+    if not isinstance(first, Mapping) and not isinstance(second, Mapping) and len(first) != len(second):
+        raise DataError(
+            f"runs are compared seed by seed; got {len(first)} values against {len(second)}: give values by seed."
+        )
+    one, two = _by_seed(first), _by_seed(second)
+    seeds = tuple(sorted(one.keys() & two.keys()))
+    n = len(seeds)
+    left, right = [one[seed] for seed in seeds], [two[seed] for seed in seeds]
+    differences = [a - b for a, b in zip(left, right, strict=True)]
+    spread = over_seeds(differences)
+    low = high = effect = t_p = wilcoxon_p = flip_p = smallest = None
+    if n >= 2 and spread.mean is not None and spread.std is not None:
+        values = np.asarray(differences)
+        # Below this a difference is rounding of values near 1, not a spread
+        noise = 1e-12 * max(1.0, float(np.abs([left, right]).max()))
+        if spread.std > noise:
+            low, high, t_p = _student(spread.mean, spread.std, n, confidence)
+            effect = spread.mean / spread.std
+        elif abs(spread.mean) <= noise:
+            t_p = 1.0
+        # Ranks must not be decided by rounding: 0.8 - 0.7 and 0.9 - 0.8 are a tie
+        wilcoxon_p = _wilcoxon(np.round(values / noise) * noise)
+        flip_p = _sign_flip(values, noise * n)
+        smallest = 2.0 ** (1 - n)
+    return PairedComparison(
+        seeds=seeds,
+        first=over_seeds(left).mean,
+        second=over_seeds(right).mean,
+        difference=spread.mean,
+        std=spread.std,
+        ci_low=low,
+        ci_high=high,
+        confidence=confidence,
+        effect_size=effect,
+        t_p=t_p,
+        wilcoxon_p=wilcoxon_p,
+        sign_flip_p=flip_p,
+        smallest_p=smallest,
+    )
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Adjust p-values of several comparisons made together, by Holm's step-down rule (family-wise error).
+
+    Args:
+        p_values: One per comparison; None where no test was possible (kept, and not counted as a comparison).
+    Returns:
+        Adjusted values in the same order: compare each with the level itself.
+    Raises:
+        DataError: A value is not between 0 and 1.
+    Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure" (1979).
+    Example:
+        >>> holm([0.01, 0.04, None, 0.03])
+        [0.03, 0.06, None, 0.06]
+    """
+    known = [(p, place) for place, p in enumerate(p_values) if p is not None]
+    for p, _ in known:
+        if not 0 <= p <= 1:
+            raise DataError(f"p-values lie between 0 and 1; got {p}.")
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(sorted(known)):
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
+        adjusted[place] = largest
+    return adjusted
+
+
+def gap_closed(value: float, local: float, central: float) -> float | None:
+    """Share of the way from training alone to training on pooled data: 0 is local, 1 is central.
+
+    Below 0 federation harms, above 1 it beats pooling. None when pooling does not beat training alone: there is no
+    gap to close.
+
+    Example:
+        >>> gap_closed(0.75, local=0.5, central=1.0)
+        0.5
+    """
+    return None if central <= local else (value - local) / (central - local)
+
+
+def _by_seed(values: BySeed) -> dict[int, float]:
+    pairs = values.items() if isinstance(values, Mapping) else enumerate(values)
+    return {seed: float(value) for seed, value in pairs if value is not None and not math.isnan(value)}
+
+
+def _student(mean: float, std: float, n: int, confidence: float) -> tuple[float, float, float]:
+    """Confidence limits of the mean difference and the p-value of the paired t-test."""
+    from scipy import stats
+
+    error = std / math.sqrt(n)
+    reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+    return mean - reach, mean + reach, float(2 * stats.t.sf(abs(mean) / error, n - 1))
+
+
+def _wilcoxon(differences: NDArray[np.float64]) -> float:
+    if not differences.any():
+        return 1.0
+    from scipy import stats
+
+    return float(stats.wilcoxon(differences).pvalue)
+
+
+def _sign_flip(differences: NDArray[np.float64], tolerance: float) -> float:
+    """Share of sign patterns whose mean is at least as far from 0 as the observed one."""
+    observed = abs(float(differences.sum())) - tolerance
+    if len(differences) <= EXACT_SEEDS:
+        sums = differences[:1]  # the other half of the patterns is the mirror image
+        for difference in differences[1:]:
+            sums = np.concatenate([sums + difference, sums - difference])
+        return float((np.abs(sums) >= observed).mean())
+    signs = numpy_generator(0, "significance", "sign flip").integers(0, 2, (_DRAWS, len(differences)), dtype=np.int8)
+    sums = (2 * signs - 1) @ differences
+    return float((1 + (np.abs(sums) >= observed).sum()) / (1 + _DRAWS))

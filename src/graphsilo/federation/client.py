@@ -1,0 +1,249 @@
+"""The client's side: private data, a model, named handlers, and an evaluation that is the same for all methods."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphsilo import models
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silo import EvaluationSet, Silo
+from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.evaluate.counts import ConfusionPlan
+from graphsilo.evaluate.scores import average_precision, roc_auc
+from graphsilo.federation.interface import Handler, handler
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.models.base import Model
+from graphsilo.models.view import GraphTensors
+from graphsilo.random import Name, generator
+from graphsilo.training.objective import link_scores
+from graphsilo.types import ClientId
+
+ConfigT = TypeVar("ConfigT", bound=MethodConfig)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Which backbone a client runs, with settings that differ from its defaults."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ClientContext(Generic[ConfigT]):
+    """What a client is made from.
+
+    Attributes:
+        client: Its number.
+        silo: Its private data.
+        config: Settings of the method.
+        model: The backbone it runs.
+        seed: Seed of the run.
+        device: Where it computes.
+        deterministic: Whether kernels without a deterministic form are refused.
+    """
+
+    client: ClientId
+    silo: Silo
+    config: ConfigT
+    model: ModelSpec
+    seed: int
+    device: str = "cpu"
+
+
+class EvaluateRequest(Message):
+    """Ask for counts; carries the aggregate where that view is wanted and clients do not hold it."""
+
+    views: list[str] = sends("control")
+    auc: bool = sends("control", default=False)
+    aggregate: Tensors | None = sends("model", default=None)
+
+
+class EvaluateReply(Message):
+    """Confusion counts and scores.
+
+    Attributes:
+        counts: ``"view/set"`` → [parts, kinds, 4, C, C] int32.
+        kinds: ``"view/set"`` → names along the second axis.
+        sizes: ``set`` → nodes (graphs) behind each part: the n_k of weighted means.
+        scores: ``"view/set/kind/metric"`` → (value, weight); link prediction, and AUC where asked for.
+    """
+
+    counts: Tensors = sends("counts")
+    kinds: dict[str, list[str]] = sends("control")
+    sizes: dict[str, list[int]] = sends("counts")
+    scores: dict[str, list[float]] = sends("score", allow_nan=True)
+
+
+class ClientBase(ABC, Generic[ConfigT]):
+    """One participant. Subclasses add handlers and say how they predict.
+
+    A client holds its silo and nothing of other clients or of the server; what it learns from them came in messages.
+
+    Attributes:
+        id: Number of the client.
+        silo: Its private data.
+        config: Settings of the method.
+        round: Number of the current round, 0 during set-up; kept by the runtime.
+    """
+
+    def __init__(self, context: ClientContext[ConfigT]):
+        self.context = context
+        self.id = context.client
+        self.silo = context.silo
+        self.config = context.config
+        self.round = 0
+        self._tensors: dict[int, GraphTensors] = {}
+        self._plans: dict[str, ConfusionPlan] = {}
+
+    # -- what a method writes ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        """Log-probabilities [items, C] on all items of a graph (link prediction: embeddings [nodes, p]).
+
+        Args:
+            data: The graph, as tensors.
+            view: ``own`` for the client's own model, ``aggregate`` for the one it last installed.
+        """
+
+    def install_aggregate(self, weights: Tensors) -> None:
+        """Take the server's model for the ``aggregate`` view, without touching the client's own."""
+        raise UnsupportedError(f"{type(self).__module__}: this method has no aggregated model to evaluate.")
+
+    def state(self) -> dict[str, Any]:
+        """Everything that must survive a restart: tensors and plain values."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from ``state()``."""
+
+    def final_models(self) -> dict[str, Tensors]:
+        """Weights worth keeping after the run, by view."""
+        return {}
+
+    # -- what every method gets ----------------------------------------------------------------------------------
+
+    def generator(self, *names: Name) -> torch.Generator:
+        """A generator for one purpose of this client in this round."""
+        return generator(self.context.seed, "client", self.id, "round", self.round, *names)
+
+    def tensors(self, graph: Graph | GraphCollection) -> GraphTensors:
+        """The tensors of a graph, made once."""
+        key = id(graph)
+        if key not in self._tensors:
+            self._tensors[key] = GraphTensors(graph, device=self.context.device)
+        return self._tensors[key]
+
+    @property
+    def data(self) -> GraphTensors:
+        """The training graph's tensors."""
+        return self.tensors(self.silo.graph)
+
+    def build_model(self, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
+        """A fresh model of this client's architecture, drawn from (seed, *seed_names)."""
+        return build_model(
+            self.context.model, self.silo, generator(self.context.seed, *seed_names), self.context.device
+        )
+
+    @handler
+    def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
+        """Count true against predicted classes on every evaluation set."""
+        counts: dict[str, Tensor] = {}
+        kinds: dict[str, list[str]] = {}
+        sizes: dict[str, list[int]] = {}
+        scores: dict[str, list[float]] = {}
+        if request.aggregate is not None:
+            self.install_aggregate(request.aggregate)
+        for view in request.views:
+            for evaluation in self.silo.evaluations:
+                with torch.no_grad():
+                    output = self.predict(self.tensors(evaluation.graph), view)
+                name = f"{view}/{evaluation.name}"
+                if self.silo.schema.task == "link":
+                    scores.update(self._score_links(name, output))
+                    sizes[evaluation.name] = [self.silo.num_items]
+                    continue
+                plan = self._plan(evaluation)
+                counts[name] = torch.from_numpy(plan.count(output.argmax(1)).astype(np.int32))
+                kinds[name] = list(plan.kinds)
+                sizes[evaluation.name] = plan.part_sizes.tolist()
+                if request.auc:
+                    scores.update(_score_classes(name, evaluation, output))
+        return EvaluateReply(counts=counts, kinds=kinds, sizes=sizes, scores=scores)
+
+    def _plan(self, evaluation: EvaluationSet) -> ConfusionPlan:
+        if evaluation.name not in self._plans:
+            self._plans[evaluation.name] = ConfusionPlan.of(
+                evaluation, self.silo.schema.num_classes, num_parts=self.silo.parts
+            )
+        return self._plans[evaluation.name]
+
+    def _score_links(self, name: str, embeddings: Tensor) -> dict[str, list[float]]:
+        links = self.silo.links
+        if links is None:
+            raise MessageError("a silo for link prediction holds no links.")
+        scores: dict[str, list[float]] = {}
+        for kind, positive, negative in (
+            ("val", links.val, links.val_negative),
+            ("test", links.test, links.test_negative),
+        ):
+            pairs = np.concatenate([positive, negative], axis=1)
+            labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
+            value = link_scores(embeddings, pairs).cpu().numpy()
+            for metric, score in (("auc", roc_auc(labels, value)), ("ap", average_precision(labels, value))):
+                scores[f"{name}/{kind}/{metric}"] = _wire(score)
+        return scores
+
+
+def _score_classes(name: str, evaluation: EvaluationSet, output: Tensor) -> dict[str, list[float]]:
+    probabilities = output.exp().cpu().numpy()
+    scores: dict[str, list[float]] = {}
+    for kind, items in evaluation.items.items():
+        labels = evaluation.graph.labels[items]
+        known = labels >= 0
+        rows = probabilities[items][known]
+        values = rows[:, 1] if rows.shape[1] == 2 else rows
+        scores[f"{name}/{kind}/auc"] = _wire(roc_auc(labels[known], values))
+    return scores
+
+
+def _wire(score: Any) -> list[float]:
+    value = float("nan") if score.value is None else float(score.value)
+    return [value, float(score.weight)]
+
+
+def build_model(spec: ModelSpec, silo: Silo, draw: torch.Generator, device: str) -> Model:
+    """A model for a silo's schema with weights drawn from ``draw``."""
+    schema = silo.schema
+    model = models.build(
+        spec.name,
+        num_features=schema.num_features,
+        num_classes=schema.num_classes,
+        task=schema.task,
+        generator=draw,
+        **spec.settings,
+    )
+    return model.to(device)
+
+
+def log_probabilities(model: Model, data: GraphTensors, task: str) -> Tensor:
+    """A model's answer on every item: log-softmax of its logits, or embeddings for links."""
+    with torch.no_grad():
+        output: Tensor = model(data.full)
+    return output if task == "link" else F.log_softmax(output, dim=1)
+
+
+__all__ = [
+    "ClientBase", "ClientContext", "EvaluateReply", "EvaluateRequest", "Handler", "ModelSpec", "build_model",
+    "log_probabilities",
+]  # fmt: skip

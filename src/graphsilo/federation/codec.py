@@ -1,0 +1,335 @@
+"""Messages to bytes and back, in every runtime. No pickle.
+
+Layout: ``GSM1``, header length (u32), header (msgpack), padding to 64 bytes, then the tensors, each aligned to 64
+bytes. The header is ``[wire name, {field: plain value or tensor references}, payload length]``; a tensor reference is
+``[dtype, shape, offset]``. Decoding gives views of the received bytes, not copies.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.errors import MessageError, nearest
+from graphsilo.federation.message import FieldSpec, Message
+
+MAGIC = b"GSM1"
+ALIGN = 64
+DEFAULT_LIMIT = 2 * 1024**3
+"""Bytes a message may have unless the receiver sets another limit."""
+
+_DTYPES: dict[str, torch.dtype] = {
+    "f4": torch.float32, "f8": torch.float64, "f2": torch.float16, "b2": torch.bfloat16, "i8": torch.int64,
+    "i4": torch.int32, "i2": torch.int16, "i1": torch.int8, "u1": torch.uint8, "bo": torch.bool,
+}  # fmt: skip
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_SIZES = {code: torch.empty(0, dtype=dtype).element_size() for code, dtype in _DTYPES.items()}
+_FLOATS = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
+
+M = TypeVar("M", bound=Message)
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A message as bytes.
+
+    Attributes:
+        data: [bytes] uint8, writable or not.
+        name: Wire name of the message.
+        field_bytes: Payload bytes per field, in field order; the rest of ``data`` is header.
+    """
+
+    data: NDArray[np.uint8]
+    name: str
+    field_bytes: tuple[tuple[str, str, int], ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return int(self.data.shape[0])
+
+
+def encode(message: Message) -> Encoded:
+    """The bytes of a message.
+
+    Raises:
+        MessageError: A field holds something else than its declaration says.
+    """
+    packer = _Packer()
+    body: dict[str, Any] = {}
+    sizes = []
+    for spec in message.specs():
+        value = getattr(message, spec.name)
+        before = packer.length
+        if value is None:
+            if not spec.optional:
+                raise MessageError(f"{type(message).__name__}.{spec.name} must not be None.")
+            body[spec.name] = None
+        elif spec.form == "plain":
+            body[spec.name] = _plain_out(value)
+        elif spec.form == "tensor":
+            body[spec.name] = packer.add(value, message, spec)
+        elif spec.form == "tensors":
+            body[spec.name] = {key: packer.add(tensor, message, spec) for key, tensor in value.items()}
+        else:
+            body[spec.name] = [packer.add(tensor, message, spec) for tensor in value]
+        sizes.append((spec.name, spec.kind, packer.length - before))
+    name = message.wire_name()
+    return Encoded(packer.finish([name, body, packer.length]), name, tuple(sizes))
+
+
+def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[M], *, limit: int = DEFAULT_LIMIT) -> M:
+    """The message in ``data``; its tensors are views of ``data``.
+
+    Args:
+        data: What ``encode`` made.
+        kind: The message type that is expected.
+        limit: Most bytes that are accepted.
+
+    Raises:
+        MessageError: Too long, cut off, of another type, with unknown, missing or wrongly typed fields, with shapes
+            that do not fit, or with NaN or infinity where they are not allowed.
+    """
+    buffer = _writable(data)
+    if buffer.shape[0] > limit:
+        raise MessageError(
+            f"{kind.__name__}: at most {limit} bytes are accepted, {buffer.shape[0]} came. Raise the limit if this "
+            f"message is meant to be so large, or ask the sender's owner why it is."
+        )
+    header, start = _open(buffer, kind.__name__)
+    if (
+        not isinstance(header, list)
+        or len(header) != 3
+        or not isinstance(header[1], dict)
+        or not isinstance(header[2], int)
+    ):
+        raise MessageError(f"{kind.__name__}: the header is not a graphsilo message header.")
+    name, body, length = header
+    if name != kind.wire_name():
+        raise MessageError(f"{kind.wire_name()} was expected, {name!r} came.")
+    if start + length != buffer.shape[0]:
+        raise MessageError(
+            f"{kind.__name__}: {start + length} bytes were announced, {buffer.shape[0]} came; the message was cut or "
+            f"extended on its way."
+        )
+    specs = {spec.name: spec for spec in kind.specs()}
+    unknown = sorted(set(body) - set(specs))
+    if unknown:
+        raise MessageError(f"{kind.__name__} has no field {unknown[0]!r}; {nearest(str(unknown[0]), specs)}")
+    unpacker = _Unpacker(buffer, start, length, kind.__name__)
+    values = {}
+    for field in fields(cast("Any", kind)):
+        spec = specs[field.name]
+        if field.name in body:
+            values[field.name] = unpacker.field(spec, body[field.name])
+        elif field.default is MISSING:
+            raise MessageError(f"{kind.__name__}.{field.name} is missing.")
+    return kind(**values)
+
+
+def encode_tree(tree: Any) -> NDArray[np.uint8]:
+    """The bytes of a state: nested dicts and lists of tensors and plain values."""
+    packer = _Packer()
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return {"\x00t": packer.add(value, None, None)}
+        if isinstance(value, Mapping):
+            return {"\x00d": [[key, walk(item)] for key, item in value.items()]}
+        if isinstance(value, list | tuple):
+            return [walk(item) for item in value]
+        if value is None or isinstance(value, bool | int | float | str | bytes):
+            return value
+        raise MessageError(f"a state holds tensors and plain values only; {type(value).__name__} came.")
+
+    return packer.finish(["state", walk(tree), packer.length])
+
+
+def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any:
+    """What ``encode_tree`` was given; tensors are copies."""
+    buffer = _writable(data)
+    header, start = _open(buffer, "state")
+    if not isinstance(header, list) or len(header) != 3 or header[0] != "state" or start + header[2] != len(buffer):
+        raise MessageError("these bytes are not a complete graphsilo state.")
+    unpacker = _Unpacker(buffer, start, header[2], "state")
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, dict):
+            if "\x00t" in value:
+                return unpacker.tensor(value["\x00t"], None).clone()
+            return {key: walk(item) for key, item in value["\x00d"]}
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        return value
+
+    return walk(header[1])
+
+
+class _Packer:
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, Tensor]] = []
+        self.length = 0
+
+    def add(self, tensor: Any, message: Message | None, spec: FieldSpec | None) -> list[Any]:
+        code = _CODES.get(tensor.dtype) if isinstance(tensor, Tensor) else None
+        if code is None:
+            what = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            where = f"{type(message).__name__}.{spec.name}" if spec else "a state"
+            raise MessageError(f"{where} must hold tensors of plain numbers; {what} came.")
+        offset = self.length
+        shape = list(tensor.shape)
+        size = math.prod(shape) * _SIZES[code]
+        self.parts.append((offset, tensor))
+        self.length = offset + (size + ALIGN - 1) // ALIGN * ALIGN
+        return [code, shape, offset]
+
+    def finish(self, header: list[Any]) -> NDArray[np.uint8]:
+        packed = _pack(header)
+        start = _aligned(len(MAGIC) + 4 + len(packed))
+        # torch's allocator gives aligned memory, so that products over decoded views run as on any other tensor.
+        data = torch.empty(start + self.length, dtype=torch.uint8).numpy()
+        prefix = MAGIC + struct.pack("<I", len(packed)) + packed
+        data[: len(prefix)] = np.frombuffer(prefix, dtype=np.uint8)
+        data[len(prefix) : start] = 0
+        for index, (offset, tensor) in enumerate(self.parts):
+            end = self.parts[index + 1][0] if index + 1 < len(self.parts) else self.length
+            raw = _raw(tensor)
+            data[start + offset : start + offset + raw.shape[0]] = raw
+            data[start + offset + raw.shape[0] : start + end] = 0
+        return data
+
+
+class _Unpacker:
+    def __init__(self, buffer: NDArray[np.uint8], start: int, length: int, owner: str):
+        self.buffer, self.start, self.length, self.owner = buffer, start, length, owner
+        self.sizes: dict[str, int] = {}
+
+    def field(self, spec: FieldSpec, value: Any) -> Any:
+        where = f"{self.owner}.{spec.name}"
+        if value is None:
+            if not spec.optional:
+                raise MessageError(f"{where} must not be None.")
+            return None
+        if spec.form == "plain":
+            return _plain_in(value, spec, where)
+        if spec.form == "tensor":
+            return self.tensor(value, spec)
+        if spec.form == "tensors":
+            if not isinstance(value, dict):
+                raise MessageError(f"{where} must hold named tensors; {type(value).__name__} came.")
+            return MappingProxyType({key: self.tensor(item, spec) for key, item in value.items()})
+        if not isinstance(value, list):
+            raise MessageError(f"{where} must hold a list of tensors; {type(value).__name__} came.")
+        return tuple(self.tensor(item, spec) for item in value)
+
+    def tensor(self, reference: Any, spec: FieldSpec | None) -> Tensor:
+        where = f"{self.owner}.{spec.name}" if spec else self.owner
+        try:
+            code, shape, offset = reference
+            dtype, count = _DTYPES[code], math.prod(shape)
+            size = count * _SIZES[code]
+            if min(shape, default=0) < 0 or offset < 0 or offset + size > self.length:
+                raise ValueError
+        except (TypeError, ValueError, KeyError, OverflowError):
+            raise MessageError(f"{where}: a tensor reference points outside the message or is malformed.") from None
+        if count:
+            flat = torch.frombuffer(self.buffer.data, dtype=dtype, count=count, offset=self.start + offset)
+            tensor = flat.view(shape)
+        else:
+            tensor = torch.empty(shape, dtype=dtype)
+        if spec is not None:
+            if spec.shape is not None:
+                self._check_shape(spec, tuple(shape), where)
+            # A finite sum proves that every entry is finite; an overflowing sum of finite entries is looked at again.
+            if (
+                not spec.allow_nan
+                and dtype in _FLOATS
+                and not math.isfinite(tensor.sum().item())
+                and not bool(torch.isfinite(tensor).all())
+            ):
+                raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
+        return tensor
+
+    def _check_shape(self, spec: FieldSpec, shape: tuple[int, ...], where: str) -> None:
+        wanted = spec.shape or ()
+        fits = len(wanted) == len(shape)
+        if fits:
+            for want, size in zip(wanted, shape, strict=True):
+                expected = want if isinstance(want, int) else self.sizes.setdefault(want, size)
+                fits = fits and expected == size
+        if not fits:
+            known = {name: size for name, size in self.sizes.items() if name in wanted}
+            raise MessageError(f"{where} must have shape {wanted} {known or ''}; {shape} came.")
+
+
+def _aligned(size: int) -> int:
+    return (size + ALIGN - 1) // ALIGN * ALIGN
+
+
+def _raw(tensor: Tensor) -> NDArray[np.uint8]:
+    tensor = tensor.detach()
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    flat = tensor.reshape(-1)
+    if tensor.dtype is torch.bfloat16:
+        flat = flat.contiguous().view(torch.uint8)
+    return flat.contiguous().numpy().view(np.uint8)
+
+
+def _writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArray[np.uint8]:
+    if isinstance(data, np.ndarray):
+        return data
+    # Copied into memory of our own: torch has no read-only tensors, and bytes must not be written to.
+    return np.frombuffer(data, dtype=np.uint8).copy()
+
+
+def _open(buffer: NDArray[np.uint8], owner: str) -> tuple[Any, int]:
+    prefix = buffer[:8].tobytes()
+    if len(prefix) < 8 or prefix[:4] != MAGIC:
+        raise MessageError(f"{owner}: these bytes are not a graphsilo message (they do not start with {MAGIC!r}).")
+    (length,) = struct.unpack("<I", prefix[4:])
+    if 8 + length > buffer.shape[0]:
+        raise MessageError(f"{owner}: the message was cut inside its header.")
+    try:
+        header = _unpack(buffer[8 : 8 + length].tobytes())
+    except msgspec.DecodeError as error:
+        raise MessageError(f"{owner}: the header cannot be read ({error}).") from None
+    return header, _aligned(8 + length)
+
+
+def _plain_out(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain_out(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_out(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain_in(value: Any, spec: FieldSpec, where: str) -> Any:
+    try:
+        converted = msgspec.convert(value, spec.plain_type, strict=True, str_keys=False)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise MessageError(f"{where}: {error}.") from None
+    if not spec.allow_nan and _has_nan(converted):
+        raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
+    return converted
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(_has_nan(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(_has_nan(item) for item in value)

@@ -1,0 +1,162 @@
+"""Which methods exist: one file each in ``graphsilo/methods``, and the entry points "graphsilo.methods" of others.
+
+A method's file ends in ``METHOD = Method(...)``. Listing reads that line's literals without importing the file, so
+that it needs no torch; using a method imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from graphsilo.errors import ConfigError, nearest
+from graphsilo.types import Task
+
+if TYPE_CHECKING:
+    from graphsilo.federation.client import ClientBase
+    from graphsilo.federation.server import ServerBase
+    from graphsilo.federation.settings import MethodConfig
+
+GROUP = "graphsilo.methods"
+PACKAGE = "graphsilo.methods"
+
+View: TypeAlias = Literal["own", "aggregate"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """The registry entry of a method.
+
+    Attributes:
+        name: As in ``--method``.
+        title: As a person reads it.
+        citation: Where it comes from.
+        summary: What it does, in one sentence.
+        config, client, server: Its classes.
+        tasks: What it can be asked for.
+        heterogeneous: Whether clients may run different models.
+        evaluates: Model views it has, the one its paper reports first.
+        pooled: Trains on all silos pooled in one place (a reference, not a federation).
+    """
+
+    name: str
+    title: str
+    citation: str
+    summary: str
+    config: type[MethodConfig]
+    client: type[ClientBase]
+    server: type[ServerBase]
+    tasks: tuple[Task, ...] = ("node", "graph", "link")
+    heterogeneous: bool = False
+    evaluates: tuple[View, ...] = ("own", "aggregate")
+    pooled: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What is known of a method without importing it."""
+
+    name: str
+    title: str
+    summary: str
+    source: str
+
+
+def listings() -> list[Listing]:
+    """All methods, by name, without importing them."""
+    found = {}
+    folder = _folder()
+    for path in sorted(folder.glob("*.py")):
+        listing = _read_listing(path, "graphsilo")
+        if listing is not None:
+            found[listing.name] = listing
+    for point in entry_points(group=GROUP):
+        module = point.value.partition(":")[0]
+        spec = _find(module)
+        listing = _read_listing(Path(spec), point.dist.name if point.dist else module) if spec else None
+        found[point.name] = listing or Listing(point.name, point.name, "", module)
+    return sorted(found.values(), key=lambda listing: listing.name)
+
+
+def names() -> list[str]:
+    """Names of all methods."""
+    return [listing.name for listing in listings()]
+
+
+def load(name: str) -> Method:
+    """The method of that name.
+
+    Raises:
+        ConfigError: There is none, or its file does not define ``METHOD``.
+    """
+    wanted = name.lower().replace("-", "_")
+    wanted = {"fedsage+": "fedsage_plus", "gcfl+": "gcfl_plus"}.get(wanted, wanted)
+    if wanted in _REGISTERED:
+        return _REGISTERED[wanted]
+    for point in entry_points(group=GROUP):
+        if point.name == wanted:
+            return _checked(point.load(), wanted)
+    for path in _folder().glob("*.py"):
+        listing = _read_listing(path, "graphsilo")
+        if listing is not None and listing.name == wanted:
+            return _checked(importlib.import_module(f"{PACKAGE}.{path.stem}"), wanted)
+    raise ConfigError(f"unknown method '{name}'; {nearest(name, [*names(), *_REGISTERED])}")
+
+
+def register(method: Method) -> Method:
+    """Make a method known in this process, e.g. from a notebook or a test.
+
+    With ``--workers`` every process must know it: put it in a package with an entry point instead.
+    """
+    _REGISTERED[method.name] = method
+    return method
+
+
+_REGISTERED: dict[str, Method] = {}
+
+
+def _checked(loaded: Any, name: str) -> Method:
+    method = getattr(loaded, "METHOD", loaded)
+    if not isinstance(method, Method):
+        raise ConfigError(f"method '{name}' must define METHOD = Method(...); {type(method).__name__} came.")
+    return method
+
+
+def _folder() -> Path:
+    return Path(__file__).resolve().parents[1] / "methods"
+
+
+def _find(module: str) -> str | None:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    return spec.origin if spec else None
+
+
+def _read_listing(path: Path, source: str) -> Listing | None:
+    """The literals of ``METHOD = Method(...)`` in a file."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError):
+        return None
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and any(isinstance(target, ast.Name) and target.id == "METHOD" for target in node.targets)
+        ):
+            values = {}
+            for keyword in node.value.keywords:
+                if keyword.arg in ("name", "title", "summary"):
+                    try:
+                        values[keyword.arg] = ast.literal_eval(keyword.value)
+                    except ValueError:
+                        return None
+            return Listing(values.get("name", path.stem), values.get("title", ""), values.get("summary", ""), source)
+    return None

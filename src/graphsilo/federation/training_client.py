@@ -1,0 +1,78 @@
+"""A client that trains one model on its own graph: what most methods start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from graphsilo.federation.client import ClientBase, ClientContext, log_probabilities
+from graphsilo.federation.message import Tensors
+from graphsilo.federation.settings import LocalTrainingConfig
+from graphsilo.models.base import Model
+from graphsilo.models.view import GraphTensors
+from graphsilo.training.local import LocalTrainer, load_model_state, load_weights, model_state, weights_of
+from graphsilo.training.objective import objective
+from graphsilo.training.optimizer import optimizer
+
+GRAPH_BATCH = 64
+"""Graphs per step in graph classification, unless a batch size is set."""
+
+ConfigT = TypeVar("ConfigT", bound=LocalTrainingConfig)
+
+
+class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
+    """Holds a model, its optimiser and the local objective.
+
+    Attributes:
+        model: The client's own model.
+        trainer: Runs local epochs on it.
+        aggregate: A second model for the ``aggregate`` view, made when a server's model is first installed.
+    """
+
+    def __init__(self, context: ClientContext[ConfigT]):
+        super().__init__(context)
+        self.model = self.build_model()
+        self.aggregate: Model | None = None
+        config = self.config
+        self.trainer = LocalTrainer(
+            self.model,
+            objective(self.data, self.silo),
+            optimizer(
+                config.optimizer,
+                list(self.model.parameters()),
+                lr=config.lr,
+                weight_decay=config.weight_decay,
+                momentum=config.momentum,
+            ),
+        )
+
+    def run_epochs(self, **options: Any) -> float:
+        """Local training with this round's generator; options as in ``LocalTrainer.run``. Returns the mean loss."""
+        epochs = int(options.pop("epochs", self.config.local_epochs))
+        return self.trainer.run(epochs, self.generator("train"), batch_size=self.batch_size, **options)
+
+    @property
+    def batch_size(self) -> int:
+        """Items per step. Many small graphs are trained on in batches, one graph's nodes all at once."""
+        return self.config.batch_size or (GRAPH_BATCH if self.silo.schema.task == "graph" else 0)
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        model = self.aggregate if view == "aggregate" and self.aggregate is not None else self.model
+        return log_probabilities(model, data, self.silo.schema.task)
+
+    def install_aggregate(self, weights: Tensors) -> None:
+        if self.aggregate is None:
+            self.aggregate = self.build_model()
+        load_weights(self.aggregate, weights)
+
+    def state(self) -> dict[str, Any]:
+        return {"model": model_state(self.model), "optimizer": self.trainer.optimizer.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        load_model_state(self.model, state["model"])
+        self.trainer.optimizer.load_state(state["optimizer"])
+
+    def final_models(self) -> dict[str, Tensors]:
+        return {"own": weights_of(self.model)}

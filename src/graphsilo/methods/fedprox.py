@@ -1,0 +1,67 @@
+"""FedProx — proximal local objective.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith. "Federated Optimization in Heterogeneous Networks". MLSys 2020.
+
+FedAvg whose local objective adds (μ/2) Σ ‖θ − w‖², w being the downloaded weights. Optionally some clients do only part
+of the work, and are still averaged.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import setting
+from graphsilo.methods import fedavg
+
+
+class FedProxConfig(fedavg.FedAvgConfig):
+    """Settings of FedProx."""
+
+    mu: float = setting(0.01, "strength of the proximal term (μ)", source="graph work; OpenFGL 0.001", ge=0)
+    stragglers: float = setting(
+        0.0, "share of a round's clients that run fewer epochs, uniformly 1 to local_epochs - 1",
+        source="Li et al., section 5.2", ge=0, le=1,
+    )  # fmt: skip
+
+
+class Client(fedavg.Client[FedProxConfig]):
+    """Adds μ(θ − w) to every gradient: the derivative of the penalty, for any first-order optimiser."""
+
+    def fit(self, request: fedavg.TrainRequest) -> None:
+        mu = self.config.mu
+        # The penalty covers exactly the downloaded parameters; float buffers have no gradient.
+        reference = [request.weights[name].to(self.data.device) for name, _ in self.model.named_parameters()]
+
+        def pull(gradients: list[Tensor]) -> None:
+            torch._foreach_add_(gradients, torch._foreach_sub(self.trainer.parameters, reference), alpha=mu)
+
+        self.run_epochs(adjust=pull if mu > 0 else None, epochs=self.epochs())
+
+    def epochs(self) -> int:
+        """All local epochs, or fewer for a straggler."""
+        full = self.config.local_epochs
+        if self.config.stragglers == 0.0 or full == 1:
+            return full
+        draw = self.generator("straggler")
+        if float(torch.rand((), generator=draw)) >= self.config.stragglers:
+            return full
+        return int(torch.randint(1, full, (), generator=draw))
+
+
+class Server(fedavg.Server[FedProxConfig]):
+    """As FedAvg."""
+
+    client = Client
+
+
+METHOD = Method(
+    name="fedprox",
+    title="FedProx",
+    citation='Li et al. "Federated Optimization in Heterogeneous Networks". MLSys 2020.',
+    summary="FedAvg with a proximal term that keeps local models near the shared one.",
+    config=FedProxConfig,
+    client=Client,
+    server=Server,
+)

@@ -1,0 +1,56 @@
+"""Local — every silo trains alone. The lower reference row: nothing is sent but the call and the weight."""
+
+from __future__ import annotations
+
+from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.message import Message, sends
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerBase
+from graphsilo.federation.settings import LocalTrainingConfig
+from graphsilo.federation.training_client import TrainingClient
+
+
+class LocalConfig(LocalTrainingConfig):
+    """Settings of local training; a round is ``local_epochs`` epochs, so that curves line up with FedAvg's."""
+
+
+class TrainRequest(Message):
+    """Train on."""
+
+
+class TrainReply(Message):
+    """Done."""
+
+    clients: int = sends("counts")
+
+
+class Client(TrainingClient[LocalConfig]):
+    """Starts from the common initial weights (drawn from the seed, not sent) and never hears of others."""
+
+    @handler
+    def train_alone(self, request: TrainRequest) -> TrainReply:
+        """A round's epochs on the own graph."""
+        self.run_epochs()
+        return TrainReply(clients=1)
+
+
+class Server(ServerBase[LocalConfig]):
+    """Only keeps time."""
+
+    def round(self, federation: Federation, number: int) -> None:
+        federation.sum(Client.train_alone, TrainRequest(), to=self.select(federation, number)).require(
+            self.config.min_clients
+        )
+
+
+METHOD = Method(
+    name="local",
+    title="Local only",
+    citation="The lower reference of every comparison.",
+    summary="Every silo trains alone; nothing is shared.",
+    config=LocalConfig,
+    client=Client,
+    server=Server,
+    heterogeneous=True,
+    evaluates=("own",),
+)

@@ -1,0 +1,176 @@
+"""Layers of constant and trainable products as one node of the autograd graph.
+
+On small graphs the bookkeeping of a node per operation costs as much as the arithmetic, so whole stacks are
+differentiated by hand here: MLP, GCN, GraphSAGE, GIN and the models on propagated features are all of this form.
+Checked against finite differences, and against plain implementations, in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from graphsilo.models.dropout import relu_dropout_scale
+from graphsilo.models.operators import Operator
+from graphsilo.models.view import Norm, View
+
+
+class Term(NamedTuple):
+    """One summand of a layer's output.
+
+    In the first layer it is ``operator @ W``; behind it ``operator @ (H[rows] @ W)``, where no operator stands for
+    the identity and no rows for all of them.
+    """
+
+    operator: Operator | None = None
+    rows: Tensor | None = None
+
+
+Plan: TypeAlias = tuple[tuple[Term, ...], ...]
+"""The summands of each layer, first layer first: the constant half of a stack."""
+Weights: TypeAlias = "tuple[tuple[nn.Module, str], ...]"
+"""Where the weight of each summand, and last the bias, is kept."""
+
+DENSE: tuple[Term, ...] = (Term(),)
+"""H @ W: a layer without a graph."""
+
+
+class Stack:
+    """The trainable half of a stack: layer l is relu, then dropout, of Σ_terms + b_l; the last one is left as it is.
+
+    Args:
+        layers: Per layer, its weights (one per term) and its bias.
+        rates: Dropout rate behind each layer. Behind the last one only where ``hidden`` asks for its activation.
+
+    Not a module itself: it reads parameters where their modules keep them, so that whoever replaces one there
+    (``torch.func.functional_call``, a device change) is heard, at a tenth of the cost of attribute look-ups.
+    """
+
+    def __init__(self, layers: Sequence[Weights], rates: Sequence[float]):
+        self._slots = [slot for layer in layers for slot in layer]
+        self._ends = [sum(map(len, layers[: depth + 1])) for depth in range(len(layers))]
+        self._rates = tuple(rates)
+
+    def __call__(self, plan: Plan, generator: torch.Generator | None, *, activate_last: bool = False) -> Tensor:
+        """The output of the first ``len(plan)`` layers.
+
+        Args:
+            plan: One entry per layer to compute.
+            generator: Source of dropout; None for evaluation.
+            activate_last: Whether ReLU and dropout follow the last computed layer too.
+        """
+        parameters = [module._parameters[name] for module, name in self._slots[: self._ends[len(plan) - 1]]]
+        if generator is None and not torch.is_grad_enabled():
+            return _evaluate(plan, activate_last, parameters)  # type: ignore[arg-type]
+        result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, *parameters)  # type: ignore[no-untyped-call]
+        return result
+
+
+def graph_plan(view: View, norm: Norm, depth: int) -> Plan:
+    """One term per layer, the block of the normalised adjacency: the plan of a GCN. Kept with the view."""
+
+    def make() -> Plan:
+        operators = [view.first_layer(norm, depth), *view.blocks(norm, depth)[1:]]
+        return tuple((Term(operator),) for operator in operators)
+
+    return view.cached(("plan", norm, depth), make)
+
+
+def feature_plan(view: View, depth: int, key: tuple, make: Callable[[], Sequence[Operator]]) -> Plan:
+    """Constant operators summed in the first layer, then layers without a graph. Kept with the view under ``key``."""
+    return view.cached(
+        ("plan", depth, *key), lambda: (tuple(Term(operator) for operator in make()), *[DENSE] * (depth - 1))
+    )
+
+
+def _evaluate(plan: Plan, activate_last: bool, parameters: list[Tensor]) -> Tensor:
+    """The same without keeping anything for a backward pass."""
+    hidden = _layer(plan[0], parameters, 0, None)
+    position = len(plan[0]) + 1
+    for terms in plan[1:]:
+        hidden = _layer(terms, parameters, position, hidden.relu_())
+        position += len(terms) + 1
+    return hidden.relu_() if activate_last else hidden
+
+
+def _layer(terms: tuple[Term, ...], parameters: Sequence[Tensor], position: int, hidden: Tensor | None) -> Tensor:
+    """Σ_terms + bias. A new tensor each time, so that callers may change it in place."""
+    total: Tensor | None = None
+    for operator, rows in terms:
+        weight = parameters[position]
+        position += 1
+        if hidden is None:
+            value = operator.mm(weight)  # type: ignore[union-attr]
+        else:
+            value = torch.mm(hidden if rows is None else hidden.index_select(0, rows), weight)
+            if operator is not None:
+                value = operator.mm(value)
+        total = value if total is None else total.add_(value)
+    assert total is not None
+    return total.add_(parameters[position])
+
+
+class _Layers(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        plan: Plan,
+        rates: tuple[float, ...],
+        generator: torch.Generator | None,
+        activate_last: bool,
+        *parameters: Tensor,
+    ) -> Tensor:
+        saved: list[Tensor] = []
+        last = len(plan) - 1
+        hidden: Tensor | None = None
+        position = 0
+        for layer, terms in enumerate(plan):
+            hidden = _layer(terms, parameters, position, hidden)
+            position += len(terms) + 1
+            if layer < last or activate_last:
+                scale = relu_dropout_scale(hidden, rates[layer], generator)
+                hidden *= scale
+                saved += [scale, hidden]
+        ctx.plan, ctx.activate_last, ctx.count = plan, activate_last, len(parameters)
+        # ``hidden`` of the last layer is the output; saving it is allowed, changing it in place is caught by torch.
+        ctx.save_for_backward(*parameters, *saved)
+        assert hidden is not None
+        return hidden
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        plan: Plan = ctx.plan
+        parameters, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        gradients: list[Tensor | None] = [None] * ctx.count
+        position, last = ctx.count, len(plan) - 1
+        gradient = gradient.contiguous()
+        for layer in range(last, -1, -1):
+            terms = plan[layer]
+            position -= len(terms) + 1
+            if layer < last or ctx.activate_last:
+                gradient = gradient * saved[2 * layer]
+            gradients[position + len(terms)] = gradient.sum(0)
+            if layer == 0:
+                for index, term in enumerate(terms):
+                    gradients[position + index] = term.operator.tmm(gradient)  # type: ignore[union-attr]
+                break
+            hidden: Tensor = saved[2 * layer - 1]
+            below: Tensor | None = None
+            for index, (operator, rows) in enumerate(terms):
+                inner = gradient if operator is None else operator.tmm(gradient)
+                source = hidden if rows is None else hidden.index_select(0, rows)
+                gradients[position + index] = torch.mm(source.t(), inner)
+                inner = torch.mm(inner, parameters[position + index].t())
+                if rows is not None:
+                    below = hidden.new_zeros(hidden.shape) if below is None else below
+                    below.index_add_(0, rows, inner)
+                else:
+                    below = inner if below is None else below.add_(inner)
+            assert below is not None
+            gradient = below
+        return (None, None, None, None, *gradients)

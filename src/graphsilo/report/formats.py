@@ -1,0 +1,146 @@
+"""How numbers are summed up over seeds and written for a reader.
+
+Everything on disk is a fraction, a byte count or seconds. Only this module turns them into text, so the page, the
+Markdown table and the LaTeX table round alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from graphsilo.evaluate.significance import over_seeds
+
+MISSING = "–"
+"""What stands where there is nothing to show: an empty group, a metric that was not recorded."""
+
+
+def number(value: Any) -> float | None:
+    """The value as a finite float; None for anything else (missing, NaN, infinite, text, true or false)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over seeds.
+
+    Attributes:
+        mean: Arithmetic mean, in the unit of the values.
+        std: Sample standard deviation; None with one value, where there is no spread to speak of.
+        count: How many values it stands for.
+    """
+
+    mean: float
+    std: float | None
+    count: int
+
+
+def spread(values: Iterable[Any]) -> Spread | None:
+    """Sum up the finite numbers among values; None when there are none.
+
+    Example:
+        >>> spread([0.5, None, 1.0])
+        Spread(mean=0.75, std=0.3535533905932738, count=2)
+    """
+    found = over_seeds([number(value) for value in values])
+    return None if found.mean is None else Spread(found.mean, found.std, found.count)
+
+
+def mean(values: Iterable[Any]) -> float | None:
+    """The mean of the finite numbers among values; None when there are none."""
+    found = spread(values)
+    return None if found is None else found.mean
+
+
+_LOWER_IS_BETTER = ("loss", "gap", "difference", "parity", "odds", "opportunity", "spread", "perplexity", "attack")
+_METRIC_TITLES = {
+    "accuracy": "Accuracy",
+    "macro_f1": "Macro-F1",
+    "min_f1": "Min-F1",
+    "hete_f1": "Hete-F1",
+    "hete_min_f1": "Hete-Min-F1",
+    "auc": "AUC",
+    "average_precision": "Average precision",
+    "micro_f1": "Micro-F1",
+    "weighted_f1": "Weighted F1",
+    "balanced_accuracy": "Balanced accuracy",
+}
+
+
+def metric_title(name: str) -> str:
+    """The name a reader knows a metric by, e.g. ``macro_f1`` is Macro-F1."""
+    return _METRIC_TITLES.get(name) or words(name)
+
+
+def words(name: str) -> str:
+    """A key as words: ``missing_class`` is "Missing class"."""
+    text = name.replace("_", " ").replace(".", " ").strip()
+    return text[:1].upper() + text[1:]
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether smaller values of the metric are better (losses and fairness gaps)."""
+    return bool(set(name.lower().split("_")) & set(_LOWER_IS_BETTER))
+
+
+def is_share(name: str) -> bool:
+    """Whether the metric is a fraction, hence shown as percent. A loss is not."""
+    return not ({"loss", "perplexity", "rounds", "count", "clients"} & set(name.lower().split("_")))
+
+
+def percent(value: Any, digits: int = 1) -> str:
+    """A fraction as percent without the sign: 0.7934 is "79.3"."""
+    known = number(value)
+    return MISSING if known is None else f"{100 * known:.{digits}f}"
+
+
+def metric(value: Any, name: str, digits: int = 1) -> str:
+    """A metric's value as the tables show it: percent, or three decimals for what is not a fraction."""
+    known = number(value)
+    if known is None:
+        return MISSING
+    return percent(known, digits) if is_share(name) else f"{known:.{digits + 2}f}"
+
+
+def plus_minus(value: Spread | None, name: str = "accuracy", digits: int = 1) -> str:
+    """Mean ± deviation: "79.3 ± 0.6"; only the mean with one seed."""
+    if value is None:
+        return MISSING
+    text = metric(value.mean, name, digits)
+    return text if value.std is None else f"{text} ± {metric(value.std, name, digits)}"
+
+
+def data_size(count: Any) -> str:
+    """Bytes as people read them, in powers of 1000: 92_230 is "92.2 kB"."""
+    known = number(count)
+    if known is None:
+        return MISSING
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(known) < 999.95 or unit == "TB":
+            return f"{known:.0f} {unit}" if unit == "B" else f"{known:.1f} {unit}"
+        known /= 1000
+    return MISSING
+
+
+def duration(seconds: Any) -> str:
+    """Seconds as people read them: "0.4 s", "3 min 05 s", "2 h 10 min"."""
+    known = number(seconds)
+    if known is None:
+        return MISSING
+    if known < 0.0995:
+        return f"{1000 * known:.0f} ms"
+    if known < 99.95:
+        return f"{known:.1f} s"
+    if known < 3600:
+        return f"{int(known) // 60} min {int(known) % 60:02d} s"
+    return f"{int(known) // 3600} h {int(known) % 3600 // 60:02d} min"
+
+
+def integer(value: Any) -> str:
+    """A count with thin separators: 13264 is "13 264" (narrow no-break spaces)."""
+    known = number(value)
+    return MISSING if known is None else f"{known:,.0f}".replace(",", "\u202f")

@@ -1,0 +1,511 @@
+"""Runs side by side: one row per run, mean and deviation over seeds, and what may be said about differences.
+
+Scores are recomputed from the seeds' values, never copied from a summary. Differences are tested seed by seed against
+the best run of each metric (or a chosen one), corrected for the number of comparisons.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphsilo.errors import ConfigError, RunError, nearest
+from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
+from graphsilo.report.formats import (
+    MISSING,
+    Spread,
+    data_size,
+    duration,
+    lower_is_better,
+    mean,
+    metric,
+    metric_title,
+    number,
+    plus_minus,
+)
+from graphsilo.report.record import METRIC_ORDER, Run, dig, flatten, load, mapping, sorted_metrics
+
+REFERENCES = {
+    "local": "Local: every silo alone",
+    "global_cut": "Global, without the cut edges",
+    "global": "Global: one place holds everything",
+}
+"""Reference runs in the order they are shown, and what they mean."""
+
+ALPHA = 0.05
+"""Level of the marks, after correction."""
+
+# Where two runs may differ and still be compared: the method is what is compared, the rest is where and how it ran.
+_FREE = ("method", "out", "name", "tags", "workers", "device", "quiet", "resume", "report", "runtime", "checkpoint")
+# A difference here means that different questions were asked.
+_SAME = ("data", "partition", "clients", "scenario", "split", "splits", "perturb", "task", "seeds")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run, or one reference, of a comparison.
+
+    Attributes:
+        label: Distinct within the comparison.
+        path: The run's folder; None for a reference.
+        scores: Metric to mean and deviation over seeds; None where it was not scored.
+        by_seed: Metric to seed to score.
+        gap: Share of the gap between local and global that the run closes, by metric.
+        upload_bytes, download_bytes, cpu_seconds, wall_seconds: Means per seed; None where not recorded.
+    """
+
+    label: str
+    path: Path | None
+    scores: dict[str, Spread | None]
+    by_seed: dict[str, dict[int, float | None]]
+    gap: dict[str, float | None]
+    seeds: tuple[Any, ...] = ()
+    upload_bytes: float | None = None
+    download_bytes: float | None = None
+    cpu_seconds: float | None = None
+    wall_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row against the reference row of one metric.
+
+    Attributes:
+        paired: The comparison seed by seed; differences are this row - the other.
+        adjusted_p: The sign-flip test's p after Holm's correction.
+        verdict: "better", "worse", "no difference shown" or "too few seeds"; in the sense of the metric, so a lower
+            loss is "better".
+    """
+
+    paired: PairedComparison
+    adjusted_p: float | None
+    verdict: str
+
+    @property
+    def mark(self) -> str:
+        """The sign in tables: † for worse, ‡ for better, nothing where no difference is shown."""
+        return {"worse": "†", "better": "‡"}.get(self.verdict, "")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side.
+
+    Attributes:
+        metrics: The columns, in order.
+        rows: One per run, in the order given.
+        references: Local and global training, when the runs agree on them.
+        best: Metric to the positions of the rows with the best mean (several when equal).
+        against: Metric to the position of the row that the others are tested against.
+        differences: Metric to one Difference per row; None for the row tested against and where nothing pairs up.
+        warnings: Sentences on why the rows may not be comparable.
+        notes: Settings in which the runs differ beside the method.
+    """
+
+    metrics: tuple[str, ...]
+    rows: tuple[Row, ...]
+    references: tuple[Row, ...]
+    best: dict[str, tuple[int, ...]]
+    against: dict[str, int]
+    differences: dict[str, tuple[Difference | None, ...]]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def mark(self, name: str, position: int) -> str:
+        """The significance sign of a row's score; empty when there is none."""
+        found = self.differences.get(name, ())
+        difference = found[position] if position < len(found) else None
+        return "" if difference is None else difference.mark
+
+    @property
+    def legend(self) -> list[str]:
+        """What bold and the signs mean, and what the number of seeds does not allow."""
+        sentences = ["Mean ± standard deviation over seeds, percent; bold: best mean."]
+        listed = [item for row in self.differences.values() for item in row if item is not None]
+        marks = {item.mark for item in listed}
+        test = f"paired sign-flip test over seeds, Holm-corrected, p ≤ {ALPHA}"
+        fixed = {self.rows[position].label for position in self.against.values()}
+        other = f"'{fixed.pop()}'" if len(fixed) == 1 else "the best"
+        if "†" in marks:
+            sentences.append(f"†: worse than {other} ({test}).")
+        if "‡" in marks:
+            sentences.append(f"‡: better than {other} ({test}).")
+        if listed and all(item.verdict == "too few seeds" for item in listed):
+            sentences.append(
+                "Too few common seeds for any difference to be significant: run at least six, "
+                "more where several runs are compared."
+            )
+        elif listed and not marks - {""}:
+            sentences.append(f"No difference is significant ({test}).")
+        return sentences
+
+
+def comparison(
+    run_dirs: Sequence[Path | str], *, metrics: Sequence[str] | None = None, baseline: str | None = None
+) -> Comparison:
+    """Read run folders and put them side by side.
+
+    Args:
+        run_dirs: The folders, at least one.
+        metrics: Test metrics to show; by default those that any run scored, of the usual five (all if none of them).
+        baseline: Label or folder name of the run that others are tested against; by default the best of each metric.
+
+    Raises:
+        RunError: No folder, or one that cannot be read.
+        ConfigError: ``baseline`` names none of the runs, or a metric was scored by none.
+    """
+    return compare_runs([load(run_dir, with_ledger=False) for run_dir in run_dirs], metrics=metrics, baseline=baseline)
+
+
+def compare_runs(
+    runs: Sequence[Run], *, metrics: Sequence[str] | None = None, baseline: str | None = None
+) -> Comparison:
+    """``comparison`` of runs already in memory; see there."""
+    if not runs:
+        raise RunError("at least one run folder was wanted for a comparison, none came: give the folders of the runs.")
+    names = _metrics(runs, metrics)
+    labels = distinct_labels(runs)
+    rows = tuple(_row(run, label, names) for run, label in zip(runs, labels, strict=True))
+    best = {name: _best(rows, name) for name in names}
+    fixed = None if baseline is None else _position(baseline, runs, labels)
+    against = {name: places[0] if fixed is None else fixed for name, places in best.items() if places}
+    references, reference_warnings = _references(runs, labels, names)
+    warnings, notes = _differing(runs, labels)
+    return Comparison(
+        metrics=tuple(names),
+        rows=rows,
+        references=references,
+        best=best,
+        against=against,
+        differences={name: _differences(rows, name, place) for name, place in against.items()},
+        warnings=tuple(warnings + reference_warnings),
+        notes=tuple(notes),
+    )
+
+
+def to_markdown(table: Comparison, *, digits: int = 1) -> str:
+    """The table as GitHub Markdown: best means bold, signs explained below, warnings at the end."""
+    header = ["Method", *(metric_title(name) for name in table.metrics), *_COST_TITLES]
+    lines = [_markdown_line(header), _markdown_line(["---", *["---:"] * (len(header) - 1)])]
+    for row in table.references:
+        scores = [plus_minus(row.scores[name], name, digits) for name in table.metrics]
+        lines.append(_markdown_line([f"*{_markdown(row.label)}*", *scores, *[MISSING] * len(_COST_TITLES)]))
+    for position, row in enumerate(table.rows):
+        scores = []
+        for name in table.metrics:
+            text = plus_minus(row.scores[name], name, digits)
+            scores.append((f"**{text}**" if position in table.best[name] else text) + table.mark(name, position))
+        lines.append(_markdown_line([_markdown(row.label), *scores, *_costs(row)]))
+    below = [*table.legend, *(f"Warning: {_markdown(text)}" for text in table.warnings)]
+    return "\n".join(lines) + "\n\n" + "\n\n".join(below) + "\n"
+
+
+def to_latex(table: Comparison, *, digits: int = 1, costs: bool = False) -> str:
+    """The table as a LaTeX ``tabular`` in booktabs style (needs ``\\usepackage{booktabs}``).
+
+    Args:
+        digits: Decimals of the percentages.
+        costs: Adds what was sent and received and the processor time.
+    """
+    titles = [metric_title(name) for name in table.metrics] + (list(_COST_TITLES) if costs else [])
+    lines = [f"% {text}" for text in (*table.legend, *(f"Warning: {text}" for text in table.warnings))]
+    lines = [line.replace("\n", " ").replace("\r", " ") for line in lines]
+    lines.append(f"\\begin{{tabular}}{{l{'r' * len(titles)}}}")
+    lines += ["\\toprule", _latex_line(["Method", *map(_latex, titles)]), "\\midrule"]
+    for row in table.references:
+        cells = [_latex_score(row.scores[name], name, digits) for name in table.metrics]
+        blank = ["--"] * len(_COST_TITLES) if costs else []
+        lines.append(_latex_line([f"\\emph{{{_latex(row.label)}}}", *cells, *blank]))
+    if table.references:
+        lines.append("\\midrule")
+    for position, row in enumerate(table.rows):
+        cells = []
+        for name in table.metrics:
+            text = _latex_score(row.scores[name], name, digits, bold=position in table.best[name])
+            mark = {"†": "$^{\\dagger}$", "‡": "$^{\\ddagger}$"}.get(table.mark(name, position), "")
+            cells.append(text + mark)
+        lines.append(_latex_line([_latex(row.label), *cells, *(map(_latex, _costs(row)) if costs else ())]))
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+
+
+def to_csv(table: Comparison) -> str:
+    """The table for other programs: fractions, bytes and seconds in full precision; empty cells where missing."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    scores = [f"{name}_{part}" for name in table.metrics for part in ("mean", "std", "p")]
+    writer.writerow(
+        ["label", "row", "run", "seeds", *scores, "upload_bytes", "download_bytes", "cpu_seconds", "wall_seconds"]
+    )
+    for position, row in [*((None, row) for row in table.references), *enumerate(table.rows)]:
+        cells: list[Any] = []
+        for name in table.metrics:
+            score = row.scores[name]
+            listed = table.differences.get(name, ())
+            difference = listed[position] if position is not None and position < len(listed) else None
+            cells += [None, None] if score is None else [score.mean, score.std]
+            cells.append(None if difference is None else difference.adjusted_p)
+        kind, where = ("reference", "") if row.path is None else ("run", str(row.path))
+        seeds = " ".join(map(str, row.seeds))
+        costs = [row.upload_bytes, row.download_bytes, row.cpu_seconds, row.wall_seconds]
+        writer.writerow([row.label, kind, where, seeds, *cells, *costs])
+    return file.getvalue()
+
+
+def distinct_labels(runs: Sequence[Run]) -> list[str]:
+    """Method names; where two runs share one, the settings that tell them apart, else the folder's name, is added."""
+    titles = [run.method_title for run in runs]
+    labels = list(titles)
+    for title in set(titles):
+        group = [position for position, other in enumerate(titles) if other == title]
+        if len(group) < 2:
+            continue
+        flat = [flatten(runs[position].config) for position in group]
+        keys = dict.fromkeys(key for settings in flat for key in settings if key.split(".")[0] not in _FREE[1:])
+        telling = [key for key in keys if len({repr(settings.get(key)) for settings in flat}) > 1]
+        for position, settings in zip(group, flat, strict=True):
+            if 0 < len(telling) <= 2:
+                parts = [f"{key.rsplit('.', 1)[-1]} {settings.get(key, 'unset')}" for key in telling]
+                labels[position] = f"{title} ({', '.join(parts)})"
+            else:
+                labels[position] = f"{title} ({runs[position].path.resolve().name})"
+    return [label if labels.count(label) == 1 else f"{label} [{place + 1}]" for place, label in enumerate(labels)]
+
+
+def run_gap(run: Run, name: str) -> float | None:
+    """Share of the gap between local and global that a run closes: as recorded, else from its references."""
+    recorded = number(dig(run.result, "references", "gap_closed", name))
+    if recorded is not None:
+        return recorded
+    score = run.spread("test", name)
+    local, central = (number(dig(run.result, "references", key, name, "mean")) for key in ("local", "global"))
+    if score is None or local is None or central is None or lower_is_better(name):
+        return None
+    return gap_closed(score.mean, local, central)
+
+
+def reference_spread(run: Run, key: str, name: str) -> Spread | None:
+    """A reference's score as the run recorded it; None when it did not."""
+    cell = dig(run.result, "references", key, name)
+    middle = number(cell) if not isinstance(cell, dict) else number(cell.get("mean"))
+    if middle is None:
+        return None
+    return Spread(middle, number(mapping(cell).get("std")), len(run.seeds))
+
+
+def total_bytes(run: Run, key: str) -> float | None:
+    """Bytes per seed in one direction (``upload_bytes`` or ``download_bytes``), set-up and all rounds, mean."""
+    recorded = number(dig(run.result, "summary", key))
+    if recorded is not None:
+        return recorded
+    totals = []
+    for seed in run.seeds:
+        parts = [number(dig(seed, "setup", key)), *(number(mapping(row).get(key)) for row in seed.get("rounds") or ())]
+        known = [part for part in parts if part is not None]
+        totals.append(sum(known) if known else None)
+    return mean(totals)
+
+
+_COST_TITLES = ("Sent", "Received", "CPU")
+
+
+def _costs(row: Row) -> list[str]:
+    return [data_size(row.upload_bytes), data_size(row.download_bytes), duration(row.cpu_seconds)]
+
+
+def _metrics(runs: Sequence[Run], wanted: Sequence[str] | None) -> list[str]:
+    scored = sorted_metrics(name for run in runs for name in run.metrics())
+    if wanted is None:
+        return [name for name in scored if name in METRIC_ORDER] or scored
+    for name in wanted:
+        if name not in scored:
+            raise ConfigError(f"a test metric that the runs scored was wanted, got '{name}': {nearest(name, scored)}")
+    return list(wanted)
+
+
+def _position(baseline: str, runs: Sequence[Run], labels: Sequence[str]) -> int:
+    for position, (run, label) in enumerate(zip(runs, labels, strict=True)):
+        if baseline in (label, run.path.name, str(run.path), run.section("method").get("name")):
+            return position
+    raise ConfigError(f"the baseline must be one of the compared runs, got '{baseline}': {nearest(baseline, labels)}")
+
+
+def _row(run: Run, label: str, names: Iterable[str]) -> Row:
+    names = list(names)
+    keys = [seed if isinstance(seed, int) else place for place, seed in enumerate(run.seed_names)]
+    return Row(
+        label=label,
+        path=run.path,
+        scores={name: run.spread("test", name) for name in names},
+        by_seed={name: dict(zip(keys, run.values("test", name), strict=True)) for name in names},
+        gap={name: run_gap(run, name) for name in names},
+        seeds=tuple(run.seed_names),
+        upload_bytes=total_bytes(run, "upload_bytes"),
+        download_bytes=total_bytes(run, "download_bytes"),
+        cpu_seconds=mean(run.values("cpu_seconds")),
+        wall_seconds=mean(run.values("wall_seconds")),
+    )
+
+
+def _best(rows: Sequence[Row], name: str) -> tuple[int, ...]:
+    means = {position: score.mean for position, row in enumerate(rows) if (score := row.scores[name]) is not None}
+    if not means:
+        return ()
+    top = (min if lower_is_better(name) else max)(means.values())
+    return tuple(position for position, value in means.items() if value == top)
+
+
+def _differences(rows: Sequence[Row], name: str, against: int) -> tuple[Difference | None, ...]:
+    pairs = [
+        None
+        if position == against or row.scores[name] is None
+        else compare_paired(row.by_seed[name], rows[against].by_seed[name])
+        for position, row in enumerate(rows)
+    ]
+    adjusted = holm([None if pair is None else pair.sign_flip_p for pair in pairs])
+    flipped = {"better": "worse", "worse": "better"} if lower_is_better(name) else {}
+    found: list[Difference | None] = []
+    for pair, p in zip(pairs, adjusted, strict=True):
+        if pair is None or not pair.seeds:
+            found.append(None)
+            continue
+        verdict = pair.verdict(ALPHA, adjusted_p=p)
+        found.append(Difference(pair, p, flipped.get(verdict, verdict)))
+    return tuple(found)
+
+
+def _references(
+    runs: Sequence[Run], labels: Sequence[str], names: Sequence[str]
+) -> tuple[tuple[Row, ...], list[str]]:
+    rows, warnings = [], []
+    for key, title in REFERENCES.items():
+        found: dict[str, dict[str, Spread | None]] = {}
+        for run, label in zip(runs, labels, strict=True):
+            scores = {name: reference_spread(run, key, name) for name in names}
+            if any(score is not None for score in scores.values()):
+                found[label] = scores
+        distinct = {repr([None if score is None else round(score.mean, 6) for score in s.values()]) for s in found.values()}
+        if len(distinct) > 1:
+            warnings.append(f"The runs disagree on the reference '{key}': each has its own row.")
+        shown = found if len(distinct) > 1 else dict(list(found.items())[:1])
+        for label, scores in shown.items():
+            text = f"{title} (of {label})" if len(distinct) > 1 else title
+            rows.append(Row(label=text, path=None, scores=scores, by_seed={}, gap=dict.fromkeys(names)))
+    return tuple(rows), warnings
+
+
+def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Sentences on what makes runs incomparable, and on settings that differ beside the method."""
+    if len(runs) < 2:
+        return [], []
+    warnings, notes = [], []
+    checks: list[tuple[str, Callable[[Run], Any]]] = [
+        ("data", _data_identity),
+        ("partition", _partition_identity),
+        ("seeds", lambda run: ", ".join(map(str, sorted(run.seed_names, key=str)))),
+        ("scenario", lambda run: _scenario(run)),
+    ]
+    for what, identity in checks:
+        values = [identity(run) for run in runs]
+        if len({repr(value) for value in values}) > 1:
+            warnings.append(f"The runs are not comparable: {what} differ ({_told_apart(labels, values)}).")
+    flat = [flatten(run.config) for run in runs]
+    covered = {"data", "partition", "seeds", "scenario"}
+    for key in dict.fromkeys(key for settings in flat for key in settings):
+        section = key.split(".")[0]
+        values = [settings.get(key, "unset") for settings in flat]
+        if section in _FREE or len({repr(value) for value in values}) == 1:
+            continue
+        sentence = f"{key} differs ({_told_apart(labels, values)})."
+        if section not in _SAME:
+            notes.append(sentence)
+        elif key not in covered and not (section in covered and any(f": {section} differ" in text for text in warnings)):
+            warnings.append(f"The runs may not be comparable: {sentence}")
+    evaluated = [dig(run.result, "method", "evaluates") for run in runs]
+    if len({repr(value) for value in evaluated}) > 1:
+        notes.append(f"What is evaluated differs ({_told_apart(labels, evaluated)}).")
+    prints = [run.result.get("fingerprint") for run in runs]
+    if any(prints.count(value) > 1 for value in prints if value):
+        notes.append("Some runs have the same fingerprint: the same settings on the same data, run again.")
+    return warnings, notes
+
+
+def _told_apart(labels: Sequence[str], values: Sequence[Any]) -> str:
+    """``A, B: 10; C: 20``, shortened when there are many values."""
+    groups: dict[str, list[str]] = {}
+    for label, value in zip(labels, values, strict=True):
+        groups.setdefault("not recorded" if value is None else str(value), []).append(label)
+    parts = [f"{', '.join(who)}: {value}" for value, who in groups.items()]
+    return "; ".join(parts) if len(parts) <= 6 else "; ".join(parts[:6]) + f"; and {len(parts) - 6} more"
+
+
+def _data_identity(run: Run) -> str:
+    data = run.section("data")
+    counts = [f"{data[key]} {key}" for key in ("nodes", "edges", "features", "classes") if data.get(key) is not None]
+    return ", ".join([run.data_name, *counts])
+
+
+def _partition_identity(run: Run) -> str | None:
+    partition = run.section("partition")
+    if not partition:
+        settings = [run.setting("partition", "rule"), run.setting("clients")]
+        return None if settings == [None, None] else " ".join(str(value) for value in settings)
+    told = [f"{partition.get('rule', 'rule not recorded')} {partition.get('clients', '?')}"]
+    if partition.get("hash"):
+        told.append(f"hash {str(partition['hash']).removeprefix('sha256:')[:10]}")
+    return ", ".join(told)
+
+
+def _scenario(run: Run) -> str | None:
+    named = run.setting("scenario")
+    return named if isinstance(named, str) else None
+
+
+def _markdown(text: str) -> str:
+    # A label is text, not markup: `a|b` would open a column, `<b>` a tag
+    for sign in "\\|*_`<>[]":
+        text = text.replace(sign, f"\\{sign}")
+    return " ".join(text.split())
+
+
+def _markdown_line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "–": "--",
+    "±": r"$\pm$",
+    "\u202f": r"\,",
+    "\n": " ",
+}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
+def _latex_score(score: Spread | None, name: str, digits: int, *, bold: bool = False) -> str:
+    if score is None:
+        return "--"
+    text = metric(score.mean, name, digits)
+    text = f"\\textbf{{{text}}}" if bold else text
+    return text if score.std is None else f"{text} $\\pm$ {metric(score.std, name, digits)}"
+
+
+def _latex_line(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"

@@ -1,0 +1,77 @@
+"""One call at one client, the same in every runtime: bytes in, bytes or a failure out."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from numpy.typing import NDArray
+
+import numpy as np
+
+from graphsilo.errors import GraphsiloError, MessageError, nearest
+from graphsilo.federation.client import ClientBase
+from graphsilo.federation.codec import Encoded, decode, encode
+from graphsilo.federation.interface import Failure, Handler
+from graphsilo.federation.message import Message
+
+
+@dataclass
+class Inbox:
+    """Received bytes and their decoded form, shared by the clients of a process that get the same broadcast."""
+
+    data: NDArray[np.uint8]
+    message: Message | None = None
+
+
+def call(client: ClientBase, name: str, round_number: int, inbox: Inbox) -> Encoded | Failure:
+    """Run a client's handler on a received message.
+
+    The decoded tensors are views of the received bytes, perhaps shared with other clients; a handler that writes into
+    them is a bug that would leak between clients, and is refused.
+    """
+    try:
+        found = handler_of(type(client), name)
+        request_type, reply_type = found.types_cached()
+        if inbox.message is None or type(inbox.message) is not request_type:
+            inbox.message = decode(inbox.data, request_type)
+        request = inbox.message
+        client.round = round_number
+        reply = found.function(client, request)
+        written = _written_field(request)
+        if written:
+            raise MessageError(
+                f"handler '{name}' wrote into the received field '{written}'. Received tensors are shared and "
+                f"read-only: copy before changing (load_weights does)."
+            )
+        if type(reply) is not reply_type:
+            raise MessageError(f"handler '{name}' must return {reply_type.__name__}; {type(reply).__name__} came.")
+        return encode(reply)
+    except Exception as error:
+        trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()
+        return Failure(client.id, name, type(error).__name__, str(error) or repr(error), trace)
+
+
+def handler_of(kind: type[ClientBase], name: str) -> Handler:
+    """The handler of that name.
+
+    Raises:
+        MessageError: The class has none.
+    """
+    found = getattr(kind, name, None)
+    if not isinstance(found, Handler):
+        known = [key for key in dir(kind) if isinstance(getattr(kind, key, None), Handler)]
+        raise MessageError(f"clients of this method have no handler '{name}'; {nearest(name, known)}")
+    return found
+
+
+def _written_field(message: Message) -> str | None:
+    for spec in message.specs():
+        value = getattr(message, spec.name)
+        if value is None or spec.form == "plain":
+            continue
+        tensors = (value,) if spec.form == "tensor" else value.values() if spec.form == "tensors" else value
+        for tensor in tensors:
+            if tensor._version:
+                return spec.name
+    return None

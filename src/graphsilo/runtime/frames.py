@@ -1,0 +1,50 @@
+"""Frames between processes of one machine: a msgpack header and raw payloads, over a socket. No pickle."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+_HEAD = struct.Struct("<4sIQ")
+_MAGIC = b"GSF1"
+
+
+def send(connection: socket.socket, header: dict[str, Any], payloads: Sequence[NDArray[np.uint8]] = ()) -> None:
+    """Send one frame."""
+    packed = msgspec.msgpack.encode({**header, "sizes": [int(payload.shape[0]) for payload in payloads]})
+    connection.sendall(_HEAD.pack(_MAGIC, len(packed), sum(int(payload.shape[0]) for payload in payloads)) + packed)
+    for payload in payloads:
+        connection.sendall(memoryview(np.ascontiguousarray(payload)))
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any], list[NDArray[np.uint8]]]:
+    """Receive one frame.
+
+    Raises:
+        EOFError: The other side has gone.
+    """
+    magic, length, _ = _HEAD.unpack(_exactly(connection, _HEAD.size).tobytes())
+    if magic != _MAGIC:
+        raise EOFError("the stream between processes is out of step")
+    header = msgspec.msgpack.decode(_exactly(connection, length).tobytes())
+    return header, [_exactly(connection, size) for size in header["sizes"]]
+
+
+def _exactly(connection: socket.socket, size: int) -> NDArray[np.uint8]:
+    # torch's allocator aligns, so that decoded tensors are as well placed as any other.
+    data = torch.empty(size, dtype=torch.uint8).numpy()
+    view = memoryview(data)
+    done = 0
+    while done < size:
+        count = connection.recv_into(view[done:])
+        if count == 0:
+            raise EOFError("the other process has ended")
+        done += count
+    return data

@@ -1,0 +1,167 @@
+"""All clients in this process, one after the other. Messages are encoded and decoded as between machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from graphsilo.errors import MessageError
+from graphsilo.federation.client import ClientBase
+from graphsilo.federation.codec import Encoded, decode, decode_tree, encode, encode_tree
+from graphsilo.federation.interface import (
+    Accumulator,
+    Failure,
+    Federation,
+    Handler,
+    Replies,
+    Reply,
+    Request,
+    Total,
+)
+from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.message import Message
+from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.types import ClientId
+
+
+class LocalFederation(Federation):
+    """What the runtimes on one machine have in common: encode, note, call, decode, sum."""
+
+    def __init__(self, clients: Sequence[ClientId], ledger: Ledger | None = None):
+        self.clients = tuple(sorted(clients))
+        self.ledger = ledger or Ledger()
+        self._members = frozenset(self.clients)
+        self.client_cpu_seconds = 0.0
+
+    @property
+    def _known(self) -> frozenset[ClientId]:
+        return self._members
+
+    def deliver(self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]) -> Iterator[
+        tuple[ClientId, Encoded | Failure]
+    ]:
+        """Send each client its bytes and yield the answers in the order of clients."""
+        raise NotImplementedError
+
+    def ask(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        *,
+        to: Sequence[ClientId] | None = None,
+        timeout: float | None = None,
+    ) -> Replies[Reply]:
+        answers: dict[ClientId, Reply] = {}
+        failures: dict[ClientId, Failure] = {}
+        for client, reply in self._exchange(handler, request, to):
+            if isinstance(reply, Failure):
+                failures[client] = reply
+            else:
+                answers[client] = reply
+        return Replies(answers, failures)
+
+    def sum(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        *,
+        to: Sequence[ClientId] | None = None,
+        timeout: float | None = None,
+    ) -> Total[Reply]:
+        _, reply_type = handler.types_cached()
+        total = Accumulator(reply_type)
+        failures: dict[ClientId, Failure] = {}
+        for client, reply in self._exchange(handler, request, to):
+            if not isinstance(reply, Failure):
+                try:
+                    total.add(client, reply)
+                except MessageError as error:
+                    reply = Failure(client, handler.name, type(error).__name__, str(error))
+            if isinstance(reply, Failure):
+                failures[client] = reply
+        return Total(total.message(), tuple(total.clients), failures)
+
+    def _exchange(
+        self, handler: Handler[Request, Reply], request: Request | Mapping[ClientId, Request], to: Any
+    ) -> Iterator[tuple[ClientId, Reply | Failure]]:
+        chosen = self.addressees(request, to)
+        _, reply_type = handler.types_cached()
+        outgoing: dict[ClientId, Encoded] = {}
+        if isinstance(request, Message):
+            shared = encode(request)  # a broadcast is encoded once
+            outgoing = dict.fromkeys(chosen, shared)
+        else:
+            same: dict[int, Encoded] = {}
+            for client in chosen:
+                message = request[client]
+                if id(message) not in same:
+                    same[id(message)] = encode(message)
+                outgoing[client] = same[id(message)]
+        for client in chosen:
+            self.ledger.record(client, "down", handler.name, outgoing[client])
+        for client, reply in self.deliver(handler.name, self.ledger.round, outgoing):
+            if isinstance(reply, Failure):
+                yield client, reply
+                continue
+            self.ledger.record(client, "up", handler.name, reply)
+            try:
+                yield client, decode(reply.data, reply_type)
+            except MessageError as error:
+                yield client, Failure(client, handler.name, type(error).__name__, str(error))
+
+    # -- for the runner, not for methods -------------------------------------------------------------------------
+
+    def client_states(self) -> dict[ClientId, Any]:
+        """Every client's state, as bytes would carry it."""
+        raise NotImplementedError
+
+    def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
+        raise NotImplementedError
+
+    def final_models(self) -> dict[ClientId, dict[str, Any]]:
+        """Every client's models worth keeping."""
+        raise NotImplementedError
+
+    def peak_rss_bytes(self) -> int:
+        """Most memory any process of the federation has used."""
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def close(self) -> None:
+        """End what the runtime started."""
+
+
+class InProcess(LocalFederation):
+    """Serial execution in this process."""
+
+    def __init__(
+        self,
+        clients: Sequence[ClientId],
+        make_client: Callable[[ClientId], ClientBase],
+        ledger: Ledger | None = None,
+    ):
+        super().__init__(clients, ledger)
+        self._clients = {client: make_client(client) for client in self.clients}
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        inboxes: dict[int, Inbox] = {}
+        for client, encoded in outgoing.items():
+            inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
+            yield client, call(self._clients[client], handler, round, inbox)
+
+    def client_states(self) -> dict[ClientId, Any]:
+        return {client: decode_tree(encode_tree(self._clients[client].state())) for client in self.clients}
+
+    def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
+        for client, state in states.items():
+            self._clients[client].load_state(state)
+
+    def final_models(self) -> dict[ClientId, dict[str, Any]]:
+        return {client: dict(self._clients[client].final_models()) for client in self.clients}
+
+    def client(self, client: ClientId) -> ClientBase:
+        """A client itself: for prediction after a run and for tests; methods cannot reach it."""
+        return self._clients[client]

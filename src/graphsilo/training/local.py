@@ -1,0 +1,120 @@
+"""Local epochs: the inner loop that almost every method shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.models.base import Model
+from graphsilo.training.objective import Objective
+from graphsilo.training.optimizer import Optimizer
+
+Adjust = Callable[[list[Tensor]], None]
+"""Changes gradients in place before a step, e.g. adds a proximal term."""
+
+
+class LocalTrainer:
+    """Trains one model on one silo.
+
+    Args:
+        model: What is trained.
+        objective: What is minimised.
+        optimizer: Over ``model.parameters()``, in that order.
+    """
+
+    def __init__(self, model: Model, objective: Objective, optimizer: Optimizer):
+        self.model, self.objective, self.optimizer = model, objective, optimizer
+        self.parameters = list(model.parameters())
+
+    def run(
+        self,
+        epochs: int,
+        generator: torch.Generator,
+        *,
+        batch_size: int = 0,
+        adjust: Adjust | None = None,
+        extra_loss: Callable[[Model], Tensor] | None = None,
+    ) -> float:
+        """Run whole epochs.
+
+        Args:
+            epochs: How many passes over the training items.
+            generator: Source of dropout masks, batch order and negatives.
+            batch_size: Items per step; 0 for the full batch.
+            adjust: Called with the gradients before each step.
+            extra_loss: A term added to the loss of every step.
+
+        Returns:
+            Mean loss over the steps; NaN where there is nothing to learn from.
+        """
+        if self.objective.num_samples == 0:
+            return float("nan")
+        total, steps = 0.0, 0
+        losses = []
+        for _ in range(epochs):
+            for batch in self.objective.batches(batch_size, generator):
+                loss = self.objective.loss(self.model, batch, generator)
+                if extra_loss is not None:
+                    loss = loss + extra_loss(self.model)
+                gradients = list(torch.autograd.grad(loss, self.parameters, allow_unused=True))
+                for index, gradient in enumerate(gradients):
+                    if gradient is None:
+                        gradients[index] = torch.zeros_like(self.parameters[index])
+                if adjust is not None:
+                    with torch.no_grad():
+                        adjust(gradients)
+                self.optimizer.step(gradients)
+                losses.append(loss.detach())
+                steps += 1
+        # Read once at the end: asking an accelerator for each value would stop it every step.
+        total = float(torch.stack(losses).sum())
+        return total / steps
+
+
+def weights_of(model: Model) -> dict[str, Tensor]:
+    """The model's parameters and float buffers by name; the tensors themselves, not copies."""
+    named = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    named.update({name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()})
+    return named
+
+
+def load_weights(model: Model, weights: Mapping[str, Tensor], *, names: Sequence[str] | None = None) -> None:
+    """Copy weights into a model.
+
+    Args:
+        model: Whose parameters and float buffers are overwritten.
+        weights: By name.
+        names: Which ones must be there; None means all of the model's.
+
+    Raises:
+        MessageError: A name is missing or unknown, or a shape differs.
+    """
+    mine = weights_of(model)
+    wanted = mine.keys() if names is None else set(names)
+    if weights.keys() != wanted:
+        odd = sorted(set(weights) ^ set(wanted))
+        raise MessageError(
+            f"the weights do not belong to this model: '{odd[0]}' is {'missing' if odd[0] in wanted else 'unknown'}. "
+            f"Server and clients must use the same model and settings."
+        )
+    with torch.no_grad():
+        for name, value in weights.items():
+            if mine[name].shape != value.shape:
+                raise MessageError(
+                    f"weight '{name}' must have shape {tuple(mine[name].shape)}; {tuple(value.shape)} came. Server "
+                    f"and clients must use the same model and settings."
+                )
+            mine[name].copy_(value)
+
+
+def model_state(model: Model) -> dict[str, Any]:
+    """Every parameter and buffer, for a checkpoint."""
+    return {name: tensor.detach() for name, tensor in model.state_dict().items()}
+
+
+def load_model_state(model: Model, state: Mapping[str, Tensor]) -> None:
+    model.load_state_dict(dict(state))

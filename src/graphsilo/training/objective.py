@@ -1,0 +1,118 @@
+"""What local training minimises, by task. Batches and negatives are drawn from the caller's generator."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.data.silo import Silo
+from graphsilo.models.base import Model
+from graphsilo.models.view import GraphTensors, View
+
+
+class Objective(ABC):
+    """The loss of one silo.
+
+    Attributes:
+        num_samples: Labelled items it learns from; 0 means that there is nothing to train on.
+    """
+
+    num_samples: int
+
+    @abstractmethod
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
+        """What one epoch steps through: one full batch for size 0, else shuffled batches of ``size`` items."""
+
+    @abstractmethod
+    def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
+        """The scalar to minimise on a batch."""
+
+
+class ClassifyItems(Objective):
+    """Mean cross-entropy over labelled items: nodes of a graph, or graphs of a collection.
+
+    Every node takes part in message passing; only training items have a loss. A full batch computes just the rows
+    that the loss depends on, which changes no number.
+    """
+
+    def __init__(self, data: GraphTensors, silo: Silo):
+        labels = silo.labels[silo.train]
+        items = silo.train[labels >= 0]
+        self.data = data
+        self._items = items
+        self._labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
+        self.num_samples = len(items)
+        self._full: View | None = None
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
+        if size <= 0 or size >= self.num_samples:
+            if self._full is None:
+                self._full = self.data.view(self._items)
+            yield self._full, self._labels
+            return
+        order = torch.randperm(self.num_samples, generator=generator)
+        for part in order.split(size):
+            yield self.data.view(self._items[part.numpy()]), self._labels[part.to(self._labels.device)]
+
+    def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
+        view, labels = batch  # type: ignore[misc]
+        return F.cross_entropy(model(view, generator), labels)
+
+
+class PredictLinks(Objective):
+    """Binary cross-entropy of dot products of embeddings: linked pairs against as many random ones.
+
+    Negatives are uniform pairs of nodes, drawn anew for each step (they may hit a link, which is rare on sparse
+    graphs; Hamilton et al., NeurIPS 2017, do the same).
+    """
+
+    def __init__(self, data: GraphTensors, silo: Silo):
+        if silo.links is None:
+            raise ValueError("link prediction needs a silo with links")
+        self.data = data
+        self._pairs = torch.from_numpy(np.ascontiguousarray(silo.links.train)).to(data.device)
+        self.num_samples = int(self._pairs.shape[1])
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
+        if size <= 0 or size >= self.num_samples:
+            yield self._with_negatives(self._pairs, generator)
+            return
+        order = torch.randperm(self.num_samples, generator=generator).to(self.data.device)
+        for part in order.split(size):
+            yield self._with_negatives(self._pairs[:, part], generator)
+
+    def _with_negatives(self, positive: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        count = positive.shape[1]
+        negative = torch.randint(self.data.num_nodes, (2, count), generator=generator).to(positive.device)
+        target = torch.cat([positive.new_ones(count), positive.new_zeros(count)]).to(torch.float32)
+        return torch.cat([positive, negative], dim=1), target
+
+    def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
+        pairs, target = batch  # type: ignore[misc]
+        scores = link_scores(model(self.data.full, generator), pairs)
+        return F.binary_cross_entropy_with_logits(scores, target.to(scores.dtype))
+
+
+def link_scores(embeddings: Tensor, pairs: Tensor | NDArray[np.int64]) -> Tensor:
+    """Dot product of the two ends' embeddings.
+
+    Args:
+        embeddings: [nodes, p].
+        pairs: [2, m] node numbers.
+
+    Returns:
+        [m] scores; a link is likelier the larger.
+    """
+    ends = torch.as_tensor(pairs, device=embeddings.device)
+    return (embeddings[ends[0]] * embeddings[ends[1]]).sum(dim=1)
+
+
+def objective(data: GraphTensors, silo: Silo) -> Objective:
+    """The loss that fits the silo's task."""
+    return PredictLinks(data, silo) if silo.schema.task == "link" else ClassifyItems(data, silo)

@@ -1,0 +1,134 @@
+"""Optimisers of local training, with their state as plain tensors.
+
+Adam calls torch's fused kernel directly: on graphs of a few hundred nodes the bookkeeping of ``torch.optim`` costs as
+much as the update. Numbers are those of ``torch.optim.Adam(fused=True)`` and ``torch.optim.SGD`` (tested).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+
+class Optimizer(ABC):
+    """Changes parameters in place from their gradients."""
+
+    def __init__(self, parameters: Sequence[Tensor], *, lr: float, weight_decay: float = 0.0):
+        self.parameters = list(parameters)
+        self.lr, self.weight_decay = lr, weight_decay
+
+    @abstractmethod
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One update; ``gradients`` in the order of the parameters. May overwrite the gradients."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything learned about the gradients."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Moments and counters."""
+
+    @abstractmethod
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba, ICLR 2015) with L2 weight decay added to the gradient."""
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        *,
+        lr: float,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ):
+        super().__init__(parameters, lr=lr, weight_decay=weight_decay)
+        self.betas, self.eps = betas, eps
+        self._first: list[Tensor] = []
+        self._second: list[Tensor] = []
+        self._steps: list[Tensor] = []
+
+    def _start(self) -> None:
+        self._first = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self._second = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self._steps = [torch.zeros((), device=parameter.device) for parameter in self.parameters]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        if not self._steps:
+            self._start()
+        torch._foreach_add_(self._steps, 1.0)
+        torch._fused_adam_(
+            self.parameters, list(gradients), self._first, self._second, [], self._steps,
+            lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay, eps=self.eps,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
+
+    def reset(self) -> None:
+        self._first, self._second, self._steps = [], [], []
+
+    def state(self) -> dict[str, Any]:
+        return {"first": list(self._first), "second": list(self._second), "steps": list(self._steps)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        if not state["steps"]:
+            self.reset()
+            return
+        self._start()
+        for mine, saved in ((self._first, "first"), (self._second, "second"), (self._steps, "steps")):
+            for tensor, value in zip(mine, state[saved], strict=True):
+                tensor.copy_(value)
+
+
+class SGD(Optimizer):
+    """Gradient descent with momentum and L2 weight decay."""
+
+    def __init__(self, parameters: Sequence[Tensor], *, lr: float, weight_decay: float = 0.0, momentum: float = 0.0):
+        super().__init__(parameters, lr=lr, weight_decay=weight_decay)
+        self.momentum = momentum
+        self._velocity: list[Tensor] = []
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        gradients = list(gradients)
+        if self.weight_decay:
+            gradients = list(torch._foreach_add(gradients, self.parameters, alpha=self.weight_decay))
+        if self.momentum:
+            if not self._velocity:
+                self._velocity = [gradient.clone() for gradient in gradients]
+            else:
+                torch._foreach_mul_(self._velocity, self.momentum)
+                torch._foreach_add_(self._velocity, gradients)
+            gradients = self._velocity
+        torch._foreach_add_(self.parameters, gradients, alpha=-self.lr)
+
+    def reset(self) -> None:
+        self._velocity = []
+
+    def state(self) -> dict[str, Any]:
+        return {"velocity": list(self._velocity)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._velocity = [value.clone() for value in state["velocity"]]
+
+
+def optimizer(
+    name: Literal["adam", "sgd"],
+    parameters: Sequence[Tensor],
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    momentum: float = 0.0,
+) -> Optimizer:
+    """The optimiser of that name."""
+    if name == "adam":
+        return Adam(parameters, lr=lr, weight_decay=weight_decay)
+    return SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum)
