@@ -12,10 +12,13 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from graphsilo.errors import DataError
+
+ABANDONED_SECONDS = 24 * 3600.0
 
 
 def cache_root() -> Path:
@@ -52,6 +55,7 @@ def building(root: Path) -> Iterator[Path]:
     try:
         parent = root / "building"
         parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(parent)
         folder = Path(tempfile.mkdtemp(dir=parent))
     except OSError as error:
         raise DataError(
@@ -62,6 +66,14 @@ def building(root: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Removes what killed processes left behind more than a day ago."""
+    for folder in parent.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

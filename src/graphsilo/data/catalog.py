@@ -140,7 +140,8 @@ class LoadOptions:
         """
         if isinstance(options, cls):
             return options
-        assert options is None or isinstance(options, Mapping)
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(f"data options must be a mapping of names to values; got {options!r}.")
         own = {item.name for item in fields(cls)}
         settings = set(generated.setting_names(name)) if name in generated.GENERATORS else set()
         values: dict[str, Any] = {}
@@ -153,12 +154,11 @@ class LoadOptions:
             elif key in settings:
                 generator[key] = value
             else:
-                elsewhere = next((other for other in generated.GENERATORS if key in generated.setting_names(other)), None)
-                known = (own - {"generator"}) | settings
+                elsewhere = any(key in generated.setting_names(other) for other in generated.GENERATORS)
                 hint = (
-                    f"it is a setting of generated data such as {elsewhere}."
+                    f"it is a setting of generated data ({', '.join(generated.GENERATORS)})."
                     if elsewhere
-                    else nearest(str(key), known)
+                    else nearest(str(key), (own - {"generator"}) | settings)
                 )
                 raise ConfigError(f"unknown data option '{key}' for {name}; {hint}")
         return cls(**values, generator=generator)
@@ -358,9 +358,7 @@ def _find(source: _Source, roots: list[Path]) -> list[Path] | None:
     return None
 
 
-def _convert(
-    found: CatalogEntry, where: list[Path], work: Path, use_node_attributes: bool
-) -> Graph | GraphCollection:
+def _convert(found: CatalogEntry, where: list[Path], work: Path, use_node_attributes: bool) -> Graph | GraphCollection:
     """Reads raw files, through PyG in a private tree where they are PyG's own."""
     source = found.source
     assert source is not None
@@ -384,15 +382,28 @@ def _convert(
         ) from error
 
 
-def _open_pyg(found: CatalogEntry, root: Path, use_node_attributes: bool) -> Any:
+def _open_pyg(found: CatalogEntry, root: Path, use_node_attributes: bool, *, download_only: bool = False) -> Any:
     import torch_geometric.datasets
 
     source = found.source
     assert source is not None
     assert found.pyg_class is not None
     kind = getattr(torch_geometric.datasets, found.pyg_class)
+    if download_only:
+        kind = _without_processing(kind)
     arguments = [str(root / source.folder)] + ([source.argument] if source.argument else [])
     return kind(*arguments, use_node_attr=True) if use_node_attributes else kind(*arguments)
+
+
+class _Downloaded(Exception):
+    """Stops a PyG data set after its download."""
+
+
+def _without_processing(kind: type) -> type:
+    def process(self: Any) -> None:
+        raise _Downloaded
+
+    return type(kind.__name__, (kind,), {"process": process})
 
 
 def _from_pyg_dataset(found: CatalogEntry, dataset: Any, use_node_attributes: bool) -> Graph | GraphCollection:
@@ -415,13 +426,11 @@ def _download(found: CatalogEntry, roots: list[Path], folder: Path, downloads: P
             if found.pyg_class == "PygNodePropPredDataset":
                 _download_ogb(found, private)
             else:
-                _open_pyg(found, private, False)
-    except KeyboardInterrupt:
+                _open_pyg(found, private, False, download_only=True)
+    except DataError:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, DataError):
-            raise
-        # What counts is whether the files came: reading them is done again, and reported, by the conversion.
+        # What counts is whether the files came; the conversion reads them and says what is wrong with them.
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
     if source.missing(private):
         raise DataError(_not_available(found, roots, reason or "some files did not come"))
@@ -528,7 +537,7 @@ def _download_ogb(found: CatalogEntry, private: Path) -> None:
             f"DIR/{source.folder}/{source.raw}/{source.files[0]} exists and name DIR with --data-root or "
             f"GRAPHSILO_DATA; reading it needs no further package."
         ) from error
-    PygNodePropPredDataset(name=found.name, root=str(private / "ogb"))
+    _without_processing(PygNodePropPredDataset)(name=found.name, root=str(private / "ogb"))
 
 
 def _read_ogb(folder: Path, found: CatalogEntry) -> Graph:

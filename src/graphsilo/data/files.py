@@ -177,8 +177,6 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
     Raises:
         DataError: The file is missing or damaged, needs pickle, or lacks a tensor.
     """
-    import pickle  # noqa: S403 - only for the name of the error that torch raises; nothing is unpickled with it
-
     import torch
     import torch_geometric.data.data as pyg
     from torch_geometric.data import storage
@@ -190,7 +188,9 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
     try:
         with torch.serialization.safe_globals(allowed):
             content = torch.load(source, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+    except Exception as error:
+        if type(error).__name__ != "UnpicklingError":
+            raise DataError(f"{source} cannot be read as a torch file: {error}.") from error
         reason = str(error).strip().splitlines()[0]
         raise DataError(
             f"{source} cannot be read safely: it holds objects other than tensors and PyTorch Geometric's Data, or it "
@@ -198,8 +198,6 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
             f"trust it, load it yourself with torch.load(..., weights_only=False) and save the plain tensors: "
             f'torch.save({{"x": data.x, "edge_index": data.edge_index, "y": data.y}}, "plain.pt").'
         ) from error
-    except (RuntimeError, OSError, EOFError, ValueError) as error:
-        raise DataError(f"{source} cannot be read as a torch file: {error}.") from error
     name = source.stem
     match content:
         case pyg.Data():

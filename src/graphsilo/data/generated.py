@@ -2,7 +2,8 @@
 
 Links come from a degree-corrected stochastic block model (Karrer and Newman, 2011) over cells: a *cell* is one class
 within one *community*, so that communities hold several classes in uneven shares, as in citation graphs. Features are
-a sparse bag of words: each class has a topic, a distribution over its own words, mixed with a background that all share.
+a sparse bag of words: each class has a topic, a distribution over its own words, mixed with a background that all
+share.
 """
 
 from __future__ import annotations
@@ -254,7 +255,7 @@ def _class_mixing(settings: _Settings, labels: Ints, weight: Floats, *, ring: bo
     the ring of classes are met.
     """
     mass = np.bincount(labels, weights=weight, minlength=settings.classes)
-    mixing = np.tile(mass, (settings.classes, 1))
+    mixing: Floats = np.tile(mass, (settings.classes, 1)).astype(np.float64)
     if ring and settings.classes > 3:
         number = np.arange(settings.classes)
         distance = (number[:, None] - number[None, :]) % settings.classes
@@ -287,8 +288,9 @@ def _draw_links(
     pending = np.arange(count)
     for attempt in range(_ATTEMPTS):
         if attempt >= _ATTEMPTS // 2:
-            # A crowded hub may know its whole class by now: let somebody else ask.
-            source[pending] = everyone.draw(rng, np.zeros(len(pending), dtype=np.int64))
+            # A crowded hub may know its whole class by now: let somebody else ask, and anybody answer.
+            by_class = _Sampler(labels, np.ones(n), settings.classes)
+            source[pending] = rng.integers(n, size=len(pending))
         start = source[pending]
         other = _draw_other_class(rng, labels[start], topics[start], mixing, settings.homophily)
         wanted = np.where(same[pending], labels[start], other)
@@ -347,7 +349,7 @@ def _draw_by_row(rng: np.random.Generator, table: Floats, rows: Ints) -> Ints:
     share = np.cumsum(table, axis=1)
     flat = (share / share[:, -1:] + np.arange(len(table))[:, None]).ravel()
     place = np.searchsorted(flat, rows + rng.random(len(rows)), side="right") - rows * columns
-    return np.clip(place, 0, columns - 1)
+    return np.asarray(np.clip(place, 0, columns - 1))
 
 
 def _contains(ordered: Ints, values: Ints) -> NDArray[np.bool_]:

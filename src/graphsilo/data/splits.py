@@ -156,7 +156,7 @@ def stratified_splits(
         Global ids, in the order of the client's own list.
     """
     # The legacy generator is the only one that reproduces published partitions; it is private to this call.
-    generator = np.random.RandomState(seed)  # noqa: NPY002
+    generator = np.random.RandomState(seed)
     result: list[Split] = []
     for nodes in clients:
         train, val, test = stratified_split(labels[nodes], ratios, generator, num_classes=num_classes)

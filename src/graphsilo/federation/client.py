@@ -61,9 +61,17 @@ class ClientContext(Generic[ConfigT]):
 
 
 class EvaluateRequest(Message):
-    """Ask for counts; carries the aggregate where that view is wanted and clients do not hold it."""
+    """Ask for counts; carries the aggregate where that view is wanted.
+
+    Attributes:
+        views: Model views to score on the client's own evaluation sets.
+        global_views: Model views to score on the pooled graph, in a simulation that has one.
+        auc: Also the area under the ROC curve.
+        aggregate: The server's model, for the ``aggregate`` view.
+    """
 
     views: list[str] = sends("control")
+    global_views: list[str] = sends("control", default=())
     auc: bool = sends("control", default=False)
     aggregate: Tensors | None = sends("model", default=None)
 
@@ -104,6 +112,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         self.round = 0
         self._tensors: dict[int, GraphTensors] = {}
         self._plans: dict[str, ConfusionPlan] = {}
+        self._best: dict[str, Any] | None = None
 
     # -- what a method writes ------------------------------------------------------------------------------------
 
@@ -128,8 +137,49 @@ class ClientBase(ABC, Generic[ConfigT]):
         """Continue from ``state()``."""
 
     def final_models(self) -> dict[str, Tensors]:
-        """Weights worth keeping after the run, by view."""
+        """Weights worth keeping after the run: what ``load_final`` needs to predict as now."""
         return {}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        """Predict as when ``final_models`` returned these."""
+
+    def embed(self, data: GraphTensors) -> Tensor | None:
+        """Embeddings [items, p] of the client's own model; None where it has none."""
+        return None
+
+    # -- for the runtime -------------------------------------------------------------------------------------------
+
+    def remember(self) -> None:
+        """Keep a copy of the current models: validation has never been better."""
+        self._best = {
+            view: {name: tensor.detach().clone() for name, tensor in weights.items()}
+            for view, weights in self.final_models().items()
+        }
+
+    def full_state(self) -> dict[str, Any]:
+        """The method's state and the remembered models."""
+        return {"state": self.state(), "best": self._best}
+
+    def load_full_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from ``full_state()``."""
+        self.load_state(state["state"])
+        self._best = state["best"]
+
+    def finish(self, *, embeddings: bool) -> dict[str, Any]:
+        """Models of the last and the best round; embeddings of the best on the first evaluation set."""
+        last = {
+            view: {name: tensor.detach().clone() for name, tensor in weights.items()}
+            for view, weights in self.final_models().items()
+        }
+        result: dict[str, Any] = {"last": last, "best": self._best}
+        if embeddings:
+            if self._best is not None:
+                self.load_final(self._best)
+            with torch.no_grad():
+                embedded = self.embed(self.tensors(self.silo.seen.graph))
+            if embedded is not None:
+                result["embeddings"] = embedded.cpu()
+        return result
 
     # -- what every method gets ----------------------------------------------------------------------------------
 
@@ -164,8 +214,10 @@ class ClientBase(ABC, Generic[ConfigT]):
         scores: dict[str, list[float]] = {}
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
-        for view in request.views:
+        for view in dict.fromkeys([*request.views, *request.global_views]):
             for evaluation in self.silo.evaluations:
+                if view not in (request.global_views if evaluation.name == "global" else request.views):
+                    continue
                 with torch.no_grad():
                     output = self.predict(self.tensors(evaluation.graph), view)
                 name = f"{view}/{evaluation.name}"

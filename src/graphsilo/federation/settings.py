@@ -33,7 +33,7 @@ class Settings(BaseModel):
     @classmethod
     def label(cls) -> str:
         """How errors name this group."""
-        return cls.__name__.removesuffix("Config").removesuffix("Settings").lower()
+        return cls.__name__.removesuffix("Config").removesuffix("Settings").removesuffix("Section").lower()
 
 
 class MethodConfig(Settings):

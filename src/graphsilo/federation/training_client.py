@@ -76,3 +76,9 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": weights_of(self.model)}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        load_weights(self.model, models["own"])
+
+    def embed(self, data: GraphTensors) -> Tensor | None:
+        return self.model.embed(data.full)

@@ -1,0 +1,138 @@
+"""Backbones. Importing this package is light: torch comes in with the first model built or class looked up."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.models.settings import ModelEntry, Settings, describe, entry, names, pool, pools, resolve
+from graphsilo.types import Task
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphsilo.models.appnp import APPNP, PropagatedAPPNP
+    from graphsilo.models.base import Model
+    from graphsilo.models.gamlp import GAMLP
+    from graphsilo.models.gat import GAT
+    from graphsilo.models.gcn import GCN, StackedSGC
+    from graphsilo.models.gcnii import GCNII
+    from graphsilo.models.gin import GIN
+    from graphsilo.models.mlp import MLP
+    from graphsilo.models.sage import SAGE
+    from graphsilo.models.sgc import SGC
+    from graphsilo.models.sign import SIGN
+    from graphsilo.models.ssgc import SSGC, MeanHopsMLP
+    from graphsilo.models.view import GraphTensors, View
+
+_LAZY = {
+    "APPNP": "appnp",
+    "GAMLP": "gamlp",
+    "GAT": "gat",
+    "GCN": "gcn",
+    "GCNII": "gcnii",
+    "GIN": "gin",
+    "GraphTensors": "view",
+    "MLP": "mlp",
+    "MeanHopsMLP": "ssgc",
+    "Model": "base",
+    "PropagatedAPPNP": "appnp",
+    "SAGE": "sage",
+    "SGC": "sgc",
+    "SIGN": "sign",
+    "SSGC": "ssgc",
+    "StackedSGC": "gcn",
+    "View": "view",
+}
+
+__all__ = [
+    "APPNP",
+    "GAMLP",
+    "GAT",
+    "GCN",
+    "GCNII",
+    "GIN",
+    "MLP",
+    "SAGE",
+    "SGC",
+    "SIGN",
+    "SSGC",
+    "GraphTensors",
+    "MeanHopsMLP",
+    "Model",
+    "ModelEntry",
+    "PropagatedAPPNP",
+    "Settings",
+    "StackedSGC",
+    "View",
+    "build",
+    "describe",
+    "entry",
+    "names",
+    "pool",
+    "pools",
+    "resolve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])
+
+
+def build(
+    model: str | Settings,
+    *,
+    num_features: int,
+    num_classes: int,
+    task: Task = "node",
+    embedding_dim: int = 64,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    **overrides: Any,
+) -> Model:
+    """A model with drawn parameters. The same generator state (or seed) gives the same weights.
+
+    Args:
+        model: Name in the list of models, or its settings.
+        num_features: d.
+        num_classes: C; not used by the ``link`` task.
+        task: ``node``, ``graph`` (one row per graph), or ``link``: the output is an embedding of each node, from
+            which pairs are scored.
+        embedding_dim: Width of that embedding; only for ``link``.
+        seed: Parameters are drawn from ``random.generator(seed, "model")``.
+        generator: Where parameters are drawn from instead; exactly one of the two is needed.
+        overrides: Settings to change.
+
+    Raises:
+        ConfigError: Unknown model or setting, a value out of range, or not exactly one source of randomness.
+        UnsupportedError: The model cannot be used for this task.
+    """
+    if (seed is None) == (generator is None):
+        raise ConfigError("a model needs exactly one of seed and generator to draw its parameters from.")
+    sizes = {"num_features": num_features, "num_classes": num_classes, "embedding_dim": embedding_dim}
+    for word, number in sizes.items():
+        if number < 1:
+            raise ConfigError(f"{word} must be at least 1 to build a model; got {number}.")
+    name = model if isinstance(model, str) else model.model
+    values = {} if isinstance(model, str) else model.as_dict()
+    settings, found = resolve(name, {**values, **overrides}), entry(name)
+    if task not in found.tasks:
+        able = ", ".join(other for other in names() if task in entry(other).tasks)
+        raise UnsupportedError(f"model '{found.name}' has no {task} task; models that do: {able}.")
+    module, _, attribute = found.path.partition(":")
+    kind: type[Model] = getattr(importlib.import_module(module), attribute)
+    built = kind.from_settings(settings, num_features, embedding_dim if task == "link" else num_classes, task)
+    if generator is None:
+        from graphsilo.random import generator as named
+
+        assert seed is not None
+        generator = named(seed, "model")
+    built.reset(generator)
+    return built

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import torch
@@ -156,4 +157,4 @@ def layer_widths(inputs: int, hidden: Sequence[int], classes: int, readout: Read
 def widths(inputs: int, hidden: Iterable[int], outputs: int) -> list[tuple[int, int]]:
     """Pairs of layer widths, e.g. ``widths(5, [64], 3)`` is ``[(5, 64), (64, 3)]``."""
     sizes = [inputs, *hidden, outputs]
-    return list(zip(sizes[:-1], sizes[1:], strict=True))
+    return list(pairwise(sizes))

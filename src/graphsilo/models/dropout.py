@@ -41,7 +41,7 @@ def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> T
 
 def relu_dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
     """ReLU, then dropout, as one step of the backward pass."""
-    result: Tensor = _ReluDropout.apply(values, rate, generator)  # type: ignore[no-untyped-call]
+    result: Tensor = _ReluDropout.apply(values, rate, generator)
     return result
 
 
@@ -55,9 +55,7 @@ def relu_dropout_scale(values: Tensor, rate: float, generator: torch.Generator |
 
 class _ReluDropout(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, values: Tensor, rate: float, generator: torch.Generator | None
-    ) -> Tensor:
+    def forward(ctx: Any, values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
         if generator is None or rate == 0.0:
             result = values.relu()
             ctx.save_for_backward(result)
@@ -70,6 +68,6 @@ class _ReluDropout(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (saved,) = ctx.saved_tensors
         return gradient * (saved if ctx.scaled else (saved > 0)), None, None

@@ -38,9 +38,10 @@ class GCN(LayeredModel):
         pooling: Pooling = "sum",
     ):
         super().__init__()
-        self.layers = nn.ModuleList(Dense(*pair) for pair in layer_widths(inputs, hidden, classes, readout))
+        layers = [Dense(*pair) for pair in layer_widths(inputs, hidden, classes, readout)]
+        self.layers = nn.ModuleList(layers)
         self._finish([inputs, *hidden][-1], classes, readout, pooling)
-        self._stack = Stack([layer.slots for layer in self.layers], [dropout] * len(self.layers))
+        self._stack = Stack([layer.slots for layer in layers], [dropout] * len(self.layers))
 
     def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
         return self._stack(graph_plan(view, "gcn", depth), generator, activate_last=activate_last)

@@ -36,7 +36,7 @@ class Operator(ABC):
 
     def __matmul__(self, right: Tensor) -> Tensor:
         """M @ right with a gradient for ``right``."""
-        result: Tensor = _Product.apply(right, self)  # type: ignore[no-untyped-call]
+        result: Tensor = _Product.apply(right, self)
         return result
 
     @abstractmethod
@@ -46,19 +46,21 @@ class Operator(ABC):
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, right: Tensor, operator: Operator) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, right: Tensor, operator: Operator) -> Tensor:
         ctx.operator = operator
         return operator.mm(right)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.operator.tmm(gradient.contiguous()), None
 
 
 class SparseOperator(Operator):
     """A sparse matrix in compressed rows, with its transpose (made at first use)."""
 
-    def __init__(self, matrix: sp.spmatrix, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32):
+    def __init__(
+        self, matrix: sp.csr_matrix, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    ):
         self.matrix = matrix.tocsr()
         self.matrix.sort_indices()
         self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
@@ -93,13 +95,18 @@ class DenseOperator(Operator):
         self.cost = float(matrix.numel())
 
     def mm(self, right: Tensor) -> Tensor:
-        return torch.mm(self.matrix, right)
+        return torch.mm(self.matrix, _narrow(right))
 
     def tmm(self, left: Tensor) -> Tensor:
-        return torch.mm(self.matrix.t(), left)
+        return torch.mm(self.matrix.t(), _narrow(left))
 
     def dense(self) -> Tensor:
         return self.matrix
+
+
+def _narrow(right: Tensor) -> Tensor:
+    """A copy by columns where there are few: BLAS on a CPU is two to five times slower on few interleaved ones."""
+    return right.t().contiguous().t() if right.shape[1] < 16 and right.is_cpu else right
 
 
 class ChainOperator(Operator):
@@ -140,7 +147,7 @@ def product(left: SparseOperator, right: Operator) -> Operator:
     return chained
 
 
-def operator(matrix: sp.spmatrix | np.ndarray, device: torch.device | str, dtype: torch.dtype) -> Operator:
+def operator(matrix: sp.csr_matrix | np.ndarray, device: torch.device | str, dtype: torch.dtype) -> Operator:
     """The cheaper of sparse and dense for a matrix."""
     if sp.issparse(matrix):
         if SPARSE_COST * matrix.nnz <= float(matrix.shape[0]) * matrix.shape[1]:
@@ -153,14 +160,24 @@ def _to_torch(matrix: sp.csr_matrix, device: torch.device, dtype: torch.dtype) -
     """A torch CSR tensor that shares no memory with the caller's matrix where a conversion was needed."""
     index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 - 1 else np.int64
     matrix.sort_indices()
+    return csr_tensor(
+        torch.from_numpy(matrix.indptr.astype(index)).to(device),
+        torch.from_numpy(matrix.indices.astype(index)).to(device),
+        torch.from_numpy(np.ascontiguousarray(matrix.data)).to(device, dtype),
+        matrix.shape,
+    )
+
+
+_quiet = False
+
+
+def csr_tensor(pointer: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A torch CSR tensor on the values' device; no invariant is checked."""
+    global _quiet
+    if _quiet:
+        return torch.sparse_csr_tensor(pointer, columns, values, size=shape, check_invariants=False)
     with warnings.catch_warnings():
-        # torch calls its CSR layout beta and asks about invariants once per process; scipy guarantees them.
+        # torch calls its CSR layout beta once per process, at the first one made.
         warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(index)),
-            torch.from_numpy(matrix.indices.astype(index)),
-            torch.from_numpy(np.ascontiguousarray(matrix.data)).to(dtype),
-            size=matrix.shape,
-            device=device,
-            check_invariants=False,
-        )
+        _quiet = True
+        return torch.sparse_csr_tensor(pointer, columns, values, size=shape, check_invariants=False)

@@ -66,7 +66,7 @@ class Stack:
         parameters = [module._parameters[name] for module, name in self._slots[: self._ends[len(plan) - 1]]]
         if generator is None and not torch.is_grad_enabled():
             return _evaluate(plan, activate_last, parameters)  # type: ignore[arg-type]
-        result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, *parameters)  # type: ignore[no-untyped-call]
+        result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, *parameters)
         return result
 
 
@@ -116,7 +116,7 @@ def _layer(terms: tuple[Term, ...], parameters: Sequence[Tensor], position: int,
 
 class _Layers(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         plan: Plan,
         rates: tuple[float, ...],
@@ -143,7 +143,7 @@ class _Layers(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         plan: Plan = ctx.plan
         parameters, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         gradients: list[Tensor | None] = [None] * ctx.count

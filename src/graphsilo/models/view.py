@@ -7,6 +7,7 @@ their neighbours, and so on. A View holds exactly those rows, so that restrictin
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -43,7 +44,7 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
     bare.eliminate_zeros()
     matrix = bare + sp.eye(n, format="csr") if norm in ("gcn", "row", "loops") else bare
     if norm in ("sum", "loops"):
-        return matrix.astype(np.float32).tocsr()
+        return sp.csr_matrix(matrix, dtype=np.float32)
     degree = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
     with np.errstate(divide="ignore"):
         inverse = np.where(degree > 0, 1.0 / degree, 0.0)
@@ -52,7 +53,13 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
         matrix = sp.diags(root) @ matrix @ sp.diags(root)
     else:
         matrix = sp.diags(inverse) @ matrix
-    return matrix.astype(np.float32).tocsr()
+    return sp.csr_matrix(matrix, dtype=np.float32)
+
+
+def add(left: Matrix, right: Matrix) -> Matrix:
+    """left + right; sparse only where both are (scipy makes the mixed sum a numpy.matrix)."""
+    total = left + right
+    return total if sp.issparse(total) else np.asarray(total)
 
 
 class GraphTensors:
@@ -149,6 +156,11 @@ class View:
         return self.data.device
 
     @property
+    def is_full(self) -> bool:
+        """Whether all rows of the graph are computed, so that every layer has the same ones."""
+        return self._nodes is None
+
+    @property
     def num_rows(self) -> int:
         """Nodes whose embedding the last layer computes."""
         return self.data.num_nodes if self._nodes is None else len(self._nodes)
@@ -186,8 +198,8 @@ class View:
             rows = self._frontier(norm, depth)
             matrix = self.data.matrix(norm)
             made: dict[int, SparseOperator] = {}
-            blocks = []
-            for source, target in zip(rows[:-1], rows[1:], strict=True):
+            blocks: list[SparseOperator] = []
+            for source, target in pairwise(rows):
                 key = id(source) if source is target else -len(blocks) - 1
                 if key not in made:
                     part = matrix if target is None else matrix[target]
@@ -213,7 +225,7 @@ class View:
                 None
                 if source is None or target is None or source is target
                 else torch.from_numpy(np.searchsorted(source, target)).to(self.data.device)
-                for source, target in zip(rows[:-1], rows[1:], strict=True)
+                for source, target in pairwise(rows)
             ]
 
         return self.cached(("own", norm, depth), make)
@@ -279,4 +291,4 @@ def _nodes_of(pointer: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[
     return np.repeat(pointer[graphs] - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
 
 
-__all__ = ["DenseOperator", "GraphTensors", "Norm", "View", "normalise"]
+__all__ = ["DenseOperator", "GraphTensors", "Matrix", "Norm", "View", "add", "normalise"]

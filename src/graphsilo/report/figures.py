@@ -195,7 +195,7 @@ def trade_off(
         return None
     layout = _layout("MB sent and received per seed", _axis_title(name))
     positive = all(trace["x"][0] > 0 for trace in data)  # type: ignore[index]
-    if positive and max(trace["x"][0] for trace in data) > 30 * min(trace["x"][0] for trace in data):  # type: ignore[index,type-var]
+    if positive and max(trace["x"][0] for trace in data) > 30 * min(trace["x"][0] for trace in data):  # type: ignore[index]
         layout["xaxis"] |= {"type": "log", "dtick": 1}
     return Figure(
         "trade-off",
@@ -228,6 +228,7 @@ def label_map(partition: Mapping[str, Any], class_names: Sequence[str] | None = 
             note += f" {_HEAT_ROWS} of {len(clients)} clients are drawn, evenly chosen along that order."
         counts, shares, names = counts[order], shares[order], [names[i] for i in order]
     classes = class_labels(width, class_names)
+    top = float(np.ceil(10 * shares.max()) * 10)
     trace = {
         "type": "heatmap",
         "x": classes,
@@ -236,20 +237,26 @@ def label_map(partition: Mapping[str, Any], class_names: Sequence[str] | None = 
         "customdata": counts.astype(int).tolist(),
         "colorscale": _SCALE,
         "zmin": 0,
-        "zmax": 100,
+        "zmax": top,
         "xgap": 1,
         "ygap": 0 if many else 1,
         "hovertemplate": "%{y}, %{x}: %{customdata:,} nodes, %{z:.1f} %<extra></extra>",
-        "colorbar": _colour_bar("% of client"),
+        "colorbar": _colour_bar("% of client", top),
     }
     layout = _layout("Class", "", legend=False)
-    layout["yaxis"] |= {"autorange": "reversed", "showticklabels": not many, "type": "category", "gridcolor": CLEAR}
-    layout["xaxis"] |= {"type": "category", "gridcolor": CLEAR}
+    layout["yaxis"] |= {
+        "autorange": "reversed",
+        "showticklabels": not many,
+        "type": "category",
+        "gridcolor": CLEAR,
+        "ticks": "",
+    }
+    layout["xaxis"] |= {"type": "category", "gridcolor": CLEAR, "ticks": ""}
     return Figure(
         "label-map",
-        f"Labels per client: each row is a client, darker means a larger share of its labels.{note}",
+        f"Labels per client: each row is a client, a stronger colour a larger share of its labels.{note}",
         f"Heat map of {len(clients)} clients by {width} classes",
-        int(min(max(240, 19 * len(clients) + 90), 560)),
+        _map_height(len(clients)),
         {"labels": {"data": [trace], "layout": layout}},
     )
 
@@ -269,24 +276,25 @@ def homophily(partition: Mapping[str, Any]) -> Figure | None:
             "homophily",
             f"How many of the {len(rows)} clients have which homophily (share of edges that join equal labels).",
             f"Histogram of homophily over {len(rows)} clients, mean {values.mean():.2f}",
-            300,
+            _map_height(len(rows)),
             {"homophily": _histogram(values, "Homophily")},
         )
     trace = {
         "type": "bar",
         "x": [f"{name}" for name, _ in rows],
         "y": np.round(values, 3).tolist(),
-        "marker": {"color": colour(0)},
+        "marker": {"color": colour(0), "opacity": 0.85},
         "hovertemplate": "client %{x}: %{y:.2f}<extra></extra>",
     }
     layout = _layout("Client", "Homophily", legend=False)
     layout["yaxis"]["range"] = [0, 1]
+    layout["bargap"] = 0.35
     layout["xaxis"]["type"] = "category"
     return Figure(
         "homophily",
         "Homophily per client: the share of its edges that join nodes of equal label.",
         f"Bar chart of homophily per client, from {values.min():.2f} to {values.max():.2f}",
-        300,
+        _map_height(len(rows)),
         {"homophily": {"data": [trace], "layout": layout}},
     )
 
@@ -348,19 +356,19 @@ def confusion(matrix: Any, class_names: Sequence[str] | None = None) -> Figure |
         "xgap": 1,
         "ygap": 1,
         "hovertemplate": "true %{y}, predicted %{x}: %{customdata:,} (%{z:.1f} %)<extra></extra>",
-        "colorbar": _colour_bar("% of class"),
+        "colorbar": _colour_bar("% of class", 100.0),
     }
     if width <= 12:
         trace |= {"texttemplate": "%{z:.0f}", "textfont": {"size": 12}}
     layout = _layout("Predicted", "True", legend=False)
-    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR}
-    layout["xaxis"] |= {"type": "category", "gridcolor": CLEAR}
+    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR, "ticks": ""}
+    layout["xaxis"] |= {"type": "category", "gridcolor": CLEAR, "ticks": ""}
     return Figure(
         "confusion",
         "Confusion: rows are true classes, columns predictions, numbers the percent of the true class. All clients' "
         "test items at the round that validation chose, summed over seeds.",
         f"Confusion matrix of {width} classes, {100 * np.trace(counts) / counts.sum():.1f} percent on the diagonal",
-        int(min(max(320, 36 * width + 110), 620)),
+        _class_height(width),
         {"confusion": {"data": [trace], "layout": layout}},
     )
 
@@ -385,17 +393,17 @@ def per_class(values: Sequence[Any], class_names: Sequence[str] | None = None) -
             "color": MUTED,
             "thickness": 1.2,
         },
-        "marker": {"color": colour(0)},
+        "marker": {"color": colour(0), "opacity": 0.75},
         "hovertemplate": "%{y}: %{x:.1f}<extra></extra>",
     }
     layout = _layout("F1 in percent", "", legend=False)
     layout["xaxis"]["range"] = [0, 100]
-    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR}
+    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR, "ticks": ""}
     return Figure(
         "per-class",
         "F1 per class, mean over clients and seeds; whiskers are one standard deviation over seeds.",
         f"Bar chart of F1 for {len(values)} classes",
-        int(min(max(320, 26 * len(values) + 110), 620)),
+        _class_height(len(values)),
         {"f1": {"data": [trace], "layout": layout}},
     )
 
@@ -408,7 +416,7 @@ def kinds(ledger: Ledger) -> Figure | None:
         return None
     factor, unit = _size_unit(total)
     data = []
-    for name in _kind_names(ledger):
+    for name in kind_names(ledger):
         sizes = [ledger.by_kind.get(way, {}).get(name, 0.0) for way, _ in ways]
         data.append(
             {
@@ -423,7 +431,7 @@ def kinds(ledger: Ledger) -> Figure | None:
         )
     layout = _layout(f"{unit} per seed, all clients", "")
     layout |= {"barmode": "stack"}
-    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR}
+    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR, "ticks": ""}
     return Figure(
         "kinds",
         "Bytes by what they disclose, summed over clients and rounds, mean over seeds.",
@@ -453,7 +461,7 @@ def uploads(ledger: Ledger, *, most: int = 40) -> Figure | None:
             "marker": _kind_marker(name),
             "hovertemplate": f"client %{{x}}: {_plain(name)}, %{{y:,.2f}} {unit}<extra></extra>",
         }
-        for name in _kind_names(ledger)
+        for name in kind_names(ledger)
         if any(sent[who].get(name) for who in shown)
     ]
     if not data:
@@ -499,6 +507,17 @@ def round_cost(run: Run) -> list[Figure]:
             )
         )
     return figures
+
+
+def choices(drawn: Sequence[Figure]) -> list[tuple[str, str]]:
+    """What the reader can choose among figures of one group: plot name and title."""
+    names = dict.fromkeys(name for figure in drawn for name in figure.plots)
+    return [(name, metric_title(name)) for name in names]
+
+
+def present(*found: Figure | None) -> list[Figure]:
+    """The figures that had something to show."""
+    return [figure for figure in found if figure is not None]
 
 
 def class_labels(width: int, class_names: Sequence[str] | None = None) -> list[str]:
@@ -552,12 +571,14 @@ def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
     data: list[Plot] = []
     for position, group in enumerate(("validation", "test")):
         style = {"color": colour(position), "dash": "dash" if group == "validation" else "solid"}
-        if 1 < len(tracks):
+        if len(tracks) > 1:
             for track in tracks[:_SEED_LINES]:
                 x, y = _mean_line([track], group, name, by_size=by_size)
                 if x:
                     thin = _line(x, y, f"{group}, seed {track.seed}", {**style, "dash": "solid", "width": 1})
-                    data.append(thin | {"opacity": 0.3, "hoverinfo": "skip", "showlegend": False, "legendgroup": group})
+                    data.append(
+                        thin | {"opacity": 0.45, "hoverinfo": "skip", "showlegend": False, "legendgroup": group}
+                    )
         x, y = _mean_line(tracks, group, name, by_size=by_size)
         if x:
             data.append(_line(x, y, words(group), {**style, "width": 2.4}) | {"legendgroup": group})
@@ -587,9 +608,7 @@ def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
     return {"data": data, "layout": _layout("MB sent and received" if by_size else "Round", _axis_title(name))}
 
 
-def _mean_line(
-    tracks: Sequence[_Track], group: str, name: str, *, by_size: bool
-) -> tuple[list[float], list[float]]:
+def _mean_line(tracks: Sequence[_Track], group: str, name: str, *, by_size: bool) -> tuple[list[float], list[float]]:
     """Mean over the seeds that recorded the score, at the rounds that all of these reached."""
     lines = [(line, track.sizes()) for track in tracks if (line := track.line(group, name))]
     if by_size:
@@ -605,11 +624,13 @@ def _mean_line(
 
 
 def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
-    seeds = [{row.get("round"): row for row in records(seed.get("rounds"))} for seed in run.seeds]
-    seeds = [rows for rows in seeds if rows]
+    listed = [
+        [row for row in records(seed.get("rounds")) if number(row.get("round")) is not None] for seed in run.seeds
+    ]
+    seeds = [{row["round"]: row for row in rows} for rows in listed if rows]
     if not seeds:
         return {"round": []} | {key: [] for key in keys}
-    common = sorted(set.intersection(*(set(rows) for rows in seeds)) - {None})
+    common: list[Any] = sorted(set.intersection(*(set(rows) for rows in seeds)))
     if len(common) > _POINTS:
         common = [common[i] for i in np.unique(np.linspace(0, len(common) - 1, _POINTS).astype(int))]
     found: dict[str, list[Any]] = {"round": common}
@@ -661,7 +682,8 @@ def _histogram(values: Any, title: str) -> Plot:
     return {"data": [trace], "layout": _layout(title, "Clients", legend=False)}
 
 
-def _kind_names(ledger: Ledger) -> list[str]:
+def kind_names(ledger: Ledger) -> list[str]:
+    """Every kind that crossed, in the fixed order of the reports."""
     found = {name for way in ledger.by_kind.values() for name in way}
     return [name for name in KIND_ORDER if name in found] + sorted(found - set(KIND_ORDER))
 
@@ -679,6 +701,14 @@ def _symbol(position: int) -> str:
     return ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")[position % 8]
 
 
+def _map_height(clients: int) -> int:
+    return int(min(max(320, 18 * clients + 120), 460))
+
+
+def _class_height(classes: int) -> int:
+    return int(min(max(340, 34 * classes + 130), 600))
+
+
 def _size_unit(largest: float) -> tuple[float, str]:
     return next(((f, unit) for f, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if largest >= f), (1.0, "Bytes"))
 
@@ -687,13 +717,13 @@ def _axis_title(name: str) -> str:
     return f"{metric_title(name)} in percent" if is_share(name) else metric_title(name)
 
 
-def _colour_bar(title: str) -> Plot:
+def _colour_bar(title: str, top: float) -> Plot:
     return {
         "title": {"text": title, "font": {"color": MUTED, "size": 12}},
         "tickfont": {"color": MUTED},
         "thickness": 11,
         "outlinewidth": 0,
-        "tickvals": [0, 50, 100],
+        "tickvals": [0, top / 2, top],
     }
 
 
@@ -712,7 +742,14 @@ def _layout(x_title: str, y_title: str, *, legend: bool = True) -> Plot:
         "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13, "color": INK},
         "margin": {"l": 52, "r": 12, "t": 12, "b": 44},
         "showlegend": legend,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "font": {"size": 12},
+            "traceorder": "normal",
+        },
         "hoverlabel": {"bgcolor": HOVER, "bordercolor": GRID, "font": {"color": INK, "size": 12}},
         "hovermode": "closest",
         "xaxis": {**axis, "title": {**title, "text": x_title}},

@@ -15,6 +15,7 @@ from graphsilo.evaluate.significance import over_seeds
 
 MISSING = "–"
 """What stands where there is nothing to show: an empty group, a metric that was not recorded."""
+NOT_RECORDED = "not recorded"
 
 
 def number(value: Any) -> float | None:
@@ -144,3 +145,37 @@ def integer(value: Any) -> str:
     """A count with thin separators: 13264 is "13 264" (narrow no-break spaces)."""
     known = number(value)
     return MISSING if known is None else f"{known:,.0f}".replace(",", "\u202f")
+
+
+def listed(items: Iterable[str]) -> str:
+    """Items as a sentence lists them: "a, b and c"."""
+    found = list(items)
+    return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else "".join(found)
+
+
+def in_sentence(name: str) -> str:
+    """A metric's name inside a sentence: "accuracy", but "Macro-F1"."""
+    title = metric_title(name)
+    return title if any(sign.isupper() for sign in title[1:]) else title.lower()
+
+
+def short_hash(value: Any) -> str:
+    """The first twelve signs of a hash, enough to compare by eye."""
+    return str(value).removeprefix("sha256:")[:12] if value else NOT_RECORDED
+
+
+def sortable(value: Any) -> str:
+    """A number as a table cell's sort key; empty when there is none."""
+    known = number(value)
+    return "" if known is None else repr(known)
+
+
+def bar_width(value: float | None, top: float = 1.0) -> str:
+    """Width of a bar in a table cell, percent of its track."""
+    return "0" if value is None or not top else f"{min(100.0, max(0.0, 100 * value / top)):.1f}"
+
+
+def with_unit(value: Spread | None, name: str) -> str:
+    """Mean ± deviation with the percent sign where it is one."""
+    text = plus_minus(value, name)
+    return f"{text} %" if is_share(name) and text != MISSING else text

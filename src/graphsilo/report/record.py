@@ -26,6 +26,8 @@ NOT_METRICS = frozenset({"items", "client", "round", "best_round", "nodes", "gra
 """Numbers that stand beside the metrics without being one."""
 
 Bytes: TypeAlias = "dict[str, float]"
+Context: TypeAlias = "dict[str, Any]"
+"""What a template is given."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,9 @@ def _read_config(path: Path, result: dict[str, Any], problems: list[str]) -> dic
         try:
             config = yaml.safe_load(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
-            problems.append(f"config.yaml cannot be read ({type(error).__name__}); settings are taken from result.json.")
+            problems.append(
+                f"config.yaml cannot be read ({type(error).__name__}); settings are taken from result.json."
+            )
         else:
             if isinstance(config, dict):
                 return config
@@ -329,7 +333,7 @@ def _sum_up(rows: Sequence[Mapping[str, Any]], seeds: int) -> Ledger:
     by_kind: dict[str, Bytes] = defaultdict(lambda: defaultdict(float))
     by_client: dict[str, dict[int, Bytes]] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
     by_phase: dict[str, Bytes] = defaultdict(lambda: defaultdict(float))
-    fields: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    fields: dict[tuple[str, str, str, str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for row in rows:
         direction, kind, phase = (str(row.get(key) or "not recorded") for key in ("direction", "kind", "phase"))
         size = (formats.number(row.get("bytes_sum")) or 0.0) / seeds
@@ -338,13 +342,11 @@ def _sum_up(rows: Sequence[Mapping[str, Any]], seeds: int) -> Ledger:
         client = formats.number(row.get("client"))
         if client is not None and client >= 0:
             by_client[direction][int(client)][kind] += size
-        cell = fields[
-            (direction, phase, str(row.get("handler") or ""), str(row.get("message") or ""), str(row.get("field") or ""))
-            + (kind,)
-        ]
+        handler, message, field = (str(row.get(key) or "") for key in ("handler", "message", "field"))
+        cell = fields[(direction, phase, handler, message, field, kind)]
         cell[0] += size
         cell[1] += (formats.number(row.get("messages_sum")) or 0.0) / seeds
-    listed = [Field(*key, bytes=size, messages=count) for key, (size, count) in fields.items()]
+    listed = [Field(*key, sizes[0], sizes[1]) for key, sizes in fields.items()]
     listed.sort(key=lambda field: (-field.bytes, field.direction, field.handler, field.name))
     return Ledger(
         by_kind={name: dict(kinds) for name, kinds in by_kind.items()},

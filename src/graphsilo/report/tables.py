@@ -377,9 +377,7 @@ def _differences(rows: Sequence[Row], name: str, against: int) -> tuple[Differen
     return tuple(found)
 
 
-def _references(
-    runs: Sequence[Run], labels: Sequence[str], names: Sequence[str]
-) -> tuple[tuple[Row, ...], list[str]]:
+def _references(runs: Sequence[Run], labels: Sequence[str], names: Sequence[str]) -> tuple[tuple[Row, ...], list[str]]:
     rows, warnings = [], []
     for key, title in REFERENCES.items():
         found: dict[str, dict[str, Spread | None]] = {}
@@ -387,7 +385,9 @@ def _references(
             scores = {name: reference_spread(run, key, name) for name in names}
             if any(score is not None for score in scores.values()):
                 found[label] = scores
-        distinct = {repr([None if score is None else round(score.mean, 6) for score in s.values()]) for s in found.values()}
+        distinct = {
+            repr([None if score is None else round(score.mean, 6) for score in s.values()]) for s in found.values()
+        }
         if len(distinct) > 1:
             warnings.append(f"The runs disagree on the reference '{key}': each has its own row.")
         shown = found if len(distinct) > 1 else dict(list(found.items())[:1])
@@ -406,7 +406,7 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
         ("data", _data_identity),
         ("partition", _partition_identity),
         ("seeds", lambda run: ", ".join(map(str, sorted(run.seed_names, key=str)))),
-        ("scenario", lambda run: _scenario(run)),
+        ("scenario", _scenario),
     ]
     for what, identity in checks:
         values = [identity(run) for run in runs]
@@ -422,7 +422,9 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
         sentence = f"{key} differs ({_told_apart(labels, values)})."
         if section not in _SAME:
             notes.append(sentence)
-        elif key not in covered and not (section in covered and any(f": {section} differ" in text for text in warnings)):
+        elif key not in covered and not (
+            section in covered and any(f": {section} differ" in text for text in warnings)
+        ):
             warnings.append(f"The runs may not be comparable: {sentence}")
     evaluated = [dig(run.result, "method", "evaluates") for run in runs]
     if len({repr(value) for value in evaluated}) > 1:

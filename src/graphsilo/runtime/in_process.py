@@ -7,7 +7,7 @@ from typing import Any
 
 from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientBase
-from graphsilo.federation.codec import Encoded, decode, decode_tree, encode, encode_tree
+from graphsilo.federation.codec import Encoded, decode, encode
 from graphsilo.federation.interface import (
     Accumulator,
     Failure,
@@ -18,7 +18,7 @@ from graphsilo.federation.interface import (
     Request,
     Total,
 )
-from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.types import ClientId
@@ -32,6 +32,8 @@ class LocalFederation(Federation):
         self.ledger = ledger or Ledger()
         self._members = frozenset(self.clients)
         self.client_cpu_seconds = 0.0
+        self.participants = set()
+        self.failures = []
 
     @property
     def _known(self) -> frozenset[ClientId]:
@@ -100,7 +102,9 @@ class LocalFederation(Federation):
         for client in chosen:
             self.ledger.record(client, "down", handler.name, outgoing[client])
         for client, reply in self.deliver(handler.name, self.ledger.round, outgoing):
+            self.participants.add(client)
             if isinstance(reply, Failure):
+                self.failures.append(reply)
                 yield client, reply
                 continue
             self.ledger.record(client, "up", handler.name, reply)
@@ -109,17 +113,27 @@ class LocalFederation(Federation):
             except MessageError as error:
                 yield client, Failure(client, handler.name, type(error).__name__, str(error))
 
+    def at(self, phase: Phase, round: int) -> None:
+        super().at(phase, round)
+        self.participants: set[ClientId] = set()
+        self.failures: list[Failure] = []
+
     # -- for the runner, not for methods -------------------------------------------------------------------------
 
+    def remember(self) -> None:
+        """Have every client keep a copy of its models."""
+        raise NotImplementedError
+
     def client_states(self) -> dict[ClientId, Any]:
-        """Every client's state, as bytes would carry it."""
+        """Every client's state."""
         raise NotImplementedError
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
+        """Put every client where it was."""
         raise NotImplementedError
 
-    def final_models(self) -> dict[ClientId, dict[str, Any]]:
-        """Every client's models worth keeping."""
+    def finish(self, *, embeddings: bool) -> dict[ClientId, dict[str, Any]]:
+        """Every client's models worth keeping, and its embeddings."""
         raise NotImplementedError
 
     def peak_rss_bytes(self) -> int:
@@ -152,15 +166,19 @@ class InProcess(LocalFederation):
             inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
             yield client, call(self._clients[client], handler, round, inbox)
 
+    def remember(self) -> None:
+        for client in self._clients.values():
+            client.remember()
+
     def client_states(self) -> dict[ClientId, Any]:
-        return {client: decode_tree(encode_tree(self._clients[client].state())) for client in self.clients}
+        return {client: self._clients[client].full_state() for client in self.clients}
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
         for client, state in states.items():
-            self._clients[client].load_state(state)
+            self._clients[client].load_full_state(state)
 
-    def final_models(self) -> dict[ClientId, dict[str, Any]]:
-        return {client: dict(self._clients[client].final_models()) for client in self.clients}
+    def finish(self, *, embeddings: bool) -> dict[ClientId, dict[str, Any]]:
+        return {client: self._clients[client].finish(embeddings=embeddings) for client in self.clients}
 
     def client(self, client: ClientId) -> ClientBase:
         """A client itself: for prediction after a run and for tests; methods cannot reach it."""

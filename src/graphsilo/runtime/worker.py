@@ -43,14 +43,18 @@ def main() -> None:
                     clients = _start(header)
                     frames.send(connection, {"ok": True})
                 elif operation == "states":
-                    tree = {client: clients[client].state() for client in header["clients"]}
+                    tree = {client: clients[client].full_state() for client in header["clients"]}
                     frames.send(connection, {"ok": True}, [encode_tree(tree)])
                 elif operation == "load":
                     for client, state in decode_tree(payloads[0]).items():
-                        clients[client].load_state(state)
+                        clients[client].load_full_state(state)
                     frames.send(connection, {"ok": True})
-                elif operation == "models":
-                    found = {client: clients[client].final_models() for client in header["clients"]}
+                elif operation == "remember":
+                    for held in clients.values():
+                        held.remember()
+                    frames.send(connection, {"ok": True})
+                elif operation == "finish":
+                    found = {client: clients[client].finish(embeddings=header["embeddings"]) for client in header["clients"]}
                     frames.send(connection, {"ok": True}, [encode_tree(found)])
                 elif operation == "memory":
                     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

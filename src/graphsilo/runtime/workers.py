@@ -214,13 +214,19 @@ class Workers(LocalFederation):
                     if waiting[index] == 0:
                         selector.unregister(key.fileobj)
 
-    def _gather(self, operation: str) -> dict[ClientId, Any]:
+    def _gather(self, operation: str, **options: Any) -> dict[ClientId, Any]:
         found: dict[ClientId, Any] = {}
         for index, clients in enumerate(self.pool.clients_of):
-            self.pool.send(index, {"do": operation, "clients": list(clients)})
+            self.pool.send(index, {"do": operation, "clients": list(clients), **options})
         for index in range(len(self.pool.clients_of)):
             found.update(decode_tree(self.pool.answer(index)[1][0]))
         return dict(sorted(found.items()))
+
+    def remember(self) -> None:
+        for index in range(len(self.pool.clients_of)):
+            self.pool.send(index, {"do": "remember"})
+        for index in range(len(self.pool.clients_of)):
+            self.pool.answer(index)
 
     def client_states(self) -> dict[ClientId, Any]:
         return self._gather("states")
@@ -232,8 +238,8 @@ class Workers(LocalFederation):
         for index in range(len(self.pool.clients_of)):
             self.pool.answer(index)
 
-    def final_models(self) -> dict[ClientId, dict[str, Any]]:
-        return self._gather("models")
+    def finish(self, *, embeddings: bool) -> dict[ClientId, dict[str, Any]]:
+        return self._gather("finish", embeddings=embeddings)
 
     def peak_rss_bytes(self) -> int:
         peaks = [super().peak_rss_bytes()]

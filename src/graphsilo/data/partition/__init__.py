@@ -1,0 +1,20 @@
+"""Cutting data into clients: rules, the stored partition, and what a cut does to a graph."""
+
+from graphsilo.data.partition.artefact import Partition
+from graphsilo.data.partition.audit import Audit, ClientAudit, audit
+from graphsilo.data.partition.graphs import GraphRule, graph_rules, partition_graphs
+from graphsilo.data.partition.registry import Rule, entry, partition, rules
+
+__all__ = [
+    "Audit",
+    "ClientAudit",
+    "GraphRule",
+    "Partition",
+    "Rule",
+    "audit",
+    "entry",
+    "graph_rules",
+    "partition",
+    "partition_graphs",
+    "rules",
+]

@@ -47,9 +47,7 @@ def both_directions(links: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.ascontiguousarray(edges[:, np.lexsort((edges[1], edges[0]))])
 
 
-def edges_inside(
-    edges: NDArray[np.int64], clients: Sequence[NodeIds], *, num_nodes: int
-) -> list[NDArray[np.int64]]:
+def edges_inside(edges: NDArray[np.int64], clients: Sequence[NodeIds], *, num_nodes: int) -> list[NDArray[np.int64]]:
     """The edges of each client in global ids, [2, e_k], in the order in which they were listed.
 
     O(nodes + edges) for disjoint clients, O(clients · edges) where clients share nodes.

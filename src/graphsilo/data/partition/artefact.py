@@ -149,7 +149,7 @@ class Partition:
             temporary = Path(name)
             try:
                 with os.fdopen(descriptor, "wb") as stream:
-                    np.savez_compressed(stream, **arrays)
+                    np.savez_compressed(stream, allow_pickle=False, **arrays)
                     stream.flush()
                     os.fsync(stream.fileno())
                 temporary.chmod(0o644)
@@ -249,11 +249,7 @@ class Partition:
         }
 
     def _arrays(self) -> dict[str, NDArray[np.int64]]:
-        arrays = {
-            f"{part}_{client}": ids
-            for part in _PARTS
-            for client, ids in enumerate(getattr(self, part))
-        }
+        arrays = {f"{part}_{client}": ids for part in _PARTS for client, ids in enumerate(getattr(self, part))}
         if self.new_part is not None:
             arrays["new_part"] = self.new_part
         if self.cropped is not None:

@@ -64,7 +64,7 @@ def share_out(
             f"but there are {len(labels)}: ask for fewer clients or lower min_nodes."
         )
     # The legacy stream keeps cuts comparable with the benchmark's; it is private to this call.
-    generator = np.random.RandomState(seed)  # noqa: NPY002
+    generator = np.random.RandomState(seed)
     classes = np.unique(labels)
     fair = len(labels) / clients
     smallest = 0
@@ -99,6 +99,4 @@ def cut(graph: Graph, clients: int, seed: int, options: DirichletOptions) -> Cut
         ConfigError: α is not above 0.
         PartitionError: α is too small for ``min_nodes``.
     """
-    return Cut(
-        tuple(share_out(graph.labels, clients, alpha=options.alpha, min_items=options.min_nodes, seed=seed))
-    )
+    return Cut(tuple(share_out(graph.labels, clients, alpha=options.alpha, min_items=options.min_nodes, seed=seed)))

@@ -50,7 +50,7 @@ def load_owners(path: Path) -> NDArray[np.int64]:
         raise PartitionError(
             f"{path}: one whole client number per node was expected; got shape {owners.shape} of {owners.dtype}."
         )
-    return owners.astype(np.int64)
+    return np.asarray(owners, dtype=np.int64)
 
 
 def cut(graph: Graph, clients: int, seed: int, options: FilesOptions) -> Cut:

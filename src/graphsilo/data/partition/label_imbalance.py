@@ -78,7 +78,7 @@ def label_histograms(labels: NDArray[np.int64], groups: Sequence[NodeIds], num_c
     known = labels[nodes] >= 0
     flat = number[known] * num_classes + labels[nodes][known]
     counts = np.bincount(flat, minlength=len(groups) * num_classes).reshape(len(groups), num_classes)
-    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), dtype=np.float64)
 
 
 def join(graph: Graph, groups: Sequence[NodeIds], clients: int, *, seed: int, rule: str) -> tuple[NodeIds, ...]:
@@ -109,7 +109,9 @@ def join(graph: Graph, groups: Sequence[NodeIds], clients: int, *, seed: int, ru
         raise PartitionError(
             f"partition '{rule}': k-means filled only {len(np.unique(found))} of {clients} clients; ask for fewer."
         )
-    return tuple(np.concatenate([groups[i] for i in np.flatnonzero(found == client)]) for client in range(clients))
+    return tuple(
+        np.concatenate([groups[i] for i in np.flatnonzero(found == client).tolist()]) for client in range(clients)
+    )
 
 
 def cut_louvain_plus(graph: Graph, clients: int, seed: int, options: LouvainPlusOptions) -> Cut:

@@ -15,7 +15,7 @@ PairKind: TypeAlias = Literal["any", "same", "different"]
 
 def pair_keys(pairs: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
     """One number per unordered pair: smaller · n + larger."""
-    return pairs.min(axis=0) * num_nodes + pairs.max(axis=0)
+    return np.asarray(pairs.min(axis=0) * num_nodes + pairs.max(axis=0), dtype=np.int64)
 
 
 class PairSpace:
@@ -70,7 +70,7 @@ class PairSpace:
         """Which pairs are of this kind."""
         same = self.classes[pairs[0]] == self.classes[pairs[1]]
         proper = pairs[0] != pairs[1]
-        return proper & (~same if self.kind == "different" else same)
+        return np.asarray(proper & (~same if self.kind == "different" else same), dtype=bool)
 
 
 def sample_unlinked(

@@ -1,0 +1,197 @@
+"""Cutting a collection of graphs for graph classification: each client holds whole graphs.
+
+Source: OpenFGL's graph-level protocol (label, topology and feature skew; cross-domain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import GraphCollection
+from graphsilo.data.partition.artefact import Partition
+from graphsilo.data.partition.dirichlet import DirichletOptions, share_out
+from graphsilo.data.partition.options import options_dict, parse_options
+from graphsilo.data.partition.random_nodes import RandomOptions
+from graphsilo.data.partition.registry import check_clients
+from graphsilo.data.splits import GRAPH_RATIOS, check_ratios, stratified_splits
+from graphsilo.errors import ConfigError, PartitionError, nearest
+from graphsilo.random import numpy_generator
+from graphsilo.types import NodeIds
+
+
+@dataclass(frozen=True)
+class GraphRule:
+    """One way to share graphs out; fields as in ``Rule``."""
+
+    name: str
+    summary: str
+    options: type
+    cut: Callable[[Sequence[GraphCollection], int, int, Any], list[NodeIds]]
+
+
+@dataclass(frozen=True)
+class SegmentOptions:
+    """Sorting and cutting has no settings."""
+
+
+def mean_degrees(collection: GraphCollection) -> NDArray[np.float64]:
+    """[graphs] mean degree: edge columns over nodes."""
+    sizes = np.diff(collection.pointer)
+    owner = np.repeat(np.arange(len(collection)), sizes)
+    edges = np.bincount(owner[collection.union.edges[1]], minlength=len(collection))
+    return np.asarray(edges / np.maximum(sizes, 1), dtype=np.float64)
+
+
+def mean_features(collection: GraphCollection) -> NDArray[np.float64]:
+    """[graphs] mean feature value over a graph's nodes and columns."""
+    features = collection.union.features
+    rows = np.asarray(features.sum(axis=1), dtype=np.float64).reshape(-1)
+    if not sp.issparse(features):
+        rows = features.sum(axis=1, dtype=np.float64)
+    sums = np.concatenate([[0.0], np.cumsum(rows)])
+    totals = sums[collection.pointer[1:]] - sums[collection.pointer[:-1]]
+    return np.asarray(totals / np.maximum(np.diff(collection.pointer) * collection.num_features, 1), dtype=np.float64)
+
+
+def segments(values: NDArray[np.float64], clients: int) -> list[NodeIds]:
+    """Sort by value (ties by number) and cut into K contiguous segments of equal size; numbers ascending inside.
+
+    Example:
+        >>> [part.tolist() for part in segments(np.array([3.0, 1.0, 2.0, 0.0]), 2)]
+        [[1, 3], [0, 2]]
+    """
+    return [np.sort(part) for part in np.array_split(np.argsort(values, kind="stable"), clients)]
+
+
+def _cut_random(
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: RandomOptions
+) -> list[NodeIds]:
+    order = numpy_generator(seed, "partition", "random").permutation(len(collections[0]))
+    return [np.sort(part) for part in np.array_split(order, clients)]
+
+
+def _cut_dirichlet(
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: DirichletOptions
+) -> list[NodeIds]:
+    return share_out(
+        collections[0].labels, clients, alpha=options.alpha, min_items=options.min_nodes, seed=seed, what="graphs"
+    )
+
+
+def _cut_topology(
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: SegmentOptions
+) -> list[NodeIds]:
+    return segments(mean_degrees(collections[0]), clients)
+
+
+def _cut_features(
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: SegmentOptions
+) -> list[NodeIds]:
+    return segments(mean_features(collections[0]), clients)
+
+
+def _cut_domains(
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: SegmentOptions
+) -> list[NodeIds]:
+    sizes = [len(collection) for collection in collections]
+    return np.split(np.arange(sum(sizes), dtype=np.int64), np.cumsum(sizes)[:-1])
+
+
+_GRAPH_RULES = (
+    GraphRule("random", "graphs dealt out at random in equal shares", RandomOptions, _cut_random),
+    GraphRule(
+        "dirichlet", "label skew: every class shared out by Dirichlet proportions", DirichletOptions, _cut_dirichlet
+    ),
+    GraphRule("topology", "graphs sorted by mean degree, cut into equal segments", SegmentOptions, _cut_topology),
+    GraphRule(
+        "features", "graphs sorted by mean feature value, cut into equal segments", SegmentOptions, _cut_features
+    ),
+    GraphRule("domains", "cross-domain: one data set per client", SegmentOptions, _cut_domains),
+)
+
+
+def graph_rules() -> list[GraphRule]:
+    """Every rule for collections of graphs."""
+    return list(_GRAPH_RULES)
+
+
+def partition_graphs(
+    collections: GraphCollection | Sequence[GraphCollection],
+    rule: str,
+    *,
+    clients: int | None = None,
+    seed: int = 2024,
+    ratios: Sequence[float] | None = None,
+    options: Mapping[str, Any] | object | None = None,
+) -> Partition:
+    """Share whole graphs out to clients and split each client's graphs class by class.
+
+    Args:
+        collections: One collection; for ``domains`` one per client.
+        rule: A name from ``graph_rules()``.
+        clients: K; for ``domains`` it is the number of collections and may be left out.
+        seed: Of the cut and of the splits.
+        ratios: Train, val and test shares; 0.8/0.1/0.1 by default.
+        options: Settings of the rule.
+
+    Returns:
+        A partition of kind ``graph``: ids are numbers of graphs, running on from one collection to the next.
+
+    Raises:
+        ConfigError: The rule, a setting or the ratios are not known, or the number of collections does not fit.
+        PartitionError: There are fewer graphs than clients, or α is too small.
+    """
+    given = [collections] if isinstance(collections, GraphCollection) else list(collections)
+    chosen = next((candidate for candidate in _GRAPH_RULES if candidate.name == rule.lower()), None)
+    if chosen is None:
+        tail = nearest(rule, [known.name for known in _GRAPH_RULES])
+        raise ConfigError(f"there is no partition rule '{rule}' for collections of graphs: {tail}")
+    settings: Any = parse_options(chosen.options, options, owner=f"partition '{chosen.name}'")
+    shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
+    if chosen.name == "domains":
+        if not given or (clients is not None and clients != len(given)):
+            raise ConfigError(
+                f"partition 'domains' gives one data set to each client: {clients or 'some'} clients, but "
+                f"{len(given)} data sets. Name as many data sets as clients."
+            )
+        clients = len(given)
+    elif len(given) != 1:
+        raise ConfigError(
+            f"partition '{chosen.name}' cuts one data set, {len(given)} came; use 'domains' for one per client."
+        )
+    elif clients is None:
+        raise ConfigError(f"partition '{chosen.name}' needs the number of clients.")
+    total = sum(len(collection) for collection in given)
+    check_clients(clients, total, rule=chosen.name, what="graphs")
+    if clients == 1:
+        nodes = [np.arange(total, dtype=np.int64)]
+    else:
+        nodes = chosen.cut(given, clients, seed, settings)
+    empty = [client for client, part in enumerate(nodes) if not len(part)]
+    if empty:
+        raise PartitionError(
+            f"partition '{chosen.name}' left client {empty[0]} without a graph: ask for fewer clients."
+        )
+    labels = np.concatenate([collection.labels for collection in given])
+    num_classes = max(collection.num_classes for collection in given)
+    splits = stratified_splits(labels, nodes, shares, seed=seed, num_classes=num_classes)
+    return Partition(
+        rule=chosen.name,
+        seed=seed,
+        data="+".join(collection.name for collection in given),
+        num_nodes=total,
+        nodes=tuple(nodes),
+        train=tuple(part[0] for part in splits),
+        val=tuple(part[1] for part in splits),
+        test=tuple(part[2] for part in splits),
+        options=options_dict(settings),
+        split="stratified",
+        ratios=shares,
+        kind="graph",
+    )

@@ -1,0 +1,69 @@
+"""Checkpoints: everything a seed needs to go on after ``kill -9``, in one file, written atomically."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphsilo.errors import MessageError, RunError
+from graphsilo.experiments.disk import write_bytes
+from graphsilo.federation.codec import decode_tree, encode_tree
+
+FORMAT = 1
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: ``OUT/checkpoints``.
+        fingerprint: Of configuration, data and partition; a checkpoint of something else is refused.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str):
+        self.folder, self.fingerprint = folder, fingerprint
+
+    def save(self, seed: int, tree: Mapping[str, Any]) -> None:
+        """Replace the seed's checkpoint."""
+        data = encode_tree({"format": FORMAT, "fingerprint": self.fingerprint, **tree})
+        digest = hashlib.sha256(data.data).digest()
+        write_bytes(self._path(seed), memoryview(np.concatenate([np.frombuffer(digest, dtype=np.uint8), data])))
+
+    def load(self, seed: int) -> dict[str, Any] | None:
+        """The seed's checkpoint; None where there is none.
+
+        Raises:
+            RunError: It is damaged, or belongs to another configuration, data or partition.
+        """
+        path = self._path(seed)
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RunError(f"the checkpoint {path} cannot be read ({error.strerror}).") from None
+        if len(raw) < 32 or hashlib.sha256(raw[32:]).digest() != raw[:32]:
+            raise RunError(f"the checkpoint {path} is damaged. Delete it to start seed {seed} anew, then --resume.")
+        try:
+            tree = decode_tree(raw[32:])
+        except MessageError as error:
+            raise RunError(f"the checkpoint {path} cannot be read: {error}") from None
+        if tree.get("format") != FORMAT:
+            raise RunError(f"the checkpoint {path} has format {tree.get('format')}; this graphsilo reads {FORMAT}.")
+        if tree["fingerprint"] != self.fingerprint:
+            raise RunError(
+                f"the checkpoint {path} belongs to another configuration, data set or partition. Give the settings "
+                f"of the run that is to go on (they are in its config.yaml), or another --out."
+            )
+        return dict(tree)
+
+    def exists(self) -> bool:
+        """Whether any seed has a checkpoint."""
+        return any(self.folder.glob("seed-*.ckpt"))
+
+    def _path(self, seed: int) -> Path:
+        return self.folder / f"seed-{seed}.ckpt"

@@ -1,0 +1,297 @@
+"""The configuration of a run: file, flags and ``--set``, checked before anything is loaded.
+
+Every section may be written as its name alone (``data: Cora``). Settings that belong to the chosen rule, model or method
+stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``method: {name: fedprox, mu: 0.1}``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from graphsilo.errors import ConfigError, nearest
+from graphsilo.federation.settings import MethodConfig, Settings, setting
+from graphsilo.types import Task
+
+Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
+REFERENCES = ("local", "global", "global_cut")
+RunReference = Literal["local", "global", "global_cut"]
+
+
+class DataConfig(Settings):
+    """Which data, and how it is prepared."""
+
+    name: str | list[str] = setting(
+        "citation-sbm",
+        "data set by name, or a path to .yaml (own tables), .npz or .pt; a list gives each client one of them",
+    )
+    root: str | None = setting(None, "folder with PyG's raw files; else GRAPHSILO_DATA, else downloaded to the cache")
+    seed: int = setting(0, "seed of generated data")
+    options: dict[str, Any] = Field(default_factory=dict, description="largest_component, row_normalize, ...")
+
+
+class PartitionConfig(Settings):
+    """How the data is cut into clients."""
+
+    rule: str = setting("louvain", "cutting rule; `graphsilo list partitions` shows all")
+    clients: int = setting(10, "number of clients", ge=1)
+    seed: int = setting(2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL")
+    split: str = setting("auto", "auto, stratified (per class), global or predefined")
+    split_index: int = setting(0, "which of several predefined splits", ge=0)
+    ratios: tuple[float, float, float] | None = setting(None, "shares of train, val, test; none: the data's usual ones")
+    file: str | None = setting(None, "a stored partition (.npz) instead of a rule")
+    options: dict[str, Any] = Field(default_factory=dict, description="settings of the rule, such as alpha")
+
+
+class ScenarioConfig(Settings):
+    """What is asked at test time."""
+
+    name: Literal["seen", "unseen", "open", "inductive"] = setting("seen", "see the scenarios page")
+    options: dict[str, Any] = Field(default_factory=dict, description="settings of the scenario, such as hops")
+
+
+class ModelConfig(Settings):
+    """Which network the clients run."""
+
+    name: str = setting("gcn", "backbone; `graphsilo list models` shows all")
+    options: dict[str, Any] = Field(default_factory=dict, description="settings of the backbone, such as hidden")
+    pool: str | list[str | dict[str, Any]] | None = setting(
+        None, "different models: a named pool (opfgl, fedpg) or a list; client k runs entry k modulo its length"
+    )
+
+
+class MethodSection(Settings):
+    """Which method, with its settings."""
+
+    name: str = setting("fedavg", "method; `graphsilo list methods` shows all")
+    options: dict[str, Any] = Field(default_factory=dict, description="settings of the method, such as mu")
+
+
+class EvaluationConfig(Settings):
+    """What is measured, and when."""
+
+    modes: list[Mode] | None = setting(
+        None,
+        "views and graphs to score: own_local, own_global, aggregate_local, aggregate_global; none: every view the "
+        "method has, on the clients' own graphs",
+    )
+    every: int = setting(1, "evaluate every so many rounds, and after the last", ge=1)
+    select_by: Literal["accuracy", "macro_f1", "auc"] = setting(
+        "accuracy", "validation metric that picks the reported round; link prediction uses auc"
+    )
+    auc: bool = setting(False, "also the area under the ROC curve, computed at the clients")
+    embeddings: bool = setting(False, "save every client's embeddings under embeddings/")
+    models: bool = setting(True, "save every client's best and last model under models/")
+
+
+class RunSection(Settings):
+    """How it is carried out."""
+
+    seeds: list[int] = setting([0], "seeds of training, one result each", min_length=1)
+    workers: int = setting(1, "processes that share the clients", ge=1)
+    device: str = setting("cpu", "cpu, or cuda where there is one")
+    checkpoint_every: int = setting(10, "rounds between checkpoints; 0 for none", ge=0)
+    early_stopping: int | None = setting(None, "stop after so many evaluations without a better validation score", ge=1)
+    references: list[RunReference] = Field(
+        default_factory=list, description="reference rows to add: local, global, global_cut"
+    )
+
+
+SECTIONS: dict[str, type[Settings]] = {
+    "data": DataConfig,
+    "partition": PartitionConfig,
+    "scenario": ScenarioConfig,
+    "model": ModelConfig,
+    "method": MethodSection,
+    "evaluation": EvaluationConfig,
+    "run": RunSection,
+}
+_NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}
+
+
+class RunConfig(Settings):
+    """Everything a run depends on."""
+
+    task: Task | None = setting(None, "node, graph or link; none: what the data is made for")
+    data: DataConfig = DataConfig()
+    partition: PartitionConfig = PartitionConfig()
+    scenario: ScenarioConfig = ScenarioConfig()
+    perturb: dict[str, Any] = Field(default_factory=dict, description="sparsity and noise of the training data")
+    model: ModelConfig = ModelConfig()
+    method: MethodSection = MethodSection()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    run: RunSection = RunSection()
+
+    @classmethod
+    def label(cls) -> str:
+        return "the configuration"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, values: Any) -> Any:
+        """Accept names for sections, and settings beside the name."""
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"a configuration is a table of sections; {type(values).__name__} came.")
+        gathered = dict(values)
+        for section, kind in SECTIONS.items():
+            value = gathered.get(section)
+            if isinstance(value, str) and section in _NAMES:
+                value = {_NAMES[section]: value}
+            if isinstance(value, Mapping) and "options" in kind.model_fields:
+                known = {key: item for key, item in value.items() if key in kind.model_fields}
+                extra = {key: item for key, item in value.items() if key not in kind.model_fields}
+                if extra:
+                    known["options"] = {**dict(known.get("options") or {}), **extra}
+                value = known
+            if value is not None:
+                gathered[section] = value
+        return gathered
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.run.seeds)) != len(self.run.seeds):
+            raise ConfigError(f"run.seeds must differ; got {self.run.seeds}.")
+        return self
+
+    def method_config(self) -> MethodConfig:
+        """The method's settings, typed.
+
+        Raises:
+            ConfigError: An unknown method or setting, or a value out of its bounds.
+        """
+        from graphsilo.federation import registry
+
+        kind = registry.load(self.method.name).config
+        return validated(kind, self.method.options, f"method.{self.method.name}")
+
+    def complete(self) -> dict[str, Any]:
+        """As a plain tree with every default written out; what OUT/config.yaml holds."""
+        tree = self.model_dump(mode="json")
+        tree["method"] = {"name": self.method.name, **self.method_config().model_dump(mode="json")}
+        for section in ("data", "partition", "scenario", "model"):
+            options = tree[section].pop("options")
+            tree[section].update(options)
+        return tree
+
+
+def validated(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    """A settings object, with pydantic's complaint put into one paragraph.
+
+    Raises:
+        ConfigError: A setting is unknown or has a value it cannot have.
+    """
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        lines = []
+        for item in error.errors()[:5]:
+            path = ".".join(str(part) for part in item["loc"])
+            lines.append(f"{where + '.' if where else ''}{path}: {item['msg']} (got {item['input']!r})")
+        raise ConfigError("; ".join(lines) + ".") from None
+
+
+def load_config(
+    path: str | Path | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    assignments: Sequence[str] = (),
+) -> RunConfig:
+    """A configuration from a YAML file, flags, and ``section.setting=value`` assignments, the later ones winning.
+
+    Args:
+        path: A YAML file, or the ``config.yaml`` of an earlier run; None starts from the defaults.
+        overrides: Dotted names to values, e.g. ``{"partition.clients": 5}``.
+        assignments: As in ``--set``: ``method.mu=0.1``; the value is read as YAML.
+
+    Raises:
+        ConfigError: The file cannot be read, or a setting is unknown or out of bounds.
+    """
+    tree: dict[str, Any] = {}
+    if path is not None:
+        try:
+            loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"the configuration {path} cannot be read ({error.strerror}).") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"the configuration {path} is no valid YAML: {error}.") from None
+        if loaded is not None and not isinstance(loaded, Mapping):
+            raise ConfigError(f"the configuration {path} must be a table of sections; it is a {type(loaded).__name__}.")
+        tree = json.loads(json.dumps(loaded or {}, default=str))
+    for name, value in (overrides or {}).items():
+        if value is not None:
+            _assign(tree, name, value)
+    for assignment in assignments:
+        name, sign, text = assignment.partition("=")
+        if not sign:
+            raise ConfigError(f"--set needs NAME=VALUE, such as method.mu=0.1; got '{assignment}'.")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise ConfigError(f"--set {assignment}: the value is no valid YAML.") from None
+        if isinstance(value, str):
+            value = _number(value)
+        _assign(tree, name.strip(), value)
+    return validated(RunConfig, tree, "")  # type: ignore[no-any-return]
+
+
+def _number(text: str) -> Any:
+    """YAML 1.1 reads 1e-3 as text; a person means a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _assign(tree: dict[str, Any], name: str, value: Any) -> None:
+    parts = name.split(".")
+    if parts[0] not in RunConfig.model_fields:
+        raise ConfigError(f"unknown setting '{name}'; {nearest(parts[0], RunConfig.model_fields)}")
+    place = tree
+    for depth, part in enumerate(parts[:-1]):
+        inner = place.get(part)
+        if isinstance(inner, str) and depth == 0 and part in _NAMES:
+            inner = {_NAMES[part]: inner}
+        if inner is None:
+            inner = {}
+        if not isinstance(inner, dict):
+            raise ConfigError(f"'{'.'.join(parts[: depth + 1])}' is a value, not a section; '{name}' cannot be set.")
+        place[part] = inner
+        place = inner
+    last = parts[-1]
+    section = parts[0]
+    key = _NAMES.get(section)
+    if len(parts) == 1 and key and not isinstance(value, Mapping):
+        _assign(tree, f"{section}.{key}", value)
+        return
+    if len(parts) == 2 and key == last and place.get(last) not in (None, value):
+        # Another rule, model or method: the settings of the old one do not belong to it.
+        kind = SECTIONS[section]
+        for stale in [item for item in place if item not in kind.model_fields or item == "options"]:
+            del place[stale]
+    place[last] = value
+
+
+def options_of(kind: type, values: Mapping[str, Any], label: str) -> Any:
+    """An options dataclass from a table.
+
+    Raises:
+        ConfigError: An unknown option.
+    """
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind} is no dataclass")
+    known = {item.name for item in fields(kind)}
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"unknown option '{name}' for {label}; {nearest(str(name), known)}")
+    return kind(**values)
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses to tables."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -1,0 +1,118 @@
+"""Files of a run: atomic writes, tables, one process per folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphsilo.errors import RunError
+
+
+def write_bytes(path: Path, data: bytes | memoryview) -> None:
+    """Write a file so that it is either the old one or the whole new one, whatever happens.
+
+    Raises:
+        RunError: The disk is full or cannot be written; the old file, if any, is unharmed.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        Path(temporary).replace(path)
+        temporary = None
+        with contextlib.suppress(OSError):  # not every file system lets a folder be synchronised
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        raise RunError(
+            f"{path} could not be written ({error.strerror}). What was there before is unharmed; free some space or "
+            f"choose another --out, then continue with --resume."
+        ) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same for text."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, tree: Any) -> None:
+    """The same for JSON; NaN has no place in it."""
+    write_text(path, json.dumps(tree, indent=1, allow_nan=False) + "\n")
+
+
+def read_json(path: Path, what: str) -> Any:
+    """A JSON file.
+
+    Raises:
+        RunError: It is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{what} was looked for at {path}, and is not there. Is this the folder of a run?") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{what} at {path} cannot be read ({error}).") from None
+
+
+def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """A table as parquet, atomically."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table(dict(columns)), buffer, compression="zstd")
+    write_bytes(path, memoryview(buffer.getvalue()))
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
+    """Named tensors as safetensors, atomically."""
+    from safetensors.torch import save
+
+    write_bytes(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+
+
+@contextlib.contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """Hold a run folder, so that two processes cannot write into one.
+
+    Raises:
+        RunError: Another process holds it, or it cannot be made.
+    """
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise RunError(f"the folder {folder} cannot be written ({error.strerror}); choose another --out.") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(
+                f"another process is writing {folder}. Wait for it, stop it, or choose another --out."
+            ) from None
+        yield
+    finally:
+        os.close(handle)

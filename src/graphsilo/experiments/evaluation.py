@@ -1,0 +1,194 @@
+"""Evaluation of a round: ask every client for counts, and compute every number from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.errors import UnsupportedError
+from graphsilo.evaluate import metrics
+from graphsilo.evaluate.scores import Score, combine
+from graphsilo.experiments.config import EvaluationConfig, Mode
+from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest
+from graphsilo.federation.interface import Federation
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerBase
+from graphsilo.types import Task
+
+NAMES = {"val": "validation", "test": "test", "train": "train"}
+SCENARIO_KINDS = ("missing_class", "unseen_node", "new_client")
+
+
+def modes_of(config: EvaluationConfig, method: Method) -> tuple[Mode, ...]:
+    """The modes to score: those asked for, or every view of the method on the clients' own graphs.
+
+    Raises:
+        UnsupportedError: The method has no such view.
+    """
+    if config.modes is None:
+        return tuple(f"{view}_local" for view in method.evaluates)  # type: ignore[misc]
+    for mode in config.modes:
+        if mode.split("_")[0] not in method.evaluates:
+            raise UnsupportedError(
+                f"evaluation mode '{mode}' needs the view '{mode.split('_')[0]}'; {method.title} has only "
+                f"{' and '.join(method.evaluates)}."
+            )
+    return tuple(dict.fromkeys(config.modes))
+
+
+@dataclass
+class SetScores:
+    """One view on one evaluation set.
+
+    Attributes:
+        kinds: Names along the counts' second axis.
+        counts: [clients, kinds, 4, C, C].
+        sizes: [clients] n_k.
+        scores: ``kind/metric`` → [clients, 2] value and weight.
+    """
+
+    kinds: tuple[str, ...] = ()
+    counts: NDArray[np.int64] | None = None
+    sizes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def of(self, kind: str) -> NDArray[np.int64]:
+        """Counts of one kind, [clients, 4, C, C]."""
+        if self.counts is None:
+            raise KeyError(kind)
+        return self.counts[:, self.kinds.index(kind)]
+
+    def light(self) -> dict[str, dict[str, float | None]]:
+        """Node-weighted means of every kind, for a curve."""
+        result: dict[str, dict[str, float | None]] = {}
+        if self.counts is not None:
+            result = {NAMES.get(key, key): value for key, value in self._summaries().items()}
+        for name, pairs in self.scores.items():
+            kind, _, metric = name.partition("/")
+            each = [Score(None if np.isnan(value) else float(value), float(weight)) for value, weight in pairs]
+            weights = self.sizes if len(self.sizes) == len(each) else None
+            result.setdefault(NAMES.get(kind, kind), {})[metric] = combine(each, weights).value
+        return result
+
+    def _summaries(self) -> dict[str, dict[str, float | None]]:
+        if self.counts is None:
+            return {}
+        scenario = [kind for kind in self.kinds if kind in SCENARIO_KINDS]
+        plain = [kind for kind in self.kinds if kind not in SCENARIO_KINDS]
+        result = {}
+        if plain:
+            index = [self.kinds.index(kind) for kind in plain]
+            counts = self.counts if len(index) == len(self.kinds) else self.counts[:, index]
+            result.update(metrics.round_summaries(counts, self.sizes, plain))
+        for kind in scenario:
+            counts = self.of(kind)
+            result[kind] = metrics.round_summary(counts, scenario_weights(kind, counts))
+        return result
+
+    def full(self, kind: str) -> dict[str, Any]:
+        """Everything the result says about one kind."""
+        result: dict[str, Any] = {}
+        if self.counts is not None and kind in self.kinds:
+            counts = self.of(kind)
+            weights = scenario_weights(kind, counts) if kind in SCENARIO_KINDS else self.sizes
+            result = dict(metrics.summarise(counts, weights))
+        light = self.light().get(NAMES.get(kind, kind), {})
+        result.update({key: value for key, value in light.items() if key not in result})
+        return result
+
+    def state(self) -> dict[str, Any]:
+        import torch
+
+        return {
+            "kinds": list(self.kinds),
+            "counts": None if self.counts is None else torch.from_numpy(np.ascontiguousarray(self.counts)),
+            "sizes": torch.from_numpy(np.ascontiguousarray(self.sizes)),
+            "scores": {name: torch.from_numpy(pairs) for name, pairs in self.scores.items()},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> SetScores:
+        return cls(
+            tuple(state["kinds"]),
+            None if state["counts"] is None else state["counts"].numpy(),
+            state["sizes"].numpy(),
+            {name: pairs.numpy() for name, pairs in state["scores"].items()},
+        )
+
+
+def scenario_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights of clients in a scenario's mean: scored nodes; the new client counts each model once (FedLoG)."""
+    if kind == "new_client":
+        return np.ones(len(counts))
+    return counts.sum(axis=(1, 2, 3)).astype(np.float64)
+
+
+RoundScores = dict[str, dict[str, SetScores]]
+"""View → evaluation set → scores."""
+
+
+def evaluate(
+    federation: Federation,
+    server: ServerBase,
+    client: type[ClientBase],
+    modes: tuple[Mode, ...],
+    *,
+    auc: bool,
+    minimum: int | None = None,
+) -> RoundScores:
+    """Score the current models.
+
+    The aggregate is sent where its view is wanted; on the pooled graph one client scores it for all.
+    """
+    local = [mode.split("_")[0] for mode in modes if mode.endswith("_local")]
+    pooled = [mode.split("_")[0] for mode in modes if mode.endswith("_global")]
+    weights = server.aggregate() if any(mode.startswith("aggregate") for mode in modes) else None
+    replies: list[EvaluateReply] = []
+    own_pooled = [view for view in pooled if view == "own"]
+    if local or own_pooled:
+        request = EvaluateRequest(
+            views=local,
+            global_views=own_pooled,
+            auc=auc,
+            aggregate=weights if "aggregate" in local else None,
+        )
+        replies = [reply for _, reply in federation.ask(client.evaluate, request).require(minimum)]
+    result = gather(replies)
+    if "aggregate" in pooled:
+        request = EvaluateRequest(views=[], global_views=["aggregate"], auc=auc, aggregate=weights)
+        one = federation.ask(client.evaluate, request, to=federation.clients[:1]).require()
+        for view, sets in gather([reply for _, reply in one]).items():
+            result.setdefault(view, {}).update(sets)
+    return result
+
+
+def gather(replies: list[EvaluateReply]) -> RoundScores:
+    """Stack the clients' counts; a pooled silo brings all its parts at once."""
+    result: RoundScores = {}
+    counts: dict[tuple[str, str], list[NDArray[np.int64]]] = {}
+    for reply in replies:
+        for name, tensor in reply.counts.items():
+            view, _, which = name.partition("/")
+            scores = result.setdefault(view, {}).setdefault(which, SetScores(tuple(reply.kinds[name])))
+            counts.setdefault((view, which), []).append(tensor.numpy())
+            scores.sizes = np.concatenate([scores.sizes, reply.sizes[which]])
+        for name, pair in reply.scores.items():
+            view, which, key = name.split("/", 2)
+            scores = result.setdefault(view, {}).setdefault(which, SetScores())
+            row = np.array([pair], dtype=np.float64)
+            old = scores.scores.get(key)
+            scores.scores[key] = row if old is None else np.concatenate([old, row])
+            if not reply.counts and key == "val/auc":
+                scores.sizes = np.concatenate([scores.sizes, reply.sizes[which]])
+    for (view, which), arrays in counts.items():
+        result[view][which].counts = np.concatenate(arrays).astype(np.int64)
+    return result
+
+
+def selection_metric(config: EvaluationConfig, task: Task) -> str:
+    """The validation metric that picks the reported round."""
+    return "auc" if task == "link" else config.select_by

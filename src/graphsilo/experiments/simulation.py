@@ -1,0 +1,411 @@
+"""From a configuration to silos: load, cut, split, perturb."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphsilo import models
+from graphsilo.data import catalog
+from graphsilo.data.graph import Graph, GraphCollection, describe
+from graphsilo.data.partition import Partition, audit, partition_graphs
+from graphsilo.data.perturb import perturb
+from graphsilo.data.scenarios import (
+    build_graph_silos,
+    build_silos,
+    partition_for_scenario,
+    pool_silos,
+    pooled_silo,
+)
+from graphsilo.data.silo import Schema, Silo
+from graphsilo.data.splits import check_mode, check_ratios, ratios_for, splits_for
+from graphsilo.errors import ConfigError, DataError, UnsupportedError
+from graphsilo.experiments.config import RunConfig
+from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.registry import Method
+from graphsilo.types import ClientId, Task
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Everything a run needs of its data.
+
+    Attributes:
+        graph: The whole data, as loaded.
+        partition: Who holds what.
+        silos: The clients' data (one pooled silo for centralised training).
+        task: node, graph or link.
+        schema: What all clients agree on.
+        models: Backbone of each client.
+        data_hash: sha256 over the data.
+        cut: What the cut did to the graph, for the report; None for graph collections without one.
+    """
+
+    graph: Graph | GraphCollection
+    partition: Partition
+    silos: tuple[Silo, ...]
+    task: Task
+    schema: Schema
+    models: Mapping[ClientId, ModelSpec]
+    data_hash: str
+    cut: dict[str, Any]
+
+    def describe(self) -> dict[str, Any]:
+        """Name and counts of the data."""
+        return describe(self.graph)
+
+    def warnings(self) -> list[str]:
+        """What a person should know of this cut before believing a number."""
+        rows = self.cut["per_client"]
+        found = []
+        untrained = [row["client"] for row in rows if row["train"] == 0]
+        untested = [row["client"] for row in rows if row["test"] == 0]
+        if untrained:
+            found.append(f"{_clients(untrained)} no training item: nothing is learned there, only received.")
+        if untested:
+            found.append(f"{_clients(untested)} no test item, and left out of the means.")
+        if self.cut.get("train_test_overlap"):
+            found.append(
+                f"{self.cut['train_test_overlap']} nodes are trained on at one client and tested at another "
+                f"(overlapping clients): scores are higher than on nodes nobody has seen."
+            )
+        return found
+
+
+def _clients(numbers: list[int]) -> str:
+    shown = ", ".join(str(number) for number in numbers[:8])
+    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+    return f"client {shown} has" if len(numbers) == 1 else f"clients {shown}{more} have"
+
+
+def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | GraphCollection]:
+    """The data of a configuration: one data set, or a list of them where several are named.
+
+    Raises:
+        DataError: A data set cannot be had, or graphs and collections are mixed.
+    """
+    chosen = config.data
+    names = chosen.name if isinstance(chosen.name, list) else [chosen.name]
+    loaded = [catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed) for name in names]
+    if len({type(item) for item in loaded}) > 1:
+        raise DataError("data.name mixes single graphs and collections of graphs; name only one kind.")
+    return loaded if isinstance(chosen.name, list) and len(loaded) > 1 else loaded[0]
+
+
+def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
+    """The task asked for, or what the data is made for.
+
+    Raises:
+        UnsupportedError: The data cannot serve it.
+    """
+    natural: Task = "graph" if isinstance(graph, GraphCollection) else "node"
+    task = config.task or natural
+    if (task == "graph") != (natural == "graph"):
+        raise UnsupportedError(
+            f"task '{task}' was asked for, but {graph.name} is made for task '{natural}'"
+            f"{' (or link)' if natural == 'node' else ''}."
+        )
+    return task
+
+
+def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
+    """Load, cut, split and perturb as a configuration says.
+
+    Args:
+        config: The configuration.
+        method: Decides whether all silos are pooled in one place; None means they are not.
+
+    Raises:
+        GraphsiloError: As loading, cutting and building silos do.
+    """
+    loaded = load_data(config)
+    graph: Graph | GraphCollection
+    if isinstance(loaded, list):
+        if all(isinstance(item, GraphCollection) for item in loaded):
+            return _prepare_graphs(config, method, [item for item in loaded if isinstance(item, GraphCollection)])
+        graph, sizes = union([item for item in loaded if isinstance(item, Graph)])
+    else:
+        graph, sizes = loaded, None
+    task = task_of(config, graph)
+    if isinstance(graph, GraphCollection):
+        return _prepare_graphs(config, method, [graph])
+    partition = cut(config, graph, sizes)
+    wanted = config.evaluation.modes or []
+    options = dict(config.scenario.options)
+    crop = options.pop("crop", None)
+    if any(mode.endswith("_global") for mode in wanted):
+        options["global_graph"] = True
+    pooled = method is not None and method.pooled
+    silos: list[Silo]
+    if pooled:
+        cross = bool(getattr(config.method_config(), "cross_edges", True))
+        silos = [
+            pooled_silo(
+                graph, partition, cross_edges=cross, scenario=config.scenario.name, options=options, task=task
+            )
+        ]
+    else:
+        silos = build_silos(graph, partition, scenario=config.scenario.name, options=options, task=task)
+    if crop is not None and config.scenario.name != "open":
+        raise ConfigError("scenario.crop belongs to the scenario 'open'.")
+    return _simulation(config, graph, partition, silos, task, audit(partition, graph).to_dict(), (graph,))
+
+
+def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Partition:
+    """The partition of a configuration.
+
+    Args:
+        config: Says rule, clients, seed and splits, or names a stored partition.
+        graph: What is cut.
+        sizes: Nodes of each file, where the graph came from one file per silo.
+    """
+    chosen = config.partition
+    if chosen.file is not None:
+        partition = Partition.load(chosen.file)
+        partition.check(graph)
+        return partition
+    split = None if chosen.split == "auto" else chosen.split
+    if sizes is not None:
+        return _one_file_per_silo(config, graph, sizes, split)
+    crop = config.scenario.options.get("crop")
+    return partition_for_scenario(
+        graph,
+        chosen.rule,
+        clients=chosen.clients,
+        seed=chosen.seed,
+        scenario=config.scenario.name,
+        ratios=chosen.ratios,
+        options=chosen.options or None,
+        split=split,
+        split_index=chosen.split_index,
+        **({} if crop is None else {"crop": crop}),
+    )
+
+
+def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: str | None) -> Partition:
+    if config.scenario.name not in ("seen", "inductive"):
+        raise UnsupportedError(
+            f"scenario '{config.scenario.name}' cuts the data itself; with one file per silo only 'seen' and "
+            f"'inductive' can be asked."
+        )
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    nodes = [np.arange(start, stop, dtype=np.int64) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    mode = check_mode(split or ("predefined" if graph.splits else "stratified"))
+    ratios = check_ratios(config.partition.ratios or ratios_for(graph.name))
+    splits = splits_for(
+        graph, nodes, mode=mode, ratios=ratios, seed=config.partition.seed, split_index=config.partition.split_index
+    )
+    return Partition(
+        rule="files",
+        seed=config.partition.seed,
+        data=graph.name,
+        num_nodes=graph.num_nodes,
+        nodes=tuple(nodes),
+        train=tuple(part[0] for part in splits),
+        val=tuple(part[1] for part in splits),
+        test=tuple(part[2] for part in splits),
+        split=mode,
+        ratios=ratios,
+    )
+
+
+def union(graphs: list[Graph]) -> tuple[Graph, list[int]]:
+    """Several silos' graphs side by side, and how many nodes each has.
+
+    Raises:
+        DataError: Their features or classes do not agree.
+    """
+    first = graphs[0]
+    for other in graphs[1:]:
+        if other.num_features != first.num_features or other.feature_names != first.feature_names:
+            raise DataError(
+                f"all silos must describe nodes by the same features in the same order: {first.name} has "
+                f"{first.num_features}, {other.name} has {other.num_features}"
+                f"{_first_difference(first.feature_names, other.feature_names)}."
+            )
+        if other.num_classes != first.num_classes or other.class_names != first.class_names:
+            raise DataError(
+                f"all silos must name the same classes in the same order: {first.name} has "
+                f"{first.class_names or first.num_classes}, {other.name} has {other.class_names or other.num_classes}. "
+                f"Declare `classes` in every silo's description."
+            )
+    sizes = [graph.num_nodes for graph in graphs]
+    shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    sparse = any(graph.is_sparse for graph in graphs)
+    features = (
+        sp.vstack([sp.csr_matrix(graph.features) for graph in graphs], format="csr")
+        if sparse
+        else np.concatenate([np.asarray(graph.features) for graph in graphs])
+    )
+    shared = set.intersection(*(set(graph.splits) for graph in graphs))
+    splits = {}
+    for name in sorted(shared):
+        masks = [graph.splits[name] for graph in graphs]
+        if all(mask.ndim == masks[0].ndim for mask in masks):
+            splits[name] = np.concatenate(masks)
+    joined = Graph(
+        features=features,
+        edges=np.concatenate([graph.edges + shift for graph, shift in zip(graphs, shifts, strict=True)], axis=1),
+        labels=np.concatenate([graph.labels for graph in graphs]),
+        num_classes=first.num_classes,
+        name="+".join(dict.fromkeys(graph.name for graph in graphs)),
+        splits=splits,
+        feature_names=first.feature_names,
+        class_names=first.class_names,
+    )
+    return joined, sizes
+
+
+def _first_difference(left: tuple[str, ...] | None, right: tuple[str, ...] | None) -> str:
+    for mine, theirs in zip(left or (), right or (), strict=False):
+        if mine != theirs:
+            return f"; the first to differ are '{mine}' and '{theirs}'"
+    return ""
+
+
+def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[GraphCollection]) -> Simulation:
+    task = task_of(config, collections[0])
+    if config.scenario.name != "seen":
+        raise UnsupportedError(
+            f"scenario '{config.scenario.name}' is about nodes; graph classification is asked on 'seen' only."
+        )
+    if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
+        raise UnsupportedError("graphs of different silos have no edges between them: there is no global graph to score.")
+    chosen = config.partition
+    options = dict(chosen.options)
+    features = options.pop("features", "strict")
+    if chosen.file is not None:
+        partition = Partition.load(chosen.file)
+    else:
+        rule = chosen.rule
+        if rule == "louvain" and "rule" not in chosen.model_fields_set:
+            rule = "domains" if len(collections) > 1 else "dirichlet"
+        partition = partition_graphs(
+            collections if len(collections) > 1 else collections[0],
+            rule,
+            clients=None if rule == "domains" else chosen.clients,
+            seed=chosen.seed,
+            ratios=chosen.ratios,
+            options=options or None,
+        )
+    silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)
+    facts = _collection_facts(partition, collections, silos)
+    if method is not None and method.pooled:
+        silos = [pool_silos(silos)]
+    return _simulation(config, collections[0], partition, silos, task, facts, tuple(collections))
+
+
+def _collection_facts(partition: Partition, collections: list[GraphCollection], silos: list[Silo]) -> dict[str, Any]:
+    """What an audit says of graphs: nothing is cut, so there are only counts."""
+    total = sum(len(collection) for collection in collections)
+    held = np.concatenate(partition.nodes)
+    rows = []
+    for client, silo in enumerate(silos):
+        trained = silo.labels[silo.train]
+        counts = np.bincount(trained[trained >= 0], minlength=silo.schema.num_classes)
+        labels = np.bincount(silo.graph.labels[silo.graph.labels >= 0], minlength=silo.schema.num_classes)
+        rows.append(
+            {
+                "client": client,
+                "nodes": silo.num_items,
+                "train": len(partition.train[client]),
+                "val": len(partition.val[client]),
+                "test": len(partition.test[client]),
+                "labels": labels.tolist(),
+                "missing_classes": np.flatnonzero(counts == 0).tolist(),
+            }
+        )
+    return {
+        "items": "graphs",
+        "is_disjoint_cover": len(held) == len(np.unique(held)) == total,
+        "per_client": rows,
+    }
+
+
+def _simulation(
+    config: RunConfig,
+    graph: Graph | GraphCollection,
+    partition: Partition,
+    silos: list[Silo],
+    task: Task,
+    facts: dict[str, Any],
+    loaded: tuple[Graph | GraphCollection, ...],
+) -> Simulation:
+    if config.perturb:
+        silos = [perturb(silo, config.perturb, seed=config.partition.seed) for silo in silos]
+    return Simulation(
+        graph=graph,
+        partition=partition,
+        silos=tuple(silos),
+        task=task,
+        schema=silos[0].schema,
+        models=model_specs(config, [silo.client for silo in silos]),
+        data_hash=content_hash(loaded),
+        cut=facts,
+    )
+
+
+def model_specs(config: RunConfig, clients: list[ClientId]) -> dict[ClientId, ModelSpec]:
+    """The backbone of every client, with its settings complete.
+
+    Raises:
+        ConfigError: An unknown model, pool or setting.
+    """
+    chosen = config.model
+    entries: list[tuple[str, dict[str, Any]]]
+    if chosen.pool is None:
+        entries = [(chosen.name, dict(chosen.options))]
+    elif isinstance(chosen.pool, str):
+        entries = [(name, {**chosen.options, **dict(extra)}) for name, extra in models.pool(chosen.pool)]
+    else:
+        entries = []
+        for item in chosen.pool:
+            settings = {"name": item} if isinstance(item, str) else dict(item)
+            if "name" not in settings:
+                raise ConfigError(f"every entry of model.pool needs a name; got {item}.")
+            entries.append((str(settings.pop("name")), {**chosen.options, **settings}))
+        if not entries:
+            raise ConfigError("model.pool must name at least one model.")
+    for name, settings in entries:
+        models.resolve(name, settings)
+    return {client: ModelSpec(*entries[index % len(entries)]) for index, client in enumerate(clients)}
+
+
+def content_hash(graphs: tuple[Graph | GraphCollection, ...]) -> str:
+    """sha256 over features, edges and labels."""
+    digest = hashlib.sha256()
+    for item in graphs:
+        graph = item.union if isinstance(item, GraphCollection) else item
+        arrays = [graph.edges, graph.labels]
+        if sp.issparse(graph.features):
+            arrays += [graph.features.data, graph.features.indices, graph.features.indptr]
+        else:
+            arrays.append(np.asarray(graph.features))
+        if isinstance(item, GraphCollection):
+            arrays += [item.pointer, item.labels]
+        for array in arrays:
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+_NO_EFFECT = {"workers", "checkpoint_every", "references"}
+"""Settings of a run that change no number."""
+
+
+def fingerprint(config: RunConfig, simulation: Simulation) -> str:
+    """sha256 of everything that decides a run's numbers: configuration, data, partition."""
+    tree = config.complete()
+    tree["data"].pop("root")
+    tree["partition"].pop("file")
+    tree["run"] = {key: value for key, value in tree["run"].items() if key not in _NO_EFFECT}
+    tree["evaluation"] = {key: value for key, value in tree["evaluation"].items() if key not in ("models", "embeddings")}
+    text = json.dumps(tree, sort_keys=True, default=str)
+    parts = [text, simulation.data_hash, simulation.partition.content_hash]
+    return hashlib.sha256("\x00".join(parts).encode()).hexdigest()

@@ -1,0 +1,164 @@
+"""GAMLP (Zhang et al., KDD 2022): each node weighs its propagated features by attention, then an MLP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from graphsilo.models.base import Dense, Model, draw_uniform, widths
+from graphsilo.models.dropout import dropout
+from graphsilo.models.operators import Operator
+from graphsilo.models.view import View
+
+_GAIN = math.sqrt(2.0)
+
+
+class HopAttention(nn.Module):
+    """The scorer: ``weight`` [references + 1, d], the last row for the hop itself, and ``bias`` [1]."""
+
+    def __init__(self, references: int, inputs: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(references + 1, inputs))
+        self.bias = nn.Parameter(torch.empty(1))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        draw_uniform(self.weight, self.weight.numel() + 1, generator, gain=_GAIN)
+        nn.init.zeros_(self.bias)
+
+
+class SharedPReLU(nn.Module):
+    """max(x, 0) + slope · min(x, 0) with one trainable slope, 0.25 at the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.empty(1))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        nn.init.constant_(self.slope, 0.25)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Any shape."""
+        return nn.functional.prelu(values, self.slope)
+
+
+class GAMLP(Model):
+    """MLP(Σ_l w_vl X_v^(l)), w_v = softmax over l of the scores s_vl, X^(l) = Â^l X for l = 0..L.
+
+    ``jk``: s_vl = act(w_refᵀ [X_v^(0) ‖ … ‖ X_v^(L)] + w_hopᵀ X_v^(l) + b).
+    ``recursive``: s_vl = act(w_refᵀ h_vl + w_hopᵀ X_v^(l) + b), h_v0 = X_v^(0) and
+    h_vl = Σ_{j<l} softmax_j(s_v0..s_v,l−1) X_v^(j).
+
+    Neither the concatenation nor Σ_l w_vl X^(l) is built: with the weight split, every use of X^(l) is one product
+    with a matrix of 2 + h columns, so that sparse hops stay sparse.
+
+    Args:
+        inputs: d.
+        classes: C.
+        hops: L.
+        hidden: Width of each hidden layer of the MLP, at least one.
+        dropout: Rate after each hidden activation.
+        attention: ``jk`` or ``recursive``.
+        score_activation: act: ``sigmoid``, ``relu`` or ``leaky_relu`` (slope 0.2).
+        attention_dropout: Rate on w.
+        legacy_layout: Reproduces a release that reads the scores of the stacked hops, [(L+1) · n], row by row as
+            [n, L+1], which mixes nodes and hops: outputs then depend on which rows are computed together. Only for
+            reproducing published numbers.
+
+    P = (L+2)d + 1 + dh + h + h² + h + hC + C + 1 with ``jk`` and two hidden layers; 2d + 1 for the scorer with
+    ``recursive``.
+
+    Source: Zhang et al., "Graph Attention Multi-Layer Perceptron", KDD 2022, eqs. 5 to 8, in FedGTA's form: L = 3,
+    reference without an MLP of its own, 3 layers, one shared PReLU, dropout 0.5, Xavier-uniform with gain √2.
+    Deviations: no input dropout, no label use, no unused link-prediction layer.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        classes: int,
+        hops: int = 3,
+        hidden: Sequence[int] = (64, 64),
+        dropout: float = 0.5,
+        attention: Literal["jk", "recursive"] = "jk",
+        score_activation: Literal["sigmoid", "relu", "leaky_relu"] = "sigmoid",
+        attention_dropout: float = 0.0,
+        legacy_layout: bool = False,
+    ):
+        super().__init__()
+        self.scorer = HopAttention(hops + 1 if attention == "jk" else 1, inputs)
+        self.layers = nn.ModuleList(Dense(*pair, gain=_GAIN) for pair in widths(inputs, hidden, classes))
+        self.activation = SharedPReLU()
+        self.embedding_dim, self.num_classes = hidden[-1], classes
+        self.head = f"layers.{len(self.layers) - 1}."
+        self.hops, self.attention, self.score_activation = hops, attention, score_activation
+        self.dropout, self.attention_dropout, self.legacy_layout = dropout, attention_dropout, legacy_layout
+
+    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        logits: Tensor = self.layers[-1](self.embed(view, generator))
+        return logits
+
+    def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        projected, parts = _Products.apply(view.hops(self.hops), self.layers[0].weight, self.scorer.weight)
+        weights = dropout(self._weights(parts), self.attention_dropout, generator)
+        hidden: Tensor = (weights.unsqueeze(-1) * projected).sum(0) + self.layers[0].bias
+        hidden = dropout(self.activation(hidden), self.dropout, generator)
+        for layer in self.layers[1:-1]:
+            hidden = dropout(self.activation(layer(hidden)), self.dropout, generator)
+        return hidden
+
+    def hop_weights(self, view: View) -> Tensor:
+        """w [items, L + 1]: how much each node takes from each hop, without dropout; rows sum to 1."""
+        _, parts = _Products.apply(view.hops(self.hops), self.layers[0].weight, self.scorer.weight)
+        return self._weights(parts).t()
+
+    def _weights(self, parts: Tensor) -> Tensor:
+        """[L + 1, n] from the reference's and the hop's share of each score, [L + 1, n, 2]."""
+        reference, own = parts[..., 0], parts[..., 1]
+        if self.attention == "jk":
+            scores = self._act(reference.sum(0) + own + self.scorer.bias)
+        else:
+            found = [self._act(reference[0] + own[0] + self.scorer.bias)]
+            for level in range(1, self.hops + 1):
+                history = (torch.softmax(torch.stack(found), 0) * reference[:level]).sum(0)
+                found.append(self._act(history + own[level] + self.scorer.bias))
+            scores = torch.stack(found)
+        if self.legacy_layout:
+            scores = scores.reshape(-1, self.hops + 1).t()
+        return torch.softmax(scores, 0)
+
+    def _act(self, scores: Tensor) -> Tensor:
+        if self.score_activation == "sigmoid":
+            return scores.sigmoid()
+        return scores.relu() if self.score_activation == "relu" else nn.functional.leaky_relu(scores, 0.2)
+
+
+class _Products(torch.autograd.Function):
+    """X^(l) W_1 [L+1, n, h] and X^(l) [w_ref,l, w_hop] [L+1, n, 2]; one reference row serves all hops if single."""
+
+    @staticmethod
+    def forward(ctx: Any, hops: list[Operator], weight: Tensor, scorer: Tensor) -> tuple[Tensor, Tensor]:
+        references = len(scorer) - 1
+        ctx.hops, ctx.scorer_shape = hops, scorer.shape
+        projected = torch.stack([hop.mm(weight) for hop in hops])
+        parts = [hop.mm(torch.stack((scorer[level % references], scorer[-1]), 1)) for level, hop in enumerate(hops)]
+        return projected, torch.stack(parts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, projected: Tensor, parts: Tensor) -> tuple[Tensor | None, ...]:
+        to_scorer = parts.new_zeros(ctx.scorer_shape)
+        to_weight: Tensor | None = None
+        references = len(to_scorer) - 1
+        projected, parts = projected.contiguous(), parts.contiguous()
+        for level, hop in enumerate(ctx.hops):
+            inner = hop.tmm(projected[level])
+            to_weight = inner if to_weight is None else to_weight.add_(inner)
+            pair = hop.tmm(parts[level])
+            to_scorer[level % references] += pair[:, 0]
+            to_scorer[-1] += pair[:, 1]
+        return None, to_weight, to_scorer

@@ -1,0 +1,35 @@
+"""SGC (Wu et al., ICML 2019): a linear model on Â^K X."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphsilo.models.mlp import PropagatedModel
+from graphsilo.models.operators import Operator
+from graphsilo.models.view import View
+
+
+class SGC(PropagatedModel):
+    """logits = Â^K X W + b.
+
+    Args:
+        inputs: d.
+        classes: C.
+        hops: K; 0 is logistic regression on X.
+        hidden: Widths of hidden layers between propagation and head. Empty in the paper. With one layer (ReLU and
+            dropout behind it) the model has an embedding of a chosen width, which prototype methods need.
+        dropout: Rate after each hidden activation; without effect in the linear model.
+
+    Source: Wu et al., "Simplifying Graph Convolutional Networks", ICML 2019, eq. 8. OpenFGL's ``sgc`` is another
+    model: see ``sgc_stacked``.
+    """
+
+    def __init__(self, inputs: int, classes: int, hops: int = 2, hidden: Sequence[int] = (), dropout: float = 0.5):
+        super().__init__(inputs, classes, hidden, dropout)
+        self.hops = hops
+
+    def propagated(self, view: View) -> Operator:
+        return view.hop(self.hops)
+
+    def _key(self) -> tuple:
+        return ("sgc", self.hops)

@@ -1,0 +1,155 @@
+"""What the comparison page says, as plain values and text; the template only lays it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphsilo.report import figures, tables
+from graphsilo.report.figures import Figure, choices, present
+from graphsilo.report.formats import (
+    MISSING,
+    data_size,
+    duration,
+    in_sentence,
+    is_share,
+    listed,
+    metric_title,
+    percent,
+    plus_minus,
+    short_hash,
+    sortable,
+)
+from graphsilo.report.record import Context, Run
+from graphsilo.report.run_page import sentence
+
+
+def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Context, list[Figure]]:
+    """Everything the comparison page shows, and its figures.
+
+    Raises:
+        RunError: No run came.
+        ConfigError: ``baseline`` is none of the runs.
+    """
+    table = tables.compare_runs(runs, baseline=baseline)
+    labels = [row.label for row in table.rows]
+    main = table.metrics[0] if table.metrics else "accuracy"
+    curves = figures.overlaid_curves(runs, labels)
+    sizes = [
+        None if row.upload_bytes is None else (row.upload_bytes + (row.download_bytes or 0)) / 1e6 for row in table.rows
+    ]
+    trade = figures.trade_off(labels, sizes, [row.scores.get(main) for row in table.rows], main)
+    data = list(dict.fromkeys(run.data_name for run in runs))
+    context: Context = {
+        "title": f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",
+        "sentence": f"{listed(labels)}.",
+        "warnings": [
+            *table.warnings,
+            *(f"{row.label}: {text}" for row, run in _zip(table, runs) for text in run.problems),
+        ],
+        "table": _comparison_table(table),
+        "legend": table.legend,
+        "differences": _difference_tables(table),
+        "notes": table.notes,
+        "runs": [
+            {
+                "label": row.label,
+                "folder": run.path.resolve().name,
+                "seeds": ", ".join(map(str, row.seeds)),
+                "sentence": sentence(run),
+                "fingerprint": short_hash(run.result.get("fingerprint")),
+            }
+            for row, run in _zip(table, runs)
+        ],
+        "markdown": tables.to_markdown(table),
+        "latex": tables.to_latex(table),
+        "csv": tables.to_csv(table),
+        "drawn": {"curves": curves, "trade": present(trade)},
+        "metric_choices": choices(curves),
+    }
+    return context, [*curves, *present(trade)]
+
+
+def _comparison_table(table: tables.Comparison) -> Context:
+    gap = next((name for name in table.metrics if any(row.gap[name] is not None for row in table.rows)), None)
+    columns = [metric_title(name) for name in table.metrics]
+    columns += [f"Gap closed, {in_sentence(gap)}"] if gap else []
+    rows = []
+    for position, row in enumerate(table.rows):
+        cells: list[Context] = []
+        for name in table.metrics:
+            score = row.scores[name]
+            cells.append(
+                {
+                    "text": plus_minus(score, name),
+                    "value": sortable(score.mean) if score else "",
+                    "best": position in table.best[name],
+                    "mark": table.mark(name, position),
+                }
+            )
+        if gap:
+            closed = row.gap[gap]
+            cells.append(_cell(MISSING if closed is None else f"{percent(closed, 0)} %", closed))
+        cells += [
+            _cell(data_size(row.upload_bytes), row.upload_bytes),
+            _cell(data_size(row.download_bytes), row.download_bytes),
+            _cell(duration(row.cpu_seconds), row.cpu_seconds),
+            _cell(str(len(row.seeds)), len(row.seeds)),
+        ]
+        rows.append({"label": row.label, "cells": cells})
+    references = [
+        {
+            "label": row.label,
+            "cells": [plus_minus(row.scores[name], name) for name in table.metrics],
+            "blank": len(columns) + 4 - len(table.metrics),
+        }
+        for row in table.references
+    ]
+    return {"columns": [*columns, "Sent", "Received", "CPU", "Seeds"], "rows": rows, "references": references}
+
+
+def _cell(text: str, value: Any) -> Context:
+    return {"text": text, "value": sortable(value), "best": False, "mark": ""}
+
+
+def _difference_tables(table: tables.Comparison) -> list[Context]:
+    found = []
+    for name in table.metrics:
+        rows = []
+        for row, item in zip(table.rows, table.differences.get(name, ()), strict=False):
+            if item is None:
+                continue
+            paired = item.paired
+            factor = 100 if is_share(name) else 1
+            low, high = paired.ci_low, paired.ci_high
+            rows.append(
+                {
+                    "label": row.label,
+                    "difference": MISSING if paired.difference is None else _signed(factor * paired.difference),
+                    "interval": f"{_signed(factor * low)} to {_signed(factor * high)}"
+                    if low is not None and high is not None
+                    else MISSING,
+                    "seeds": len(paired.seeds),
+                    "flip": _p(paired.sign_flip_p),
+                    "adjusted": _p(item.adjusted_p),
+                    "t": _p(paired.t_p),
+                    "verdict": item.verdict,
+                }
+            )
+        if rows:
+            found.append({"metric": metric_title(name), "against": table.rows[table.against[name]].label, "rows": rows})
+    return found
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _zip(table: tables.Comparison, runs: Sequence[Run]) -> list[tuple[tables.Row, Run]]:
+    return list(zip(table.rows, runs, strict=True))

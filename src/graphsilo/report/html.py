@@ -1,0 +1,136 @@
+"""The report pages: one HTML file each, which loads nothing from anywhere.
+
+plotly.js, the style and the figures' data are inside the file. A content security policy forbids everything else: only
+the two scripts whose hashes it names may run, and no address can be asked, so that a page opened years later, or on a
+machine without a network, shows the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphsilo.report import comparison_page, run_page
+from graphsilo.report.figures import DARK, Figure
+from graphsilo.report.formats import MISSING, number
+from graphsilo.report.record import Context, Run, load, write_atomically
+
+
+def write(run_dir: Path | str, out: Path | str | None = None) -> Path:
+    """Write the report of a run.
+
+    Args:
+        run_dir: The run's folder, with at least result.json.
+        out: Where to; by default ``report.html`` in the run's folder.
+
+    Returns:
+        The file. It is replaced in one step: a reader sees the old page or the new one.
+
+    Raises:
+        RunError: The folder does not hold a readable result, or the file cannot be written.
+    """
+    run = load(run_dir)
+    target = Path(out) if out is not None else run.path / "report.html"
+    write_atomically(target, render(run))
+    return target
+
+
+def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, *, baseline: str | None = None) -> Path:
+    """Write the comparison page of several runs.
+
+    Args:
+        run_dirs: Their folders.
+        out: The file to write.
+        baseline: Run that the others are tested against; by default the best of each metric.
+
+    Raises:
+        RunError: A folder cannot be read, or the file cannot be written.
+        ConfigError: ``baseline`` is none of the runs.
+    """
+    target = Path(out)
+    runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]
+    write_atomically(target, render_comparison(runs, baseline=baseline))
+    return target
+
+
+def render(run: Run) -> str:
+    """The report page of a run, as HTML."""
+    return _page("run.html.j2", *run_page.describe(run))
+
+
+def render_comparison(runs: Sequence[Run], *, baseline: str | None = None) -> str:
+    """The comparison page of runs in memory, as HTML."""
+    return _page("comparison.html.j2", *comparison_page.describe(runs, baseline=baseline))
+
+
+def _page(template: str, context: Context, drawn: Sequence[Figure]) -> str:
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_packaged),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    scripts = [_script(_plotly()), _script(_packaged("report.js"))] if drawn else [_script(_packaged("report.js"))]
+    data = {
+        "figures": {figure.name: {"group": figure.group, "plots": figure.plots} for figure in drawn},
+        "dark": DARK,
+    }
+    return environment.get_template(template).render(
+        **context,
+        style=Markup(_packaged("report.css")),
+        scripts=[Markup(script) for script in scripts],
+        policy=_policy(scripts),
+        page_data=Markup(_json_for_html(data)),
+        missing=MISSING,
+    )
+
+
+def _packaged(name: str) -> str:
+    from importlib import resources
+
+    return resources.files("graphsilo.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def _script(text: str) -> str:
+    """A script as it may stand inside the page: line ends as the browser hashes them, no way out of the element."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _policy(scripts: Iterable[str]) -> str:
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _json_for_html(value: Any) -> str:
+    """JSON that cannot end the script element it stands in. NaN and infinities become null."""
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return number(value) if isinstance(value, float) else value

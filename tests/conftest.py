@@ -1,0 +1,45 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def find_data_root() -> Path | None:
+    """The folder with PyG's raw files: GRAPHSILO_DATA, else ../shared/data beside the checkout."""
+    named = os.environ.get("GRAPHSILO_DATA")
+    candidates = [Path(named)] if named else [CHECKOUT.parent / "shared" / "data"]
+    return next((path.resolve() for path in candidates if (path / "planetoid").is_dir()), None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    root = find_data_root()
+    if root is None:
+        pytest.skip("no real graphs: set GRAPHSILO_DATA to a folder that holds planetoid/Cora/raw")
+    return root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep converted data sets of the test run out of the user's cache."""
+    os.environ.setdefault("GRAPHSILO_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def golden_root() -> Path:
+    root = CHECKOUT.parent / "shared" / "golden"
+    if not root.is_dir():
+        pytest.skip("no golden partitions beside the checkout")
+    return root

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+
+from graphsilo.errors import DataError
+from graphsilo.evaluate import (
+    ConfusionPlan,
+    Groups,
+    metrics,
+    per_client,
+    round_summaries,
+    round_summary,
+    summarise,
+    weighted_mean,
+)
+
+
+def counted(labels, predicted, classes, groups=None) -> np.ndarray:
+    """[4, C, C] of one client whose items are all scored."""
+    labels, predicted = np.asarray(labels, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    plan = ConfusionPlan({"test": np.arange(len(labels))}, labels, classes, groups=groups)
+    return plan.count(predicted)[0, 0]
+
+
+def close(value, expected):
+    return value == pytest.approx(expected, abs=1e-12)
+
+
+def test_worked_by_hand():
+    # labels 0 0 1, predicted 0 1 1; the first two are heterophilous
+    groups = Groups(np.zeros(3, dtype=bool), np.array([True, True, False]))
+    result = round_summary(counted([0, 0, 1], [0, 1, 1], 2, groups)[None], [3])
+    assert close(result["accuracy"], 2 / 3)
+    assert close(result["macro_f1"], 2 / 3)
+    # class 0 only: 1 hit, 2 actual, 1 predicted; class 1 is predicted there but nobody's label
+    assert close(result["hete_f1"], 2 / 3)
+    assert result["min_f1"] is None
+    assert result["hete_min_f1"] is None
+
+
+def test_two_clients_weighted_by_hand():
+    # Client 0 (10 nodes): accuracy 1, F1 1. Client 1 (30 nodes): labels 0 0 1 1, predicted 0 0 0 0: accuracy 1/2,
+    # F1 of class 0 is 4/6, of class 1 is 0, macro 1/3. Minority: none at client 0, the two class-1 nodes at client 1.
+    first = counted([0, 0], [0, 0], 2, Groups(np.zeros(2, dtype=bool), np.zeros(2, dtype=bool)))
+    second = counted([0, 0, 1, 1], [0] * 4, 2, Groups(np.array([0, 0, 1, 1], dtype=bool), np.zeros(4, dtype=bool)))
+    result = summarise(np.stack([first, second]), [10, 30], clients=[7, 9])
+    assert close(result["accuracy"], (10 * 1 + 30 * 0.5) / 40)
+    assert close(result["macro_f1"], (10 * 1 + 30 / 3) / 40)
+    assert result["min_f1"] == 0.0  # client 0 is left out; client 1 really scores 0
+    assert result["hete_f1"] is None
+    assert close(result["pooled"]["accuracy"], 4 / 6)
+    assert close(result["pooled"]["macro_f1"], (8 / 10 + 0) / 2)
+    assert result["per_class_f1"] == [pytest.approx((10 * 1 + 30 * 4 / 6) / 40), 0.0]
+    assert result["worst_client"] == {"client": 9, "accuracy": 0.5}
+    assert result["spread"] == {"std": 0.25, "min": 0.5, "max": 1.0}
+    assert result["items"] == 6
+    assert [row["client"] for row in per_client(np.stack([first, second]), clients=[7, 9])] == [7, 9]
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_a_client_without_test_nodes_is_left_out():
+    full, empty = counted([0, 1], [0, 0], 2), counted([], [], 2)
+    result = summarise(np.stack([empty, full]), [1000, 10])
+    assert result["accuracy"] == 0.5
+    assert result["worst_client"]["client"] == 1
+    assert result["spread"]["std"] == 0.0
+    rows = per_client(np.stack([empty, full]))
+    assert rows[0]["accuracy"] is None
+    assert rows[0]["items"] == 0
+
+
+def test_nobody_has_anything_to_score():
+    result = summarise(np.zeros((2, 4, 3, 3), dtype=np.int64), [5, 5])
+    assert result["accuracy"] is None
+    assert result["per_class_f1"] == [None] * 3
+    assert result["pooled"]["macro_f1"] is None
+    assert result["worst_client"] == {"client": None, "accuracy": None}
+    assert result["spread"] == {"std": None, "min": None, "max": None}
+    json.dumps(result, allow_nan=False)
+    assert set(round_summary(np.zeros((0, 4, 3, 3), dtype=np.int64), []).values()) == {None}
+
+
+def test_one_class():
+    result = summarise(counted([0, 0], [0, 0], 1)[None], [2])
+    assert result["accuracy"] == result["macro_f1"] == result["balanced_accuracy"] == 1.0
+
+
+def test_a_class_nobody_has_is_missing_and_not_zero():
+    result = summarise(counted([0, 1], [0, 1], 3)[None], [2])
+    assert result["per_class_f1"] == [1.0, 1.0, None]
+    assert result["macro_f1"] == 1.0
+
+
+def test_many_classes():
+    classes = 200
+    result = round_summary(counted(np.arange(classes), np.arange(classes), classes)[None], [classes])
+    assert result["macro_f1"] == 1.0
+
+
+def test_kinds_at_once_equal_kinds_alone():
+    random = np.random.default_rng(0)
+    counts, weights = random.integers(0, 3, (5, 3, 4, 4, 4)), random.integers(1, 50, 5)
+    together = round_summaries(counts, weights, ("train", "val", "test"))
+    assert list(together) == ["train", "val", "test"]
+    for place, kind in enumerate(together):
+        assert together[kind] == round_summary(counts[:, place], weights)
+        full = summarise(counts[:, place], weights)
+        assert {name: full[name] for name in metrics.LIGHT} == pytest.approx(together[kind], abs=1e-14)
+
+
+def test_weighted_mean_renormalises():
+    assert weighted_mean([1.0, math.nan, 0.0], [1, 100, 3]) == 0.25
+    assert np.isnan(weighted_mean([math.nan, 1.0], [1, 0]))
+    assert weighted_mean([[1.0, 0.0], [0.0, math.nan]], [3, 1]).tolist() == [0.75, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights", "said"),
+    [
+        ((2, 4, 3), [1, 1], "shape"),
+        ((2, 3, 3, 3), [1, 1], "shape"),
+        ((2, 4, 3, 2), [1, 1], "shape"),
+        ((2, 4, 3, 3), [1], "weights"),
+        ((2, 4, 3, 3), [1, -1], "not negative"),
+        ((2, 4, 3, 3), [1, math.nan], "not negative"),
+    ],
+)
+def test_wrong_shapes_are_refused(shape, weights, said):
+    with pytest.raises(DataError, match=said):
+        summarise(np.zeros(shape, dtype=np.int64), weights)
+    if len(shape) == 4:
+        with pytest.raises(DataError, match=said):
+            round_summary(np.zeros(shape, dtype=np.int64), weights)
+
+
+def test_wrong_client_numbers_are_refused():
+    with pytest.raises(DataError, match="client numbers"):
+        summarise(np.zeros((2, 4, 3, 3), dtype=np.int64), [1, 1], clients=[0])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 5))
+def test_everything_equals_scikit_learn(seed, clients, classes):
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 25, clients)
+    labels = [random.integers(0, classes, size) for size in sizes]
+    predicted = [np.where(random.random(len(y)) < 0.5, y, random.integers(0, classes, len(y))) for y in labels]
+    groups = [Groups(random.random(size) < 0.3, random.random(size) < 0.3) for size in sizes]
+    counts = np.stack([counted(y, p, classes, group) for y, p, group in zip(labels, predicted, groups, strict=True)])
+    weights = random.integers(1, 100, clients)
+    masks = {
+        "min_f1": [group.minority for group in groups],
+        "hete_f1": [group.hete for group in groups],
+        "hete_min_f1": [group.hete_minority for group in groups],
+    }
+
+    def check(row, y, p, inside):
+        assert close(row["accuracy"], reference.accuracy_score(y, p))
+        assert close(row["macro_f1"], reference.f1_score(y, p, average="macro"))
+        assert close(row["weighted_f1"], reference.f1_score(y, p, average="weighted"))
+        assert close(row["balanced_accuracy"], reference.balanced_accuracy_score(y, p))
+        present = np.union1d(y, p)
+        expected = reference.f1_score(y, p, average=None, labels=present)
+        assert [row["per_class_f1"][c] for c in present] == pytest.approx(expected.tolist(), abs=1e-12)
+        assert all(row["per_class_f1"][c] is None for c in range(classes) if c not in present)
+        for name, mask in inside.items():
+            if mask.any():
+                own = np.unique(y[mask])
+                expected = reference.f1_score(y[mask], p[mask], average="macro", labels=own, zero_division=0)
+                assert close(row[name], expected)
+            else:
+                assert row[name] is None
+
+    rows = per_client(counts)
+    for k in range(clients):
+        check(rows[k], labels[k], predicted[k], {name: mask[k] for name, mask in masks.items()})
+    result = summarise(counts, weights)
+    check(
+        result["pooled"],
+        np.concatenate(labels),
+        np.concatenate(predicted),
+        {name: np.concatenate(mask) for name, mask in masks.items()},
+    )
+    for name in metrics.LIGHT:
+        known = [k for k in range(clients) if rows[k][name] is not None]
+        if known:
+            mean = sum(weights[k] * rows[k][name] for k in known) / sum(weights[k] for k in known)
+            assert close(result[name], mean)
+        else:
+            assert result[name] is None
+    accuracies = [row["accuracy"] for row in rows]
+    assert result["worst_client"]["client"] == int(np.argmin(accuracies))
+    assert close(result["spread"]["std"], np.std(accuracies))
+
+
+def test_precision_and_recall():
+    of = metrics.margins(counted([0, 0, 1], [0, 1, 1], 3).sum(axis=0))
+    assert metrics.precision(of)[:2].tolist() == [1.0, 0.5]
+    assert metrics.recall(of)[:2].tolist() == [0.5, 1.0]
+    assert np.isnan(metrics.precision(of)[2])
+    assert np.isnan(metrics.recall(of)[2])
+    assert close(float(metrics.accuracy(of)), 2 / 3)
+    # class 2 would count as 0 in a plain mean over all classes: 4/9
+    assert close(float(metrics.macro_f1(of)), 2 / 3)
+    assert close(float(metrics.group_f1(of)), 2 / 3)
+    assert close(float(metrics.weighted_f1(of)), 2 / 3)
+    assert close(float(metrics.balanced_accuracy(of)), 0.75)
