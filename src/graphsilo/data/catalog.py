@@ -285,9 +285,9 @@ def _roots(root: str | os.PathLike[str] | None) -> list[Path]:
         return [downloads]
     folder = Path(named).expanduser().absolute()
     if not folder.is_dir():
-        origin = "the data root" if root is not None else "GRAPHSILO_DATA names"
+        origin = "the data root," if root is not None else "the data root from GRAPHSILO_DATA,"
         raise DataError(
-            f"{origin} {folder}, which is not a folder; it should hold raw files in PyTorch Geometric's layout, e.g. "
+            f"{origin} {folder}, is not a folder; it should hold raw files in PyTorch Geometric's layout, e.g. "
             f"planetoid/Cora/raw."
         )
     return [folder, downloads]

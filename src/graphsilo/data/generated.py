@@ -102,7 +102,7 @@ def heterophily_sbm(
 
     Classes stand in a ring, and links between classes join neighbours on the ring. What a node's neighbours look like
     therefore tells its class, which a GNN can learn although neighbours rarely share the class. With the default
-    settings and 20 % of the nodes for training, a two-layer GCN reaches an accuracy of about 0.75 and a two-layer
+    settings and 20 % of the nodes for training, a two-layer GCN reaches an accuracy of about 0.72 and a two-layer
     perceptron about 0.4.
 
     Args, Returns, Raises: as for :func:`citation_sbm`.

@@ -20,6 +20,7 @@ from graphsilo.data.partition.pairs import pair_keys
 from graphsilo.data.silo import Silo
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.random import numpy_generator
+from graphsilo.types import Mask
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class PerturbOptions:
         feature_noise: Standard deviation of Gaussian noise on all features, in units of the features' own standard
             deviation; may exceed 1. Of a sparse matrix only the stored entries change, so that it stays sparse.
         edge_sparsity: Share of the links removed, both directions together.
-        edge_noise: Random new links, as a share of the client's own; never a link that exists, never between graphs.
+        edge_noise: Random new links, as a share of the client's own; never a link that exists, never between graphs;
+            of weight 1 where edges have weights.
         label_sparsity: Share of the training items that lose their label.
         keep_classes: Leave at least one training item of every class that has one.
         label_noise: Share of the training items whose label changes to another class, drawn uniformly.
@@ -97,13 +99,14 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
     if settings.label_noise:
         noisy = flip_labels(train, labels, settings.label_noise, silo.schema.num_classes, stream("label_noise"))
     inner, pointer = _nodes_of(silo.graph)
-    features, edges, links = inner.features, inner.edges, silo.links
+    features, edges, weights, links = inner.features, inner.edges, inner.edge_weights, silo.links
     if settings.feature_noise:
         features = add_feature_noise(features, settings.feature_noise, stream("feature_noise"))
     if settings.feature_sparsity:
         features = hide_features(features, pointer, train, settings.feature_sparsity, stream("feature_sparsity"))
     if settings.edge_sparsity:
-        edges = thin_edges(edges, settings.edge_sparsity, stream("edge_sparsity"))
+        kept = thin_edges(edges, settings.edge_sparsity, stream("edge_sparsity"))
+        edges, weights = np.ascontiguousarray(edges[:, kept]), None if weights is None else weights[kept]
         if links is not None:
             n = inner.num_nodes
             left = np.isin(pair_keys(links.train, n), pair_keys(edges, n)) if links.train.size else np.zeros(0, bool)
@@ -111,8 +114,11 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
     if settings.edge_noise:
         known = edges if links is None else np.concatenate([edges, links.val, links.test], axis=1)
         own = undirected_links(inner.edges).shape[1]
-        edges = add_edges(edges, known, pointer, round(settings.edge_noise * own), stream("edge_noise"))
-    changed = replace(inner, features=features, edges=edges)
+        new = random_edges(known, pointer, round(settings.edge_noise * own), stream("edge_noise"))
+        edges = np.concatenate([edges, new], axis=1)
+        if weights is not None:
+            weights = np.concatenate([weights, np.ones(new.shape[1], dtype=np.float32)])
+    changed = replace(inner, features=features, edges=edges, edge_weights=weights)
     graph = replace(silo.graph, union=changed) if isinstance(silo.graph, GraphCollection) else changed
     return replace(
         silo,
@@ -163,29 +169,27 @@ def add_feature_noise(features: Features, deviation: float, generator: np.random
     return np.asarray(features + np.float32(scale) * generator.standard_normal(features.shape, dtype=np.float32))
 
 
-def thin_edges(edges: NDArray[np.int64], share: float, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Remove a share of the links, rounded to whole ones, with both of their directions; self-loops stay."""
+def thin_edges(edges: NDArray[np.int64], share: float, generator: np.random.Generator) -> Mask:
+    """[e] which edges stay when a share of the links, rounded to whole ones, goes in both directions; loops stay."""
     if not edges.size:
-        return edges
+        return np.ones(0, dtype=bool)
     base = int(edges.max()) + 1
     keys = pair_keys(edges, base)
     proper = edges[0] != edges[1]
     links = np.unique(keys[proper])
     gone = np.sort(generator.choice(links, size=round(share * len(links)), replace=False))
-    return np.ascontiguousarray(edges[:, ~(np.isin(keys, gone) & proper)])
+    return np.asarray(~(np.isin(keys, gone) & proper), dtype=bool)
 
 
-def add_edges(
-    edges: NDArray[np.int64],
+def random_edges(
     known: NDArray[np.int64],
     pointer: NDArray[np.int64],
     count: int,
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Append random links between nodes of one graph, both directions of each.
+    """Random links between nodes of one graph, [2, 2 · links]: both directions of each.
 
     Args:
-        edges: [2, e] of the training graph.
         known: [2, m] pairs that must not be drawn.
         pointer: [graphs + 1] the nodes of each graph, or one node per item: then all nodes form one graph.
         count: New links; fewer where not enough pairs are free.
@@ -211,7 +215,7 @@ def add_edges(
         found = found[np.sort(np.unique(found, return_index=True)[1])]
     found = found[: max(count, 0)]
     low, high = found // n, found % n
-    return np.concatenate([edges, np.stack([low, high]), np.stack([high, low])], axis=1)
+    return np.concatenate([np.stack([low, high]), np.stack([high, low])], axis=1)
 
 
 def thin_labels(

@@ -20,10 +20,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
-from graphsilo.data.partition.adjacency import both_directions, edges_inside, undirected_adjacency, undirected_links
+from graphsilo.data.partition.adjacency import both_directions, positions_inside, undirected_adjacency, undirected_links
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.options import options_dict, parse_options
-from graphsilo.data.partition.pairs import PairSpace, sample_unlinked
+from graphsilo.data.partition.pairs import PairSpace, pair_keys, sample_unlinked
 from graphsilo.data.partition.registry import entry, partition
 from graphsilo.data.silo import EvaluationSet, Items, Links, Schema, Silo
 from graphsilo.data.splits import GRAPH_RATIOS, check_ratios, cut_points
@@ -224,19 +224,26 @@ class _Context:
     adjacency: sp.csr_matrix | None
     cropped: Mask | None
 
-    def induced(self, nodes: NodeIds, edges: NDArray[np.int64]) -> Graph:
-        """The subgraph of ``nodes`` from edges (global ids) that may reach outside. O(nodes of the graph + edges)."""
+    def induced(self, nodes: NodeIds, columns: NDArray[np.int64] | None = None) -> Graph:
+        """The subgraph of ``nodes``; only these columns of the edges are looked at, all of them by default.
+
+        O(nodes of the graph + columns).
+        """
+        edges, weights = self.graph.edges, self.graph.edge_weights
+        if columns is not None:
+            edges, weights = edges[:, columns], None if weights is None else weights[columns]
         table = np.full(self.graph.num_nodes, -1, dtype=np.int64)
         table[nodes] = np.arange(len(nodes))
         local = table[edges]
-        local = local[:, (local >= 0).all(axis=0)]
+        kept = (local >= 0).all(axis=0)
         return replace(
             self.graph,
             features=self.graph.features[nodes],
-            edges=np.ascontiguousarray(local),
+            edges=np.ascontiguousarray(local[:, kept]),
             labels=self.graph.labels[nodes],
             splits={},
             node_ids=self.graph.global_ids[nodes],
+            edge_weights=None if weights is None else weights[kept],
         )
 
 
@@ -314,9 +321,10 @@ def pooled_silo(
     links = pooled.links
     if links is not None:
         # Validation and test links must stay hidden: only edges between clients are added to the message edges.
-        between = whole.edges[:, part[whole.edges[0]] != part[whole.edges[1]]]
-        message = np.concatenate([seen_position[first.graph.edges], between], axis=1)
-        trained = whole = whole.with_edges(np.unique(message, axis=1))
+        between = part[whole.edges[0]] != part[whole.edges[1]]
+        n = whole.num_nodes
+        message = np.isin(pair_keys(whole.edges, n), pair_keys(seen_position[first.graph.edges], n))
+        trained = whole = keep_edges(whole, between | message)
         links = Links(**{name: seen_position[getattr(links, name)] for name in _LINK_FIELDS})
     seen = EvaluationSet("seen", whole, items, part)
     return replace(
@@ -413,8 +421,8 @@ def build_link_silos(
 ) -> list[Silo]:
     """One silo per client for link prediction on its own subgraph.
 
-    Links (undirected, each once) are shuffled and cut by the ratios. Messages pass along training links only, in
-    both directions, in training and in every evaluation. Validation and test have as many negatives as positives:
+    Links (undirected, each once) are shuffled and cut by the ratios. Messages pass along the edges of training links
+    only, in training and in every evaluation. Validation and test have as many negatives as positives:
     pairs that are linked nowhere in the client's graph, no pair in both. Items of the evaluation set number the
     columns of ``Links``; ``train`` of the silo keeps the partition's labelled nodes, for pre-training an encoder.
 
@@ -447,7 +455,7 @@ def build_link_silos(
         links = links[:, generator.permutation(links.shape[1])]
         train, val, test = links[:, :train_end], links[:, train_end:val_end], links[:, val_end:]
         negatives = sample_unlinked(PairSpace(len(nodes)), links, val.shape[1] + test.shape[1], generator)
-        message = whole.with_edges(both_directions(train))
+        message = keep_edges(whole, np.isin(pair_keys(whole.edges, len(nodes)), pair_keys(train, len(nodes))))
         items = {"val": np.arange(val.shape[1]), "test": np.arange(test.shape[1])}
         silos.append(
             Silo(
@@ -569,7 +577,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         scenario=scenario,
         options=options,
         schema=schema,
-        inside=edges_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
+        inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
         shared=(),
         adjacency=None,
         cropped=None,
@@ -582,7 +590,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         if scenario == "open" and options.regrow == "cropped":
             cropped = np.zeros(base.num_nodes, dtype=bool)
             cropped[partition.cropped] = True
-        new = context.induced(partition.new_part, base.edges)
+        new = context.induced(partition.new_part)
         shared.append(EvaluationSet("new_client", new, {"new_client": np.flatnonzero(new.labels >= 0)}))
     if options.global_graph:
         owner = np.full(base.num_nodes, -1, dtype=np.int64)
@@ -639,9 +647,9 @@ def _unseen(context: _Context, client: int) -> tuple[Silo, _Rows]:
     _require_training(client, items["train"], "node")
 
     returned = grow(context.adjacency, kept, hops=options.hops, allowed=context.cropped)
-    grown = context.induced(np.concatenate([kept, returned]), context.graph.edges)
+    grown = context.induced(np.concatenate([kept, returned]))
     if options.edges == "touching":
-        grown = grown.with_edges(grown.edges[:, grown.edges.min(axis=0, initial=grown.num_nodes) < len(kept)])
+        grown = keep_edges(grown, grown.edges.min(axis=0, initial=grown.num_nodes) < len(kept))
     scored = labels[returned] >= 0
     if part.cropped is not None and context.scenario == "open":
         scored &= np.isin(returned, part.cropped)
@@ -701,8 +709,17 @@ def _with_added(graph: Graph, partition: Partition) -> Graph:
     """The graph with the links that a rule added, in both directions."""
     if partition.added_edges is None:
         return graph
-    links = np.concatenate(partition.added_edges, axis=1)
-    return graph.with_edges(np.concatenate([graph.edges, both_directions(links)], axis=1))
+    added = both_directions(np.concatenate(partition.added_edges, axis=1))
+    weights = graph.edge_weights
+    if weights is not None:
+        weights = np.concatenate([weights, np.ones(added.shape[1], dtype=np.float32)])
+    return replace(graph, edges=np.concatenate([graph.edges, added], axis=1), edge_weights=weights)
+
+
+def keep_edges(graph: Graph, kept: Mask) -> Graph:
+    """The graph with only those edges, and their weights, where the mask over columns is true."""
+    weights = None if graph.edge_weights is None else graph.edge_weights[kept]
+    return replace(graph, edges=np.ascontiguousarray(graph.edges[:, kept]), edge_weights=weights)
 
 
 def _local(nodes: NodeIds, ids: NodeIds, size: int) -> Items:
@@ -776,6 +793,17 @@ def _union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCollection
         name="+".join(dict.fromkeys(graph.name for graph in single)),
         splits={},
         node_ids=_joined_ids([graph.node_ids for graph in single]),
+        edge_weights=_joined_weights(single),
+    )
+
+
+def _joined_weights(graphs: Sequence[Graph]) -> NDArray[np.float32] | None:
+    """[edges] weights of all graphs, 1 for the edges of a graph without weights; None if none has weights."""
+    if all(graph.edge_weights is None for graph in graphs):
+        return None
+    ones = [np.ones(graph.num_edges, dtype=np.float32) for graph in graphs]
+    return np.concatenate(
+        [one if g.edge_weights is None else g.edge_weights for g, one in zip(graphs, ones, strict=True)]
     )
 
 

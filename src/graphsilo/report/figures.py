@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphsilo.report.formats import is_share, metric_title, number, words
+from graphsilo.report.formats import in_sentence, is_share, metric_title, number, words
 from graphsilo.report.record import Ledger, Run, dig, mapping, records, sorted_metrics
 
 Plot: TypeAlias = "dict[str, Any]"
@@ -116,7 +116,7 @@ def curves(run: Run) -> list[Figure]:
             "curve-rounds",
             "By communication round. Thin lines are single seeds, thick lines their mean; "
             "diamonds mark the round that validation chose.",
-            f"Line chart of validation and test {metric_title(names[0])} by round",
+            f"Line chart of validation and test {in_sentence(names[0])} by round",
             330,
             by_round,
             "curves",
@@ -128,7 +128,7 @@ def curves(run: Run) -> list[Figure]:
                 "curve-size",
                 "By megabytes that crossed the silos' boundaries so far, both directions and all clients together, "
                 "set-up included.",
-                f"Line chart of validation and test {metric_title(names[0])} by cumulative megabytes",
+                f"Line chart of validation and test {in_sentence(names[0])} by cumulative megabytes",
                 330,
                 {name: _curve(tracks, name, by_size=True) for name in names},
                 "curves",
@@ -160,7 +160,7 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
         if plots:
             first = next(iter(plots))
             figures.append(
-                Figure(key, caption, f"Line chart of test {metric_title(first)} of all runs", 380, plots, "compare")
+                Figure(key, caption, f"Line chart of test {in_sentence(first)} of all runs", 380, plots, "compare")
             )
     return figures
 
@@ -200,7 +200,7 @@ def trade_off(
     return Figure(
         "trade-off",
         "Score against communication: up and to the left is better. Whiskers are one standard deviation over seeds.",
-        f"Scatter of {metric_title(name)} against megabytes per run",
+        f"Scatter of {in_sentence(name)} against megabytes per run",
         360,
         {name: {"data": data, "layout": layout}},
     )
@@ -329,8 +329,8 @@ def client_scores(rows: Sequence[Mapping[str, Any]], name: str) -> Figure | None
         layout["xaxis"]["type"] = "log"
     return Figure(
         "client-scores",
-        f"Test {metric_title(name)} of each client against how much it has to train on (mean over seeds).",
-        f"Scatter of {len(points)} clients: {metric_title(name)} against training items",
+        f"Test {in_sentence(name)} of each client against how much it has to train on (mean over seeds).",
+        f"Scatter of {len(points)} clients: {in_sentence(name)} against training items",
         330,
         {name: {"data": [trace], "layout": layout}},
     )

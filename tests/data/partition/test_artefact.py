@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition import Partition, partition
+from graphsilo.data.partition import Partition
 from graphsilo.data.scenarios import partition_for_scenario
 from graphsilo.errors import PartitionError
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ def make_paths(
 ) -> GraphCollection:
     """Graph i is a path of ``sizes[i]`` nodes whose features are i · value."""
     pointer = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    starts = np.concatenate([np.arange(a, b - 1) for a, b in zip(pointer[:-1], pointer[1:], strict=True)])
+    starts = np.concatenate([np.arange(a, b - 1) for a, b in pairwise(pointer)])
     edges = np.concatenate([[starts, starts + 1], [starts + 1, starts]], axis=1).astype(np.int64)
     features = (value * np.repeat(np.arange(len(sizes)), sizes)).astype(np.float32)[:, None]
     union = Graph(features, edges, np.full(pointer[-1], -1, dtype=np.int64), max(labels) + 1, name=name)

@@ -49,7 +49,7 @@ def test_added_links_are_new_and_inside_their_client(blocks: Graph) -> None:
 def test_the_coin_is_flipped_per_client(blocks: Graph) -> None:
     kinds = set()
     for seed in range(6):
-        found = cut(blocks, 4, seed, TopologyOptions())
+        found = cut(blocks, 2, seed, TopologyOptions(recursive=True))
         assert found.added_edges is not None
         for added in found.added_edges:
             ends = blocks.labels[added]

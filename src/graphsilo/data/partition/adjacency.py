@@ -16,7 +16,7 @@ def undirected_adjacency(graph: Graph) -> sp.csr_matrix:
     """[n, n] float32 CSR: symmetric, zeros and ones, no self-loops, neighbours ascending.
 
     Louvain and Metis walk neighbours in stored order, so one fixed order makes their answer independent of the
-    order in which edges were listed. O(nodes + edges).
+    order in which edges were listed. Edge weights play no part in cutting. O(nodes + edges).
     """
     source, target = graph.edges
     proper = source != target
@@ -47,8 +47,10 @@ def both_directions(links: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.ascontiguousarray(edges[:, np.lexsort((edges[1], edges[0]))])
 
 
-def edges_inside(edges: NDArray[np.int64], clients: Sequence[NodeIds], *, num_nodes: int) -> list[NDArray[np.int64]]:
-    """The edges of each client in global ids, [2, e_k], in the order in which they were listed.
+def positions_inside(
+    edges: NDArray[np.int64], clients: Sequence[NodeIds], *, num_nodes: int
+) -> list[NDArray[np.int64]]:
+    """The columns of ``edges`` with both ends in each client, ascending.
 
     O(nodes + edges) for disjoint clients, O(clients · edges) where clients share nodes.
     """
@@ -61,10 +63,15 @@ def edges_inside(edges: NDArray[np.int64], clients: Sequence[NodeIds], *, num_no
         kept = np.flatnonzero((owners >= 0) & (owners == owner[edges[1]]))
         kept = kept[np.argsort(owners[kept], kind="stable")]
         ends = np.cumsum(np.bincount(owners[kept], minlength=len(clients)))
-        return np.split(edges[:, kept], ends[:-1], axis=1) if len(clients) else []
+        return np.split(kept, ends[:-1])
     result = []
     for nodes in clients:
         inside = np.zeros(num_nodes, dtype=bool)
         inside[nodes] = True
-        result.append(edges[:, inside[edges].all(axis=0)])
+        result.append(np.flatnonzero(inside[edges].all(axis=0)))
     return result
+
+
+def edges_inside(edges: NDArray[np.int64], clients: Sequence[NodeIds], *, num_nodes: int) -> list[NDArray[np.int64]]:
+    """The edges of each client in global ids, [2, e_k], in the order in which they were listed."""
+    return [edges[:, columns] for columns in positions_inside(edges, clients, num_nodes=num_nodes)]

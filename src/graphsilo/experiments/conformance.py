@@ -1,0 +1,370 @@
+"""What every method must satisfy, whatever it does: run it on small data and hold it against the promises.
+
+Use it in a test of your own method::
+
+    from graphsilo.experiments.conformance import check_method
+    check_method(METHOD)
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphsilo.data.silo import Silo
+from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.runner import Progress, Silent, run
+from graphsilo.experiments.simulation import prepare
+from graphsilo.federation import registry
+from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.codec import decode, decode_tree, encode, encode_tree
+from graphsilo.federation.interface import CountingFederation, Federation, Handler
+from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.message import KINDS, Message
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerContext
+from graphsilo.runtime.in_process import InProcess
+
+SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
+
+
+class ConformanceError(AssertionError):
+    """A method breaks a promise; the text says which and how."""
+
+
+def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, workers: bool = False) -> None:
+    """Run every check.
+
+    Args:
+        method: The registry entry.
+        settings: Settings for the small runs, e.g. to shorten set-up phases.
+        workers: Also compare with process workers; the method must be importable by its module's name.
+
+    Raises:
+        ConformanceError: A promise is broken.
+    """
+    known = registry._REGISTERED.get(method.name)
+    registry.register(method)
+    try:
+        for check in CHECKS:
+            check(method, settings or {})
+        if workers:
+            check_workers(method, settings or {})
+    finally:
+        if known is None:
+            del registry._REGISTERED[method.name]
+        else:
+            registry.register(known)
+
+
+def check_registered(method: Method, settings: Mapping[str, Any]) -> None:
+    """The entry is complete, and every message declares what it discloses."""
+    for attribute in ("name", "title", "citation", "summary"):
+        _require(bool(getattr(method, attribute)), method, f"METHOD.{attribute} is empty")
+    for name, field in method.config.model_fields.items():
+        _require(bool(field.description), method, f"setting '{name}' has no description")
+    for message in messages_of(method):
+        for spec in message.specs():
+            _require(spec.kind in KINDS, method, f"{message.__name__}.{spec.name} declares no kind of disclosure")
+
+
+def check_determinism(method: Method, settings: Mapping[str, Any]) -> None:
+    """The same seed gives the same numbers, whatever happened to global random states before."""
+    config = small_config(method, settings)
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002 - the point is that global states do not matter
+    first = run(config)
+    torch.manual_seed(2)
+    np.random.seed(2)  # noqa: NPY002
+    second = run(config)
+    _require(numbers(first.tree) == numbers(second.tree), method, "two runs with one seed differ")
+
+
+def check_messages(method: Method, settings: Mapping[str, Any]) -> None:
+    """Every message that is sent survives the codec unchanged, and every byte is in the ledger."""
+    server, federation, spy = assemble(method, settings)
+    federation.at("setup", 0)
+    server.set_up(spy)
+    for number in (1, 2):
+        federation.at("round", number)
+        server.round(spy, number)
+    for message in spy.messages:
+        again = decode(encode(message).data, type(message))
+        same = encode(again).data
+        _require(np.array_equal(encode(message).data, same), method, f"{type(message).__name__} changes in the codec")
+    rows = federation.ledger.rows()
+    noted = sum(row[8] for row in rows)
+    counted = sum(sum(federation.ledger.total(phase).values()) for phase in ("setup", "round", "evaluation"))
+    _require(noted == counted and bool(rows), method, f"the ledger's rows hold {noted} bytes, its totals {counted}")
+
+
+def check_partial_participation(method: Method, settings: Mapping[str, Any]) -> None:
+    """With half of the clients per round it still runs, and only those are asked."""
+    config = small_config(method, {**settings, "participation": 0.5})
+    result = run(config)
+    for row in result.tree["seeds"][0]["rounds"]:
+        if not method.pooled:
+            _require(
+                row["participants"] <= 2, method, f"round {row['round']} asked {row['participants']} of 4 clients, not 2"
+            )
+    _require_finite(method, result.tree)
+
+
+def check_resume(method: Method, settings: Mapping[str, Any]) -> None:
+    """Stopped after any round and resumed, it gives the same numbers as in one go."""
+    config = small_config(method, settings, run={"checkpoint_every": 1})
+    whole = numbers(run(config).tree)
+    for stop_after in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                run(config, out=Path(folder) / "run", observer=_Stop(stop_after))
+            except _Stopped:
+                resumed = run(config, out=Path(folder) / "run", resume=True)
+                _require(
+                    numbers(resumed.tree) == whole, method, f"resumed after round {stop_after}, the numbers differ"
+                )
+
+
+def check_state(method: Method, settings: Mapping[str, Any]) -> None:
+    """State goes out and comes back through bytes; a client restored from it answers as before."""
+    server, federation, spy = assemble(method, settings)
+    server.set_up(spy)
+    federation.at("round", 1)
+    server.round(spy, 1)
+    for client, state in federation.client_states().items():
+        again = decode_tree(encode_tree(state))
+        federation.client(client).load_full_state(again)
+        back = encode_tree(federation.client(client).full_state())
+        _require(np.array_equal(back, encode_tree(state)), method, f"client {client}'s state changes when restored")
+    tree = encode_tree(server.state())
+    server.load_state(decode_tree(tree))
+    _require(np.array_equal(encode_tree(server.state()), tree), method, "the server's state changes when restored")
+
+
+def check_poor_clients(method: Method, settings: Mapping[str, Any]) -> None:
+    """A client without training nodes, one with a single class, one without edges: nothing breaks, nothing is NaN."""
+    config = small_config(method, settings)
+    simulation = prepare(config, method)
+    poor = simulation if method.pooled else replace(simulation, silos=tuple(impoverish(simulation.silos)))
+    _require_finite(method, run(config, simulation=poor).tree)
+
+
+def check_single_client(method: Method, settings: Mapping[str, Any]) -> None:
+    """One client alone is a federation, too."""
+    _require_finite(method, run(small_config(method, settings, clients=1)).tree)
+
+
+def check_labels_stay(method: Method, settings: Mapping[str, Any]) -> None:
+    """Labels of validation and test nodes influence nothing: permuting them leaves every uploaded byte as it was."""
+    if method.pooled:
+        return
+    sent = []
+    for shuffle in (False, True):
+        server, federation, spy = assemble(method, settings, shuffle_labels=shuffle)
+        server.set_up(spy)
+        for number in (1, 2):
+            federation.at("round", number)
+            server.round(spy, number)
+        sent.append([encode(message).data.tobytes() for message in spy.messages])
+    _require(sent[0] == sent[1], method, "labels of validation or test nodes change what is sent")
+
+
+def check_workers(method: Method, settings: Mapping[str, Any]) -> None:
+    """Two worker processes give the numbers of one process, bit for bit."""
+    serial = numbers(run(small_config(method, settings)).tree)
+    spread = numbers(run(small_config(method, settings, run={"workers": 2})).tree)
+    _require(serial == spread, method, "with worker processes the numbers differ")
+
+
+CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
+    check_registered,
+    check_determinism,
+    check_messages,
+    check_partial_participation,
+    check_resume,
+    check_state,
+    check_poor_clients,
+    check_single_client,
+    check_labels_stay,
+)
+
+
+def small_config(
+    method: Method, settings: Mapping[str, Any], *, clients: int = 4, run: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """Three rounds on a generated graph of 150 nodes."""
+    overrides: dict[str, Any] = {
+        "data.name": "citation-sbm",
+        "data.generator": dict(SMALL),
+        "partition.rule": "random" if clients > 1 else "louvain",
+        "partition.clients": clients,
+        "model.hidden": 8,
+        "method.name": method.name,
+        "evaluation.models": False,
+    }
+    rounds = {"rounds": 3} if "rounds" in method.config.model_fields else {}
+    overrides.update({f"method.{name}": value for name, value in {**rounds, **settings}.items()})
+    overrides.update({f"run.{name}": value for name, value in (run or {}).items()})
+    return load_config(None, overrides=overrides)
+
+
+def assemble(
+    method: Method, settings: Mapping[str, Any], *, shuffle_labels: bool = False
+) -> tuple[Any, InProcess, Spy]:
+    """A server and its clients, ready for set-up, with every message noted."""
+    config = small_config(method, settings)
+    simulation = prepare(config, method)
+    silos = [hide_labels(silo) if shuffle_labels else silo for silo in simulation.silos]
+    typed = config.method_config()
+    federation = InProcess(
+        [silo.client for silo in silos],
+        lambda client: method.client(
+            ClientContext(client, _silo(silos, client), typed, simulation.models[client], seed=0)
+        ),
+        Ledger(),
+    )
+    server = method.server(
+        ServerContext(typed, simulation.schema, simulation.models[silos[0].client], 0, federation.clients)
+    )
+    return server, federation, Spy(federation)
+
+
+class Spy(CountingFederation):
+    """Keeps every request, and every reply that a server gets to see."""
+
+    def __init__(self, inner: Federation):
+        super().__init__(inner)
+        self.messages: list[Message] = []
+
+    def ask(self, handler: Any, request: Any, **options: Any) -> Any:
+        self._note(request)
+        replies = super().ask(handler, request, **options)
+        self.messages += [reply for _, reply in replies]
+        return replies
+
+    def sum(self, handler: Any, request: Any, **options: Any) -> Any:
+        self._note(request)
+        total = super().sum(handler, request, **options)
+        if total.message is not None:
+            self.messages.append(total.message)
+        return total
+
+    def at(self, phase: Any, round: int) -> None:
+        self.inner.at(phase, round)
+
+    def _note(self, request: Any) -> None:
+        self.messages += [request] if isinstance(request, Message) else list(request.values())
+
+
+def messages_of(method: Method) -> list[type[Message]]:
+    """Every message type that the method's handlers receive or send."""
+    found: dict[type[Message], None] = {}
+    for name in dir(method.client):
+        part = getattr(method.client, name, None)
+        if isinstance(part, Handler):
+            found.update(dict.fromkeys(part.types()))
+    return list(found)
+
+
+def handlers_of(client: type[ClientBase]) -> dict[str, Handler]:
+    """A client's handlers by name."""
+    parts = {name: getattr(client, name, None) for name in dir(client)}
+    return {name: part for name, part in parts.items() if isinstance(part, Handler)}
+
+
+def needs_only_sums(method: Method, settings: Mapping[str, Any] | None = None) -> bool:
+    """Whether the server never looked at a single answer, found by running two rounds on small data."""
+    server, federation, spy = assemble(method, settings or {})
+    server.set_up(spy)
+    for number in (1, 2):
+        federation.at("round", number)
+        server.round(spy, number)
+    return not spy.asked
+
+
+def numbers(tree: Mapping[str, Any]) -> str:
+    """A result without what may differ between equal runs: times, memory, environment."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: strip(item) for key, item in value.items() if key not in _TIMES}
+        if isinstance(value, list):
+            return [strip(item) for item in value]
+        return value
+
+    kept = {key: value for key, value in tree.items() if key in ("seeds", "summary", "references", "partition")}
+    return json.dumps(strip(kept), sort_keys=True)
+
+
+_TIMES = {"cpu_seconds", "wall_seconds", "peak_rss_bytes"}
+
+
+def impoverish(silos: Sequence[Silo]) -> list[Silo]:
+    """The same silos: the first without training nodes, the second with one class, the third without edges."""
+    changed = list(silos)
+    changed[0] = replace(changed[0], train=changed[0].train[:0])
+    if len(changed) > 1:
+        labels = changed[1].labels[changed[1].train]
+        changed[1] = replace(changed[1], train=changed[1].train[labels == labels[0]] if len(labels) else labels)
+    if len(changed) > 2:
+        bare = changed[2].graph.with_edges(np.zeros((2, 0), dtype=np.int64))  # type: ignore[union-attr]
+        first = replace(changed[2].seen, graph=bare)
+        changed[2] = replace(changed[2], graph=bare, evaluations=(first, *changed[2].evaluations[1:]))
+    return changed
+
+
+def hide_labels(silo: Silo) -> Silo:
+    """The same silo with the labels of everything outside its training items permuted."""
+    graph = silo.graph
+    labels = graph.labels.copy()
+    hidden = np.setdiff1d(np.arange(len(labels)), silo.train)
+    labels[hidden] = labels[np.roll(hidden, 1)]
+    shuffled = replace(graph, labels=labels)
+    evaluations = tuple(
+        replace(evaluation, graph=shuffled) if evaluation.graph is graph else evaluation
+        for evaluation in silo.evaluations
+    )
+    return replace(silo, graph=shuffled, evaluations=evaluations)
+
+
+class _Stopped(Exception):
+    pass
+
+
+class _Stop(Silent):
+    """Interrupts a run after a round."""
+
+    def __init__(self, after: int):
+        self.after = after
+
+    def progressed(self, progress: Progress) -> None:
+        if progress.round > self.after:
+            raise _Stopped
+
+
+def _silo(silos: Sequence[Silo], client: int) -> Silo:
+    return next(silo for silo in silos if silo.client == client)
+
+
+def _require(holds: bool, method: Method, text: str) -> None:
+    if not holds:
+        raise ConformanceError(f"{method.name}: {text}.")
+
+
+def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
+    for seed in tree["seeds"]:
+        value = seed["test"].get("accuracy", seed["test"].get("auc"))
+        _require(value is not None and 0 <= value <= 1, method, f"the test score is {value}")
+
+
+__all__ = [
+    "CHECKS", "ConformanceError", "assemble", "check_method",
+    "check_workers", "handlers_of", "messages_of", "needs_only_sums", "numbers", "small_config",
+]  # fmt: skip

@@ -1,0 +1,139 @@
+"""Predictions of a saved run's client: for the nodes of its own graph, or of a grown one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from graphsilo.data import catalog
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silo import Schema
+from graphsilo.errors import ConfigError, DataError, RunError
+from graphsilo.experiments import disk
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.simulation import prepare
+from graphsilo.federation import registry
+from graphsilo.federation.client import ClientContext
+from graphsilo.types import ClientId
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Class and probabilities of every item.
+
+    Attributes:
+        node_ids: [m] global ids of the client's nodes (numbers of its graphs, in graph classification); row numbers
+            for a graph of one's own.
+        classes: [m] most probable class.
+        probabilities: [m, C], rows sum to 1.
+        class_names: Words for the classes, where the data has them.
+        on: What was predicted on, in words.
+    """
+
+    node_ids: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    class_names: tuple[str, ...] | None
+    on: str
+
+
+def predict(
+    run_dir: str | Path,
+    *,
+    client: ClientId,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    graph: str | Path | Graph | GraphCollection | None = None,
+) -> Prediction:
+    """Classify with the model that a client had in a finished run.
+
+    Args:
+        run_dir: Folder of the run.
+        client: Whose model.
+        seed: Seed of training; None takes the run's first.
+        checkpoint: ``best`` (by validation) or ``last``.
+        graph: A graph, or a file of one (.yaml, .npz, .pt), to predict on, such as the client's graph with new
+            nodes; None takes the client's own graph of the run.
+
+    Raises:
+        RunError: The folder holds no finished run, or its models were not saved.
+        ConfigError: No such client, seed or checkpoint.
+        DataError: The graph does not fit the model.
+    """
+    folder = Path(run_dir)
+    result = disk.read_json(folder / "result.json", "the result")
+    if checkpoint not in ("best", "last"):
+        raise ConfigError(f"a run keeps the models of two checkpoints, 'best' and 'last'; '{checkpoint}' was asked for.")
+    seeds = [row["seed"] for row in result["seeds"]]
+    chosen = seeds[0] if seed is None else seed
+    if chosen not in seeds:
+        raise ConfigError(f"the run has seeds {seeds}; {chosen} was asked for.")
+    if result["task"] == "link":
+        raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
+    # The stored partition stands for the rule: the silo is the one that was trained, whatever was changed since.
+    config = load_config(
+        folder / "config.yaml", overrides={"partition.file": str(folder / "partition.npz"), "run.device": "cpu"}
+    )
+    method = registry.load(config.method.name)
+    simulation = prepare(config, method)
+    silos = {silo.client: silo for silo in simulation.silos}
+    if client not in silos:
+        raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
+    silo = silos[client]
+    path = folder / "models" / f"seed{chosen}-client{client}-{checkpoint}.safetensors"
+    models = _models(path)
+    member = method.client(ClientContext(client, silo, config.method_config(), simulation.models[client], chosen))
+    member.load_final(models)
+    target: Graph | GraphCollection
+    if graph is None:
+        target, on = silo.seen.graph, f"client {client}'s own graph"
+    else:
+        target = catalog.load(str(graph)) if isinstance(graph, str | Path) else graph
+        on = f"{target.name}, given"
+        _check_fits(target, silo.schema)
+    with torch.no_grad():
+        probabilities = member.predict(member.tensors(target)).exp().cpu().numpy()
+    return Prediction(
+        node_ids=target.global_ids,
+        classes=probabilities.argmax(axis=1).astype(np.int64),
+        probabilities=probabilities,
+        class_names=silo.schema.class_names,
+        on=on,
+    )
+
+
+def _models(path: Path) -> dict[str, dict[str, torch.Tensor]]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        flat = load_file(path)
+    except FileNotFoundError:
+        raise RunError(
+            f"the model {path} is not there. Models are saved unless evaluation.models is false, or the method keeps "
+            f"none; run again with --set evaluation.models=true."
+        ) from None
+    except (SafetensorError, OSError) as error:
+        raise RunError(f"the model {path} cannot be read ({error}).") from None
+    models: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in flat.items():
+        view, _, parameter = name.partition("/")
+        models.setdefault(view, {})[parameter] = tensor
+    return models
+
+
+def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> None:
+    if isinstance(graph, GraphCollection) != (schema.task == "graph"):
+        kind = "a collection of graphs" if schema.task == "graph" else "a single graph"
+        raise DataError(f"the model was trained for task '{schema.task}' and predicts on {kind}; {graph.name} is not.")
+    names = graph.union.feature_names if isinstance(graph, GraphCollection) else graph.feature_names
+    if graph.num_features != schema.num_features or (names and schema.feature_names and names != schema.feature_names):
+        raise DataError(
+            f"the model was trained on {schema.num_features} features"
+            f"{f' ({schema.feature_names[0]}, ...)' if schema.feature_names else ''}; {graph.name} has "
+            f"{graph.num_features}{f' ({names[0]}, ...)' if names else ''}. Give the same features in the same order."
+        )

@@ -1,0 +1,63 @@
+"""Constant matrices: every kind gives the product, its transpose and the right gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from graphsilo.models.operators import ChainOperator, DenseOperator, SparseOperator, operator, product
+
+DOUBLE = torch.float64
+LEFT = sp.csr_matrix(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
+RIGHT = sp.csr_matrix(np.array([[1.0, 0.0], [0.0, 1.0], [4.0, 0.0]]))
+
+
+def kinds() -> list:
+    left, right = SparseOperator(LEFT, dtype=DOUBLE), SparseOperator(RIGHT, dtype=DOUBLE)
+    return [
+        (left, LEFT.toarray()),
+        (DenseOperator(torch.from_numpy(LEFT.toarray())), LEFT.toarray()),
+        (ChainOperator(left, right), np.array([[9.0, 0.0], [0.0, 3.0]])),
+        (SparseOperator(sp.csr_matrix((2, 3)), dtype=DOUBLE), np.zeros((2, 3))),
+    ]
+
+
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("columns", [1, 2, 20])
+def test_products(index: int, columns: int) -> None:
+    made, wanted = kinds()[index]
+    wanted = torch.from_numpy(wanted)
+    right = torch.rand(wanted.shape[1], columns, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    left = torch.rand(wanted.shape[0], columns, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
+    assert made.shape == tuple(wanted.shape)
+    torch.testing.assert_close(made.mm(right), wanted @ right)
+    torch.testing.assert_close(made.tmm(left), wanted.T @ left)
+    torch.testing.assert_close(made.dense(), wanted)
+    assert torch.autograd.gradcheck(lambda value: made @ value, (right.requires_grad_(),))
+
+
+def test_operator_picks_by_count() -> None:
+    # 10 x 10: sparse up to 100 / 5 = 20 entries.
+    def diagonals(count: int) -> sp.csr_matrix:
+        return sp.csr_matrix((np.ones(count), (np.arange(count) // 10, np.arange(count) % 10)), shape=(10, 10))
+
+    assert isinstance(operator(diagonals(20), "cpu", torch.float32), SparseOperator)
+    assert isinstance(operator(diagonals(21), "cpu", torch.float32), DenseOperator)
+    assert isinstance(operator(np.eye(3, dtype=np.float32), "cpu", torch.float32), DenseOperator)
+
+
+def test_product_multiplies_out_only_where_cheaper() -> None:
+    draws = np.random.default_rng(0)
+    adjacency = sp.csr_matrix(np.ones((4, 4)))
+    few = SparseOperator(sp.random(4, 50, density=0.9, random_state=1, format="csr"))
+    many = SparseOperator(sp.random(4, 5000, density=0.001, random_state=1, format="csr"))
+    left = SparseOperator(adjacency)
+    weight = torch.from_numpy(draws.random((50, 3)).astype(np.float32))
+    joined = product(left, few)
+    assert isinstance(joined, DenseOperator)
+    torch.testing.assert_close(joined.mm(weight), left.mm(few.mm(weight)))
+    assert isinstance(product(left, many), ChainOperator)
+    dense = product(left, DenseOperator(torch.rand(4, 3)))
+    assert isinstance(dense, DenseOperator)

@@ -1,0 +1,95 @@
+"""Views: normalisations by hand, restricted rows, pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from graphsilo.data.graph import Graph
+from graphsilo.models.view import GraphTensors, normalise
+
+# 0 - 1 - 2 and the isolated node 3
+PATH = Graph(
+    np.arange(8, dtype=np.float32).reshape(4, 2), np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), np.array([0, 1, 0, 1]), 2
+)
+
+
+def test_norms_by_hand() -> None:
+    adjacency = PATH.adjacency()
+    root = 1 / 6**0.5
+    gcn = [[1 / 2, root, 0, 0], [root, 1 / 3, root, 0], [0, root, 1 / 2, 0], [0, 0, 0, 1]]
+    mean = [[0, 1, 0, 0], [1 / 2, 0, 1 / 2, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
+    row = [[1 / 2, 1 / 2, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [0, 1 / 2, 1 / 2, 0], [0, 0, 0, 1]]
+    for norm, wanted in (("gcn", gcn), ("mean", mean), ("row", row)):
+        np.testing.assert_allclose(normalise(adjacency, norm).toarray(), wanted, rtol=1e-6)
+    np.testing.assert_array_equal(normalise(adjacency, "sum").toarray(), adjacency.toarray())
+    np.testing.assert_array_equal(normalise(adjacency, "loops").toarray(), adjacency.toarray() + np.eye(4))
+
+
+def test_self_loops_count_once() -> None:
+    looped = sp.csr_matrix(np.array([[5.0, 1.0], [1.0, 0.0]], dtype=np.float32))
+    np.testing.assert_allclose(normalise(looped, "gcn").toarray(), np.full((2, 2), 0.5))
+    np.testing.assert_array_equal(normalise(looped, "sum").toarray(), [[0, 1], [1, 0]])
+
+
+def test_restricted_view_keeps_only_what_is_needed() -> None:
+    view = GraphTensors(PATH).view(np.array([3, 0]))
+    assert view.num_rows == view.num_items == 2
+    blocks = view.blocks("gcn", 2)
+    assert [block.shape for block in blocks] == [(3, 4), (2, 3)]  # {0,1,3} from {0,1,2,3}; {3,0} from {0,1,3}
+    assert view.own_rows("gcn", 2)[1].tolist() == [2, 0]
+    np.testing.assert_array_equal(view.features().dense().numpy(), PATH.features[[3, 0]])
+    np.testing.assert_array_equal(view.features("gcn", 1).dense().numpy(), PATH.features[[0, 1, 3]])
+
+
+def test_saturated_layers_share_their_operator() -> None:
+    view = GraphTensors(PATH).view(np.array([0]))
+    blocks = view.blocks("gcn", 6)  # {0}, {0,1}, {0,1,2}, and no more from there
+    assert [block.shape for block in blocks[-2:]] == [(2, 3), (1, 2)]
+    assert all(block is blocks[0] for block in blocks[1:4])
+    assert view.own_rows("gcn", 6)[:4] == [None] * 4
+
+
+def test_hops_equal_repeated_products(make_graph) -> None:  # type: ignore[no-untyped-def]
+    for sparse in (False, True):
+        graph = make_graph(sparse=sparse)
+        data = GraphTensors(graph)
+        dense = graph.features.toarray() if sparse else graph.features
+        step = data.matrix("gcn").toarray()
+        wanted = [dense, step @ dense, step @ step @ dense, step @ step @ step @ dense]
+        rows = np.array([5, 0, 7])
+        assert data.full.hops(3)[0] is data.full.features()
+        for level, matrix in enumerate(wanted):
+            np.testing.assert_allclose(data.full.hops(3)[level].dense().numpy(), matrix, atol=1e-6)
+            np.testing.assert_allclose(data.view(rows).hop(level).dense().numpy(), matrix[rows], atol=1e-6)
+
+
+def test_sparse_hops_stay_sparse() -> None:
+    features = sp.random(200, 1000, density=0.01, random_state=0, format="csr", dtype=np.float32)
+    path = np.stack([np.arange(199), np.arange(1, 200)])
+    data = GraphTensors(Graph(features, np.concatenate([path, path[::-1]], 1), np.zeros(200, np.int64), 1))
+    assert all(sp.issparse(data.hop_matrix(level, "gcn")) for level in range(4))
+    assert type(data.full.hop(2)).__name__ == "SparseOperator"
+
+
+def test_one_hop_keeps_no_lower_level() -> None:
+    data = GraphTensors(PATH)
+    data.full.hop(3)
+    assert [key for key in data._cache if key[0] == "hop"] == [("hop", 3, "gcn")]
+
+
+def test_pool(make_collection) -> None:  # type: ignore[no-untyped-def]
+    collection = make_collection()
+    data = GraphTensors(collection)
+    nodes = np.split(collection.union.features, collection.pointer[1:-1])
+    chosen = np.array([4, 1])
+    view = data.view(chosen)
+    assert view.num_items == 2
+    values = view.features().dense()
+    for how, reduce in (("sum", np.sum), ("mean", np.mean)):
+        wanted = np.stack([reduce(nodes[graph], axis=0) for graph in chosen])
+        np.testing.assert_allclose(view.pool(values, how).numpy(), wanted, rtol=1e-6)
+    with pytest.raises(ValueError, match="collection"):
+        GraphTensors(PATH).full.pool(torch.zeros(4, 2))
