@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+REQUIRED = frozenset(os.environ.get("GRAPHSILO_REQUIRE", "").split())
+"""Marks whose tests must not be skipped, e.g. ``data browser`` in continuous integration."""
 
 
 def find_data_root() -> Path | None:
@@ -21,6 +24,18 @@ def pytest_configure(config: pytest.Config) -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    marks = {mark.name for mark in item.iter_markers()}
+    missed = sorted(REQUIRED & marks) if report.skipped and "gpu" not in marks else []
+    if missed and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"GRAPHSILO_REQUIRE says that '{missed[0]}' tests must run, but this one: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,9 @@ import scipy.sparse as sp
 from graphsilo.data.graph import Graph, GraphCollection
 
 
-def random_graph(nodes: int = 30, features: int = 12, seed: int = 0, *, sparse: bool = False, degree: float = 3) -> Graph:
+def random_graph(
+    nodes: int = 30, features: int = 12, seed: int = 0, *, sparse: bool = False, degree: float = 3
+) -> Graph:
     """Undirected; nodes 0 and 1 are isolated."""
     draws = np.random.default_rng(seed)
     pairs = draws.integers(min(2, nodes - 1), nodes, size=(2, int(nodes * degree / 2)))

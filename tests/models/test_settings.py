@@ -18,10 +18,10 @@ from graphsilo.models.settings import ModelEntry, Settings, describe, entry, nam
 def test_importing_the_list_imports_no_torch() -> None:
     code = (
         "import sys, graphsilo.models as m; m.names(); m.resolve('gcn', {'hidden': 32}); m.pool('opfgl');"
-        "print('torch' in sys.modules, 'numpy' in sys.modules)"
+        "print('torch' in sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["False", "False"]
+    assert printed.strip() == "False"
 
 
 @pytest.mark.parametrize("name", names())

@@ -1,0 +1,134 @@
+"""The command line: parse, call, print. Entry point of the command ``graphsilo``.
+
+Nothing heavy is imported here, so that ``graphsilo --help`` answers at once: each command imports what it needs, and
+torch comes in only with commands that train or run a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+
+from graphsilo.errors import GraphsiloError
+
+STOPPED = 130
+"""Exit code after Ctrl-C or SIGTERM, as shells use it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: What stands behind ``graphsilo``; None takes ``sys.argv``.
+
+    Returns:
+        The exit code: 0 done, 1 failed run, 2 wrong usage or configuration, 130 stopped by Ctrl-C or SIGTERM.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    _never_fail_to_print()
+    try:
+        with _terminated_like_interrupted():
+            status = _dispatch(given)
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        _discard_output()
+        return 0  # the reader had seen enough, e.g. `| head`
+    except KeyboardInterrupt as stop:
+        _complain(str(stop) or "stopped.", stop, debug)
+        return STOPPED
+    except GraphsiloError as error:
+        _complain(str(error), error, debug)
+        return error.exit_code
+    except MemoryError as error:
+        _complain("memory ran out. Use fewer workers, a smaller model or a smaller batch_size.", error, debug)
+        return 1
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _complain(f"the system refused: {error.strerror or error}{where}.", error, debug)
+        return 1
+    except Exception as error:
+        if _is_usage_error(error):
+            _complain(_usage_text(error), error, debug)
+            return 2
+        _complain(
+            f"this is a bug in graphsilo, not your mistake: {type(error).__name__}: {error}. Run the same command with "
+            f"--debug, and report the traceback that it shows.",
+            error,
+            debug,
+        )
+        return 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    import typer
+    from typer.main import get_command
+
+    from graphsilo.cli.app import app
+
+    try:
+        status = get_command(app)(args=arguments, prog_name="graphsilo", standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except typer.Exit as end:
+        return int(end.exit_code)
+    return status if isinstance(status, int) else 0
+
+
+def _is_usage_error(error: Exception) -> bool:
+    """Whether the argument parser raised it; by shape, because its classes moved between releases."""
+    return hasattr(error, "format_message") and getattr(error, "exit_code", None) is not None
+
+
+def _usage_text(error: Exception) -> str:
+    text = " ".join(str(error.format_message()).split())  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "graphsilo"
+    text = text[:1].lower() + text[1:]
+    return f"{text}{'' if text.endswith(('.', '?')) else '.'} `{command} --help` shows what can be given."
+
+
+def _complain(text: str, error: BaseException, debug: bool) -> None:
+    """One paragraph on stderr, behind the traceback where one is wanted."""
+    from graphsilo.cli.terminal import paragraph
+
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):
+        print(paragraph(f"graphsilo: {text}", sys.stderr), file=sys.stderr, flush=True)
+
+
+def _never_fail_to_print() -> None:
+    """A terminal that cannot show a sign gets a question mark instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM ends a command the way Ctrl-C does: processes are ended, files are closed."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread: whoever called decides about signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _discard_output() -> None:
+    """Python flushes stdout at exit, which would complain once more."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

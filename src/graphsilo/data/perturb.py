@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
-from graphsilo.data.partition.adjacency import undirected_links
+from graphsilo.data.partition.adjacency import both_directions, undirected_links
 from graphsilo.data.partition.options import parse_options
-from graphsilo.data.partition.pairs import pair_keys
+from graphsilo.data.partition.pairs import PairSpace, pair_keys, sample_unlinked
 from graphsilo.data.silo import Silo
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.random import numpy_generator
@@ -112,9 +112,11 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
             left = np.isin(pair_keys(links.train, n), pair_keys(edges, n)) if links.train.size else np.zeros(0, bool)
             links = replace(links, train=links.train[:, left])
     if settings.edge_noise:
-        known = edges if links is None else np.concatenate([edges, links.val, links.test], axis=1)
+        # A hidden link must not come back as noise, nor a removed one.
+        known = inner.edges if links is None else np.concatenate([inner.edges, links.val, links.test], axis=1)
+        span = pointer if isinstance(silo.graph, GraphCollection) else np.array([0, inner.num_nodes], dtype=np.int64)
         own = undirected_links(inner.edges).shape[1]
-        new = random_edges(known, pointer, round(settings.edge_noise * own), stream("edge_noise"))
+        new = random_edges(known, span, round(settings.edge_noise * own), stream("edge_noise"))
         edges = np.concatenate([edges, new], axis=1)
         if weights is not None:
             weights = np.concatenate([weights, np.ones(new.shape[1], dtype=np.float32)])
@@ -191,31 +193,13 @@ def random_edges(
 
     Args:
         known: [2, m] pairs that must not be drawn.
-        pointer: [graphs + 1] the nodes of each graph, or one node per item: then all nodes form one graph.
+        pointer: [graphs + 1] the nodes of each graph.
         count: New links; fewer where not enough pairs are free.
         generator: Source of randomness.
     """
-    n = int(pointer[-1])
-    sizes = np.diff(pointer)
-    if (sizes == 1).all():
-        pointer, sizes = np.array([0, n], dtype=np.int64), np.array([n], dtype=np.int64)
-    ends = np.cumsum(sizes * (sizes - 1))
-    taken = np.unique(pair_keys(known[:, known[0] != known[1]], n)) if known.size else np.zeros(0, dtype=np.int64)
-    count = min(count, int(ends[-1]) // 2 - len(taken))
-    found = np.zeros(0, dtype=np.int64)
-    while len(found) < count:
-        # A draw of an ordered pair: the graph, then first and second end, are digits of one number.
-        number = generator.integers(int(ends[-1]), size=4 * (count - len(found)) + 64)
-        graph = np.searchsorted(ends, number, side="right")
-        rest = number - np.where(graph > 0, ends[graph - 1], 0)
-        first, second = np.divmod(rest, sizes[graph] - 1)
-        second = second + (second >= first)
-        fresh = pair_keys(np.stack([first, second]) + pointer[graph], n)
-        found = np.concatenate([found, fresh[~np.isin(fresh, taken)]])
-        found = found[np.sort(np.unique(found, return_index=True)[1])]
-    found = found[: max(count, 0)]
-    low, high = found // n, found % n
-    return np.concatenate([np.stack([low, high]), np.stack([high, low])], axis=1)
+    owner = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+    links = sample_unlinked(PairSpace(len(owner), "same", owner), known, count, generator, at_most=True)
+    return both_directions(links)
 
 
 def thin_labels(

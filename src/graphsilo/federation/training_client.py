@@ -27,6 +27,7 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
 
     Attributes:
         model: The client's own model.
+        weights: Its parameters and float buffers by name.
         trainer: Runs local epochs on it.
         aggregate: A second model for the ``aggregate`` view, made when a server's model is first installed.
     """
@@ -34,7 +35,10 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
     def __init__(self, context: ClientContext[ConfigT]):
         super().__init__(context)
         self.model = self.build_model()
+        # The parameters and float buffers by name, looked up once; they are the model's own tensors.
+        self.weights = weights_of(self.model)
         self.aggregate: Model | None = None
+        self._aggregate_weights: dict[str, Tensor] = {}
         config = self.config
         self.trainer = LocalTrainer(
             self.model,
@@ -65,7 +69,8 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
     def install_aggregate(self, weights: Tensors) -> None:
         if self.aggregate is None:
             self.aggregate = self.build_model()
-        load_weights(self.aggregate, weights)
+            self._aggregate_weights = weights_of(self.aggregate)
+        load_weights(self._aggregate_weights, weights)
 
     def state(self) -> dict[str, Any]:
         return {"model": model_state(self.model), "optimizer": self.trainer.optimizer.state()}
@@ -75,10 +80,10 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         self.trainer.optimizer.load_state(state["optimizer"])
 
     def final_models(self) -> dict[str, Tensors]:
-        return {"own": weights_of(self.model)}
+        return {"own": self.weights}
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
-        load_weights(self.model, models["own"])
+        load_weights(self.weights, models["own"])
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return self.model.embed(data.full)

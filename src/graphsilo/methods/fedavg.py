@@ -56,11 +56,11 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
     @handler
     def train(self, request: TrainRequest) -> TrainReply:
         """Download, train, upload."""
-        load_weights(self.model, request.weights)
+        load_weights(self.weights, request.weights)
         if self.config.reset_optimizer:
             self.trainer.optimizer.reset()
         self.fit(request)
-        return TrainReply(weights=weights_of(self.model), num_samples=self.weight)
+        return TrainReply(weights=self.weights, num_samples=self.weight)
 
     def fit(self, request: TrainRequest) -> None:
         """The local epochs; variants change what a step does."""

@@ -152,7 +152,7 @@ class GAT(LayeredModel):
                 generator,
             )
             if layer.average and layer.heads > 1:
-                attended = attended.view(len(attended), layer.heads, -1).mean(1)
+                attended = attended.view(-1, *layer.source.shape).mean(1)
             hidden = attended + layer.bias
             if position < depth - 1 or activate_last:
                 if self.activation == "relu":

@@ -136,8 +136,8 @@ class Comparison:
             sentences.append(f"‡: better than {other} ({test}).")
         if listed and all(item.verdict == "too few seeds" for item in listed):
             sentences.append(
-                "Too few common seeds for any difference to be significant: run at least six, "
-                "more where several runs are compared."
+                "Too few common seeds for any difference to be significant: six are needed to compare two runs, "
+                "seven for three or four."
             )
         elif listed and not marks - {""}:
             sentences.append(f"No difference is significant ({test}).")
@@ -366,13 +366,16 @@ def _differences(rows: Sequence[Row], name: str, against: int) -> tuple[Differen
         for position, row in enumerate(rows)
     ]
     adjusted = holm([None if pair is None else pair.sign_flip_p for pair in pairs])
+    # Holm multiplies the least p by the number of comparisons: beyond ALPHA, no outcome could have been significant
+    least = [pair.smallest_p for pair in pairs if pair is not None and pair.smallest_p is not None]
+    hopeless = bool(least) and len(least) * min(least) > ALPHA
     flipped = {"better": "worse", "worse": "better"} if lower_is_better(name) else {}
     found: list[Difference | None] = []
     for pair, p in zip(pairs, adjusted, strict=True):
         if pair is None or not pair.seeds:
             found.append(None)
             continue
-        verdict = pair.verdict(ALPHA, adjusted_p=p)
+        verdict = "too few seeds" if hopeless else pair.verdict(ALPHA, adjusted_p=p)
         found.append(Difference(pair, p, flipped.get(verdict, verdict)))
     return tuple(found)
 

@@ -53,26 +53,17 @@ class LocalTrainer:
         """
         if self.objective.num_samples == 0:
             return float("nan")
-        total, steps = 0.0, 0
         losses = []
         for _ in range(epochs):
             for batch in self.objective.batches(batch_size, generator):
-                loss = self.objective.loss(self.model, batch, generator)
-                if extra_loss is not None:
-                    loss = loss + extra_loss(self.model)
-                gradients = list(torch.autograd.grad(loss, self.parameters, allow_unused=True))
-                for index, gradient in enumerate(gradients):
-                    if gradient is None:
-                        gradients[index] = torch.zeros_like(self.parameters[index])
+                loss, gradients = self.objective.gradients(self.model, batch, generator, self.parameters, extra_loss)
                 if adjust is not None:
                     with torch.no_grad():
                         adjust(gradients)
                 self.optimizer.step(gradients)
-                losses.append(loss.detach())
-                steps += 1
+                losses.append(loss)
         # Read once at the end: asking an accelerator for each value would stop it every step.
-        total = float(torch.stack(losses).sum())
-        return total / steps
+        return float(torch.stack(losses).mean())
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:
@@ -82,18 +73,20 @@ def weights_of(model: Model) -> dict[str, Tensor]:
     return named
 
 
-def load_weights(model: Model, weights: Mapping[str, Tensor], *, names: Sequence[str] | None = None) -> None:
+def load_weights(
+    model: Model | Mapping[str, Tensor], weights: Mapping[str, Tensor], *, names: Sequence[str] | None = None
+) -> None:
     """Copy weights into a model.
 
     Args:
-        model: Whose parameters and float buffers are overwritten.
+        model: Whose parameters and float buffers are overwritten; or these by name, as ``weights_of`` gives them.
         weights: By name.
         names: Which ones must be there; None means all of the model's.
 
     Raises:
         MessageError: A name is missing or unknown, or a shape differs.
     """
-    mine = weights_of(model)
+    mine = weights_of(model) if isinstance(model, Model) else model
     wanted = mine.keys() if names is None else set(names)
     if weights.keys() != wanted:
         odd = sorted(set(weights) ^ set(wanted))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -14,6 +14,10 @@ from torch import Tensor
 from graphsilo.data.silo import Silo
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, View
+
+
+ExtraLoss = Callable[[Model], Tensor]
+"""A term that a method adds to the loss of every step."""
 
 
 class Objective(ABC):
@@ -32,6 +36,24 @@ class Objective(ABC):
     @abstractmethod
     def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
         """The scalar to minimise on a batch."""
+
+    def gradients(
+        self,
+        model: Model,
+        batch: object,
+        generator: torch.Generator,
+        parameters: Sequence[Tensor],
+        extra_loss: ExtraLoss | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The loss on a batch and its gradient for every parameter; zeros where a parameter plays no part."""
+        loss = self.loss(model, batch, generator)
+        if extra_loss is not None:
+            loss = loss + extra_loss(model)
+        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return loss.detach(), [
+            torch.zeros_like(parameter) if gradient is None else gradient
+            for parameter, gradient in zip(parameters, found, strict=True)
+        ]
 
 
 class ClassifyItems(Objective):

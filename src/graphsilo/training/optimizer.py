@@ -54,36 +54,41 @@ class Adam(Optimizer):
         self.betas, self.eps = betas, eps
         self._first: list[Tensor] = []
         self._second: list[Tensor] = []
-        self._steps: list[Tensor] = []
+        # One counter serves all parameters: they are always updated together.
+        self._step: Tensor | None = None
 
     def _start(self) -> None:
         self._first = [torch.zeros_like(parameter) for parameter in self.parameters]
         self._second = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self._steps = [torch.zeros((), device=parameter.device) for parameter in self.parameters]
+        self._step = torch.zeros((), device=self.parameters[0].device if self.parameters else None)
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        if not self._steps:
+        if self._step is None:
             self._start()
-        torch._foreach_add_(self._steps, 1.0)
+        step = self._step
+        assert step is not None
+        step += 1.0
         torch._fused_adam_(
-            self.parameters, list(gradients), self._first, self._second, [], self._steps,
+            self.parameters, list(gradients), self._first, self._second, [],
+            [step] * len(self.parameters),
             lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay, eps=self.eps,
             amsgrad=False, maximize=False,
         )  # fmt: skip
 
     def reset(self) -> None:
-        self._first, self._second, self._steps = [], [], []
+        self._first, self._second, self._step = [], [], None
 
     def state(self) -> dict[str, Any]:
-        return {"first": list(self._first), "second": list(self._second), "steps": list(self._steps)}
+        return {"first": list(self._first), "second": list(self._second), "step": self._step}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        if not state["steps"]:
+        if state["step"] is None:
             self.reset()
             return
         self._start()
-        for mine, saved in ((self._first, "first"), (self._second, "second"), (self._steps, "steps")):
+        self._step = state["step"].clone()
+        for mine, saved in ((self._first, "first"), (self._second, "second")):
             for tensor, value in zip(mine, state[saved], strict=True):
                 tensor.copy_(value)
 

@@ -107,8 +107,8 @@ def sample_unlinked(
         count = available
     if count <= 0:
         return np.zeros((2, 0), dtype=np.int64)
-    if 2 * count > available:
-        # So few pairs are free that listing them all costs no more than the answer itself.
+    if 2 * count > available or 4 * available < space.ordered:
+        # Most free pairs are wanted, or most pairs are linked: listing them all costs no more than what is there.
         pairs = space.pairs(np.arange(space.ordered))
         keys = pair_keys(pairs[:, pairs[0] < pairs[1]], n)
         keys = generator.choice(keys[~_member(keys, forbidden)], size=count, replace=False)

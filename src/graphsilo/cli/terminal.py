@@ -1,0 +1,180 @@
+"""How the command line prints: tables that fit the terminal, and the same tables in plain text for a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+WIDEST_TEXT = 100
+UNLIMITED = 100_000
+"""Columns of something that is no terminal: a line is as long as it needs to be."""
+
+
+def is_terminal(stream: IO[str] | None = None) -> bool:
+    """Whether somebody looks at the stream (stdout by default)."""
+    with contextlib.suppress(AttributeError, ValueError):
+        return (stream or sys.stdout).isatty()
+    return False
+
+
+def columns() -> int:
+    """Width of the terminal."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def paragraph(text: str, stream: IO[str]) -> str:
+    """The text, filled to the width of a terminal; one line for anything else, which is easier to search."""
+    if not is_terminal(stream):
+        return text
+    width = max(40, min(columns(), WIDEST_TEXT))
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def console(stream: IO[str] | None = None) -> Console:
+    """A rich console for a stream (stdout by default), without guesses about what to colour."""
+    from rich.console import Console
+
+    target = stream or sys.stdout
+    width = None if is_terminal(target) else UNLIMITED
+    return Console(file=target, width=width, highlight=False, emoji=False, markup=False)
+
+
+def show(*parts: RenderableType) -> None:
+    """Print on stdout: as rich draws it on a terminal, without colours and trailing blanks elsewhere."""
+    screen = console()
+    with screen.capture() as captured:
+        for part in parts:
+            screen.print(part)
+    text = captured.get()
+    if not is_terminal():
+        text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    sys.stdout.write(text)
+
+
+def say(text: str = "") -> None:
+    """A paragraph on stdout."""
+    sys.stdout.write(paragraph(text, sys.stdout) + "\n")
+
+
+def table(*headings: str, numbers: Sequence[int] = (), title: str | None = None, narrow: bool = False) -> Table:
+    """An empty table in the house's style: a line below the headings on a terminal, bare columns in a pipe.
+
+    Args:
+        headings: Of the columns.
+        numbers: Which columns hold numbers; these stand right and are never broken.
+        title: Above it.
+        narrow: Less room between columns.
+    """
+    from rich import box
+    from rich.table import Table
+
+    seen = is_terminal()
+    grid = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=box.SIMPLE_HEAD if seen else None,
+        padding=(0, 1) if seen and not narrow else (0, 1 if seen else 2, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+    for place, heading in enumerate(headings):
+        is_number = place in numbers
+        grid.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    return grid
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of numbers that may lie on either side, whichever fits.
+
+    Attributes:
+        corner: What its rows are.
+        columns: Headings of the numbers.
+        rows: Name, cells in the order of the columns, and a rich style.
+    """
+
+    corner: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str], str]]
+
+    def draw(self) -> Table:
+        """One line per row where that fits into the terminal, else one line per column."""
+        upright = self._upright()
+        screen = console()
+        if screen.measure(upright).maximum <= screen.width:
+            return upright
+        return self._lying()
+
+    def _upright(self) -> Table:
+        grid = table(self.corner, *self.columns, numbers=range(1, len(self.columns) + 1))
+        for name, cells, style in self.rows:
+            grid.add_row(name, *cells, style=style)
+        return grid
+
+    def _lying(self) -> Table:
+        from rich.text import Text
+
+        grid = table("", *(name for name, _, _ in self.rows), numbers=range(1, len(self.rows) + 1))
+        for column in grid.columns[1:]:
+            column.no_wrap = False
+        for place, heading in enumerate(self.columns):
+            grid.add_row(heading, *(Text(cells[place], style=style) for _, cells, style in self.rows))
+        return grid
+
+
+def bars(counts: Sequence[int], room: int) -> str:
+    """A histogram in one line: a bar per class, a dot for a class that is not there.
+
+    Args:
+        counts: Per class.
+        room: Most signs; neighbouring classes share one where there are more.
+
+    Example:
+        >>> bars([8, 0, 4, 1], 10)
+        '█·▄▁'
+    """
+    if len(counts) > room:
+        share = -(-len(counts) // room)
+        counts = [sum(counts[start : start + share]) for start in range(0, len(counts), share)]
+    top = max(counts, default=0)
+    signs = "▁▂▃▄▅▆▇█" if _shows("█") else "12345678"
+    empty = "·" if _shows("·") else "."
+    return "".join(signs[max(0, -(-8 * count // top) - 1)] if count else empty for count in counts)
+
+
+def _shows(sign: str) -> bool:
+    try:
+        sign.encode(sys.stdout.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def captured_stdout() -> Iterator[io.StringIO]:
+    """What libraries print while the block runs, instead of on the screen."""
+    held = io.StringIO()
+    with contextlib.redirect_stdout(held):
+        yield held
+
+
+def count(value: Any) -> str:
+    """A whole number with thin separators; a dash where there is none."""
+    return "–" if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+def share(value: float | None, digits: int = 2) -> str:
+    """A fraction as it is; a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"

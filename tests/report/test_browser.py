@@ -1,0 +1,132 @@
+"""The pages in a real browser: drawn, silent, and asking nothing of anyone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from graphsilo import report
+
+pytestmark = pytest.mark.browser
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+MARKS = ".scatterlayer path, .barlayer path, .heatmaplayer image"
+DRAWN = """() => [...document.querySelectorAll("[data-figure]")].map((holder) => {
+  const box = holder.querySelector("svg.main-svg")?.getBoundingClientRect();
+  const marks = holder.querySelectorAll("MARKS").length;
+  return [holder.id, box ? box.width * box.height : 0, marks];
+})""".replace("MARKS", MARKS)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no Chromium on the search path")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+class Visit:
+    """A page opened from disk, with everything it asked for and complained about."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.page = browser.new_page(**options)
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(path.as_uri())
+        self.until(f"[...document.querySelectorAll('[data-figure]')].every((item) => item.querySelector('{MARKS}'))")
+
+    def until(self, expression: str) -> None:
+        """Wait for a condition; the page's policy forbids the browser's own way, which evaluates text in the page."""
+        for _ in range(200):
+            if self.page.evaluate(expression):
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"never true: {expression}")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (800, "dark")])
+def test_run_page(browser: Any, runs: dict[str, Path], tmp_path: Path, width: int, scheme: str) -> None:
+    path = report.write(runs["fedavg"], tmp_path / "report.html")
+    visit = Visit(browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    drawn = visit.page.evaluate(DRAWN)
+    assert len(drawn) == 11
+    assert all(area > 10_000 and marks > 0 for _, area, marks in drawn), drawn
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == width  # nothing sticks out
+    visit.page.select_option("select[data-group=curves]", "macro_f1")
+    assert "Macro-F1" in visit.page.inner_text("#curve-rounds")
+    visit.page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+    visit.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert visit.complaints == []
+    assert visit.requests == [path.as_uri()]
+    visit.page.close()
+
+
+def test_dark_pages_draw_in_dark_colours(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    path = report.write(runs["fedavg"], tmp_path / "report.html")
+    visit = Visit(browser, path, color_scheme="dark")
+    fill = "getComputedStyle(document.querySelector('#homophily .point path')).fill"
+    assert visit.page.evaluate(fill) == "rgb(90, 180, 230)"
+    visit.page.emulate_media(color_scheme="light")
+    visit.until(f"{fill} === 'rgb(0, 114, 178)'")
+    visit.page.close()
+
+
+def test_sorting_and_showing_more(browser: Any, tmp_path: Path, sample: ModuleType) -> None:
+    folder = sample.make_run(tmp_path / "run", clients=100, rounds=2, seeds=1)
+    visit = Visit(browser, report.write(folder))
+    rows = "#client-table tbody tr:visible"
+    assert visit.page.locator(rows).count() == 20
+    visit.page.get_by_role("button", name="Nodes", exact=True).click()
+    shown = [int(cell) for cell in visit.page.locator(f"{rows} >> td:nth-child(2)").all_inner_texts()]
+    assert shown == sorted(shown)
+    assert visit.page.locator("#client-table th[aria-sort=ascending]").inner_text().strip() == "Nodes"
+    visit.page.get_by_role("button", name="Show all 100 rows").click()
+    assert visit.page.locator(rows).count() == 100
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_a_script_smuggled_into_the_page_does_not_run(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    text = report.write(runs["local"], tmp_path / "report.html").read_text()
+    path = tmp_path / "tampered.html"
+    path.write_text(
+        text.replace("</main>", "<script>window.smuggled = 1</script><img src=https://example.org/x></main>")
+    )
+    visit = Visit(browser, path)
+    assert visit.page.evaluate("window.smuggled") is None
+    told = " ".join(visit.complaints)
+    assert "Executing inline script violates" in told
+    assert "Loading the image 'https://example.org/x' violates" in told
+    visit.page.close()
+
+
+def test_comparison_page(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    path = report.write_comparison(list(runs.values()), tmp_path / "compare.html")
+    visit = Visit(browser, path)
+    drawn = visit.page.evaluate(DRAWN)
+    assert len(drawn) == 3
+    assert all(area > 10_000 and marks > 0 for _, area, marks in drawn), drawn
+    assert visit.complaints == []
+    assert visit.requests == [path.as_uri()]
+    visit.page.close()

@@ -1,0 +1,231 @@
+"""The pages as text: complete, self-contained, harmless whatever the run holds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphsilo import report
+from graphsilo.errors import RunError
+from graphsilo.report.html import render_comparison
+from graphsilo.report.record import load
+
+
+class Page(HTMLParser):
+    """Elements, text outside scripts and styles, and scripts of a page."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            attributes, text = self.scripts[-1]
+            self.scripts[-1] = (attributes, text + data)
+        elif not self.open or self.open[-1] != "style":
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def page(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Page:
+    target = tmp_path_factory.mktemp("page") / "report.html"
+    assert report.write(runs["fedavg"], target) == target
+    return Page(target.read_text(encoding="utf-8"))
+
+
+def test_every_section_is_there(page: Page, runs: dict[str, Path]) -> None:
+    assert page.open == []
+    ids = {attributes.get("id") for _, attributes in page.elements}
+    assert {"result", "curves", "clients", "classes", "partition", "ledger", "cost", "settings"} <= ids
+    words = page.words
+    run = load(runs["fedavg"])
+    score = run.spread("test", "accuracy")
+    assert score is not None
+    assert score.std is not None
+    assert f"{100 * score.mean:.1f} ± {100 * score.std:.1f} %" in words
+    assert "FedAvg trained a GCN on Cora" in words
+    assert "held by 10 silos (partition louvain)" in words
+    assert "class prototypes: one average embedding per class" in words
+    assert "Of the gap between local and global, this run closes" in words
+    assert "optimizer.weight_decay" in words
+    assert run.result["fingerprint"] in words
+
+
+def test_every_link_within_the_page_leads_somewhere(page: Page) -> None:
+    ids = {attributes.get("id") for _, attributes in page.elements}
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    assert links
+    assert all(link is not None and link.startswith("#") and link[1:] in ids for link in links)
+
+
+def test_nothing_is_loaded_from_elsewhere(page: Page) -> None:
+    for tag, attributes in page.elements:
+        assert tag not in {"iframe", "object", "embed", "base", "form"}
+        assert attributes.get("src") is None
+        if tag == "link":
+            assert attributes["href"] == "data:,"
+        assert not [name for name in attributes if name.startswith("on")]
+
+
+def test_the_policy_names_exactly_the_scripts_of_the_page(page: Page) -> None:
+    [policy] = [
+        attributes["content"] or ""
+        for tag, attributes in page.elements
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe-eval" not in policy
+    assert "http" not in policy
+    code = [text for attributes, text in page.scripts if attributes.get("type") is None]
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
+    assert re.findall(r"'sha256-([^']+)'", policy) == hashes
+    assert len(code) == 2
+
+
+def test_figures_are_labelled_and_their_data_is_there(page: Page) -> None:
+    [data] = [json.loads(text) for attributes, text in page.scripts if attributes.get("id") == "page-data"]
+    drawn = [attributes for _, attributes in page.elements if attributes.get("data-figure")]
+    assert {attributes["data-figure"] for attributes in drawn} == set(data["figures"])
+    assert all(attributes.get("aria-label") and attributes.get("role") == "img" for attributes in drawn)
+    assert sum(tag == "figcaption" for tag, _ in page.elements) == len(drawn)
+    headings = [attributes for tag, attributes in page.elements if tag == "th"]
+    assert headings
+    assert all(attributes.get("scope") in ("row", "col") for attributes in headings)
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028'\""
+
+
+def test_text_from_the_run_stays_text(tmp_path: Path, sample: ModuleType) -> None:
+    folder = sample.make_run(
+        tmp_path / "run",
+        title=HOSTILE,
+        data=HOSTILE,
+        rounds=2,
+        seeds=1,
+        classes=3,
+        class_names=[HOSTILE, "b", "c"],
+        settings={HOSTILE: HOSTILE},
+        extra={"warnings": [HOSTILE], "environment": {"python": HOSTILE, HOSTILE: "x"}},
+    )
+    for text in (report.write(folder).read_text(), render_comparison([load(folder)])):
+        page = Page(text)
+        assert page.open == []
+        assert not any(tag == "img" for tag, _ in page.elements)
+        assert len(page.scripts) == 3
+        assert "alert(1)</script>" in page.words
+
+
+def test_a_bare_result_makes_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text(json.dumps({"format": 1, "seeds": [{}]}))
+    page = Page(report.write(tmp_path).read_text())
+    assert page.open == []
+    assert page.words.count("not recorded") >= 8
+    assert "no readable ledger.parquet" in page.words
+    assert "One seed" in page.words
+    assert (tmp_path / "report.html").stat().st_size < 100_000  # nothing to draw, nothing embedded
+
+
+def test_odd_values_do_not_stop_the_page(tmp_path: Path) -> None:
+    seed = {
+        "seed": "x",
+        "best_round": None,
+        "test": {"accuracy": float("nan"), "macro_f1": None, "min_f1": 0.5, "pooled": 3, "worst_client": None},
+        "per_class_f1": [None, 0.5, "?"],
+        "confusion": [[1, 2], [3]],
+        "clients": [{"client": 0, "test": None}, {"test": {"accuracy": 1}}, "what"],
+        "rounds": [{"round": 1}, {"round": None}, {"round": 2, "test": {"min_f1": 0.4}, "failures": [3]}, None],
+        "views": [],
+        "scenarios": {"new_client": {"accuracy": 0.4}, "unseen_node": None},
+    }
+    content = {"format": 1, "seeds": [seed, None], "partition": {"per_client": [{}]}, "references": [], "config": 5}
+    (tmp_path / "result.json").write_text(json.dumps(content))
+    page = Page(report.write(tmp_path).read_text())
+    assert "New client" in page.words
+    assert "1 client steps failed" in page.words
+    assert Page(render_comparison([load(tmp_path)] * 2)).open == []
+
+
+def test_scenarios_and_missing_groups(tmp_path: Path, sample: ModuleType) -> None:
+    folder = sample.make_run(tmp_path / "run", rounds=2, seeds=2)
+    content = json.loads((folder / "result.json").read_text())
+    for seed in content["seeds"]:
+        seed["test"]["hete_min_f1"] = None
+        seed["scenarios"] = {"missing_class": {"accuracy": 0.25}, "unseen_node": {"accuracy": 0.5}}
+    (folder / "result.json").write_text(json.dumps(content))
+    words = Page(report.write(folder).read_text()).words
+    assert "Missing class 25.0 ± 0.0" in words
+    assert "rare class and heterophilous at once no such items" in words
+
+
+def test_a_thousand_clients_list_the_worst(tmp_path: Path, sample: ModuleType) -> None:
+    folder = sample.make_run(tmp_path / "run", clients=1000, classes=5, rounds=2, seeds=1)
+    text = report.write(folder).read_text()
+    table = text[text.index('id="client-table"') :]
+    table = table[: table.index("</table>")]
+    assert table.count("<tr") == 201
+    assert table.count('class="later"') == 180
+    scores = [float(row) for row in re.findall(r'</td><td data-value="([0-9.]+)">[0-9.]+<span', table)]
+    assert len(scores) > 200
+    assert "The worst 200 of 1\u202f000 clients are listed" in text
+    accuracies = sorted(row["test"]["accuracy"] for row in load(folder).seeds[0]["clients"])
+    assert f"{accuracies[0]!r}" in table
+    assert f"{accuracies[250]!r}" not in table
+
+
+def test_comparison_page(runs: dict[str, Path], tmp_path: Path) -> None:
+    target = report.write_comparison(list(runs.values()), tmp_path / "compare.html")
+    page = Page(target.read_text(encoding="utf-8"))
+    assert page.open == []
+    assert "3 runs on Cora" in page.words
+    assert r"\toprule" in page.words
+    assert "†: worse than 'FedProx' (paired sign-flip test" in page.words
+    assert "Global: one place holds everything" in page.words
+    with pytest.raises(RunError, match="at least one"):
+        report.write_comparison([], tmp_path / "none.html")
+
+
+def test_incomparable_runs_are_warned_about(runs: dict[str, Path], tmp_path: Path, sample: ModuleType) -> None:
+    other = sample.make_run(tmp_path / "other", data="CiteSeer", rounds=3, seeds=2, partition_hash="sha256:00")
+    words = Page(report.write_comparison([runs["fedavg"], other], tmp_path / "c.html").read_text()).words
+    assert "not comparable: data differ" in words
+    assert "FedAvg (fedavg)" in words
+
+
+def test_a_failed_write_leaves_the_old_page(runs: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(runs["local"], tmp_path / "run"))
+    page = report.write(folder)
+    before = page.read_bytes()
+    (folder / "result.json").write_text("{")
+    with pytest.raises(RunError):
+        report.write(folder)
+    assert page.read_bytes() == before

@@ -1,0 +1,118 @@
+"""Reading run folders: what must be there, what may be missing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+import pytest
+
+from graphsilo.errors import RunError
+from graphsilo.report.record import flatten, load, write_atomically
+
+
+def result(folder: Path, value: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "result.json").write_text(value if isinstance(value, str) else json.dumps(value))
+    return folder
+
+
+def test_missing_folder_and_result(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no such folder"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"no result\.json.*--resume"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ('{"seeds": [', "damaged"),
+        ("[1, 2]", "list 'seeds'"),
+        ({"format": 1}, "list 'seeds'"),
+        ({"format": 2, "seeds": [{}], "graphsilo": "9.0"}, r"format 2, this graphsilo reads format 1.*9\.0"),
+        ({"format": 1, "seeds": []}, "no seed's result"),
+    ],
+)
+def test_unusable_results_are_refused_in_one_paragraph(tmp_path: Path, content: object, complaint: str) -> None:
+    with pytest.raises(RunError, match=complaint) as caught:
+        load(result(tmp_path / "run", content))
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_are_not_text(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_bytes(b"\xff\xfe\x00broken")
+    with pytest.raises(RunError, match="damaged"):
+        load(tmp_path)
+
+
+def test_the_least_result_is_enough(tmp_path: Path) -> None:
+    run = load(result(tmp_path / "run", {"format": 1, "seeds": [{"test": {"accuracy": 0.5, "items": 4}}]}))
+    assert run.metrics() == ["accuracy"]
+    assert run.values("test", "accuracy") == [0.5]
+    assert (run.ledger, run.problems, run.seed_names) == (None, (), [0])
+
+
+def test_ledger_is_summed_by_kind_client_and_field(tmp_path: Path) -> None:
+    result(tmp_path, {"format": 1, "seeds": [{"seed": 0}, {"seed": 1}]})
+    # Two seeds; client 3 sends 10 + 30 bytes of model in one and 20 in the other: (10 + 30 + 20) / 2 = 30 per seed
+    rows = [
+        (0, "round", 3, "up", "model", 10),
+        (0, "round", 3, "up", "model", 30),
+        (1, "round", 3, "up", "model", 20),
+        (0, "setup", 4, "up", "counts", 8),
+        (1, "round", 3, "down", "model", 100),
+    ]
+    keys = ("seed", "phase", "client", "direction", "kind", "bytes")
+    lines = [dict(zip(keys, row, strict=True), handler="train", message="R", field=row[4], messages=1) for row in rows]
+    parquet.write_table(arrow.Table.from_pylist(lines), tmp_path / "ledger.parquet")
+    ledger = load(tmp_path).ledger
+    assert ledger is not None
+    assert ledger.by_kind == {"up": {"model": 30.0, "counts": 4.0}, "down": {"model": 50.0}}
+    assert ledger.by_client["up"] == {3: {"model": 30.0}, 4: {"counts": 4.0}}
+    assert ledger.by_phase["setup"] == {"up": 4.0}
+    sent = next(field for field in ledger.fields if field.kind == "model" and field.direction == "up")
+    assert (sent.bytes, sent.messages, sent.message, sent.name) == (30.0, 1.5, "R", "model")
+    assert ledger.total("up") == 34.0
+
+
+def test_damaged_side_files_are_told_not_raised(runs: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(runs["fedavg"], tmp_path / "copy"))
+    (folder / "ledger.parquet").write_bytes(b"PAR1 not a table")
+    (folder / "config.yaml").write_text("a: [1\nb: }")
+    run = load(folder)
+    assert run.ledger is None
+    assert [text.split()[0] for text in run.problems] == ["config.yaml", "ledger.parquet"]
+    assert run.config["rounds"] == 12  # from the copy in result.json
+
+
+def test_rounds_are_taken_from_the_table_when_the_record_leaves_them_out(runs: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(runs["fedavg"], tmp_path / "copy"))
+    recorded = json.loads((folder / "result.json").read_text())
+    wanted = [seed.pop("rounds") for seed in recorded["seeds"]]
+    (folder / "result.json").write_text(json.dumps(recorded))
+    found = [seed["rounds"] for seed in load(folder).seeds]
+    assert [row["test"]["accuracy"] for row in found[2]] == [row["test"]["accuracy"] for row in wanted[2]]
+    assert found[0][0]["upload_bytes"] == wanted[0][0]["upload_bytes"]
+
+
+def test_outer_settings_win(tmp_path: Path) -> None:
+    config = {"method": {"rounds": 5, "mu": 0.1}, "rounds": 100}
+    run = load(result(tmp_path / "run", {"format": 1, "seeds": [{}], "config": config}))
+    assert run.setting("rounds") == 100
+    assert run.setting("mu") == 0.1
+    assert run.setting("nothing") is None
+    assert flatten(config) == {"method.rounds": 5, "method.mu": 0.1, "rounds": 100}
+
+
+def test_writing_leaves_no_half_file(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "page.html"
+    write_atomically(target, "old")
+    write_atomically(target, "new")
+    assert target.read_text() == "new"
+    assert [path.name for path in target.parent.iterdir()] == ["page.html"]
+    with pytest.raises(RunError, match="another place"):
+        write_atomically(target / "below-a-file.html", "x")

@@ -1,0 +1,166 @@
+"""Runs side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsilo.errors import ConfigError, RunError
+from graphsilo.report.tables import comparison, to_csv, to_latex, to_markdown
+
+
+def run(root: Path, name: str, scores: list[float], **extra: Any) -> Path:
+    """A run folder with one accuracy per seed."""
+    folder = root / name
+    folder.mkdir()
+    seeds = [{"seed": seed, "test": {"accuracy": score}} for seed, score in enumerate(scores)]
+    content = {"format": 1, "seeds": seeds, "method": {"name": name, "title": name}, **extra}
+    (folder / "result.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_means_come_from_the_seeds_not_from_the_summary(tmp_path: Path) -> None:
+    summary = {"test": {"accuracy": {"mean": 0.1, "std": 0.1}}}
+    table = comparison([run(tmp_path, "a", [0.78, 0.80], summary=summary)])
+    score = table.rows[0].scores["accuracy"]
+    assert score is not None
+    assert score.mean == pytest.approx(0.79)
+    assert score.std == pytest.approx(0.0141421356)  # sqrt(2 * 0.01^2 / 1)
+
+
+def test_seven_seeds_show_a_difference_and_three_do_not(tmp_path: Path) -> None:
+    good = [0.80, 0.81, 0.82, 0.80, 0.81, 0.82, 0.81]
+    bad = [score - 0.05 - 0.001 * place for place, score in enumerate(good)]
+    many = comparison([run(tmp_path, "good", good), run(tmp_path, "bad", bad)])
+    # All seven differences have one sign: p = 2 / 2^7 = 0.015625
+    difference = many.differences["accuracy"][1]
+    assert difference is not None
+    assert (difference.adjusted_p, difference.verdict) == (0.015625, "worse")
+    assert many.mark("accuracy", 1) == "†"
+    assert (many.best["accuracy"], many.differences["accuracy"][0]) == ((0,), None)
+    few = comparison([run(tmp_path, "good3", good[:3]), run(tmp_path, "bad3", bad[:3])])
+    assert few.mark("accuracy", 1) == ""
+    assert any("Too few common seeds" in text for text in few.legend)
+
+
+def test_against_a_chosen_baseline(tmp_path: Path) -> None:
+    good = [0.80, 0.81, 0.82, 0.80, 0.81, 0.82, 0.81]
+    folders = [run(tmp_path, "good", good), run(tmp_path, "base", [score - 0.05 for score in good])]
+    table = comparison(folders, baseline="base")
+    assert table.mark("accuracy", 0) == "‡"
+    assert any("better than 'base'" in text for text in table.legend)
+    with pytest.raises(ConfigError, match="did you mean 'base'"):
+        comparison(folders, baseline="bass")
+
+
+def test_a_lower_loss_is_better(tmp_path: Path) -> None:
+    for name, loss in (("high", 0.9), ("low", 0.4)):
+        run(tmp_path, name, [0.5])
+        path = tmp_path / name / "result.json"
+        content = json.loads(path.read_text())
+        content["seeds"] = [{"seed": seed, "test": {"loss": loss + 0.001 * seed}} for seed in range(7)]
+        path.write_text(json.dumps(content))
+    table = comparison([tmp_path / "high", tmp_path / "low"])
+    assert table.best == {"loss": (1,)}
+    assert table.mark("loss", 0) == "†"
+
+
+def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
+    one = run(
+        tmp_path,
+        "one",
+        [0.8],
+        data={"name": "Cora", "nodes": 2708},
+        partition={"rule": "louvain", "clients": 10, "hash": "sha256:aaaa"},
+        config={"scenario": "seen", "rounds": 100, "lr": 0.01},
+    )
+    two = run(
+        tmp_path,
+        "two",
+        [0.8, 0.9],
+        data={"name": "CiteSeer", "nodes": 3327},
+        partition={"rule": "louvain", "clients": 10, "hash": "sha256:bbbb"},
+        config={"scenario": "unseen", "rounds": 50, "lr": 0.01},
+    )
+    table = comparison([one, two])
+    told = " ".join(table.warnings)
+    for part in ("data differ (one: Cora, 2708 nodes; two: CiteSeer, 3327 nodes)", "hash aaaa", "seeds differ", "seen"):
+        assert part in told
+    assert table.notes == ("rounds differs (one: 100; two: 50).",)
+
+
+def test_runs_of_the_same_question_are_comparable(runs: dict[str, Path]) -> None:
+    table = comparison(list(runs.values()))
+    assert table.warnings == ()
+    assert [row.label for row in table.rows] == ["FedAvg", "FedProx", "Local"]
+    assert [row.label.split(":")[0] for row in table.references] == ["Local", "Global, without the cut edges", "Global"]
+    assert table.mark("accuracy", 2) == "†"
+
+
+def test_same_method_twice_is_told_apart_by_its_settings(tmp_path: Path) -> None:
+    titles = {"method": {"name": "fedprox", "title": "FedProx"}}
+    folders = [
+        run(tmp_path, f"run{mu}", [0.8], **titles | {"config": {"method": {"name": "fedprox", "mu": mu}}})
+        for mu in (0.1, 0.01)
+    ]
+    assert [row.label for row in comparison(folders).rows] == ["FedProx (mu 0.1)", "FedProx (mu 0.01)"]
+    assert [row.label for row in comparison([folders[0]] * 2).rows] == ["FedProx (run0.1) [1]", "FedProx (run0.1) [2]"]
+
+
+def test_references_that_disagree_are_kept_apart(tmp_path: Path) -> None:
+    folders = [
+        run(tmp_path, name, [0.8], references={"local": {"accuracy": {"mean": local, "std": 0.01}}})
+        for name, local in (("a", 0.7), ("b", 0.6))
+    ]
+    table = comparison(folders)
+    assert len(table.references) == 2
+    assert "disagree" in table.warnings[0]
+
+
+def test_gap_is_computed_when_it_was_not_recorded(tmp_path: Path) -> None:
+    references = {"local": {"accuracy": {"mean": 0.70}}, "global": {"accuracy": {"mean": 0.90}}}
+    table = comparison([run(tmp_path, "a", [0.75], references=references)])
+    assert table.rows[0].gap["accuracy"] == pytest.approx(0.25)
+
+
+def test_markdown(tmp_path: Path) -> None:
+    folders = [run(tmp_path, "a|b_*", [0.8, 0.82]), run(tmp_path, "<b>", [0.7, 0.72])]
+    text = to_markdown(comparison(folders))
+    assert text.splitlines()[:4] == [
+        "| Method | Accuracy | Sent | Received | CPU |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        r"| a\|b\_\* | **81.0 ± 1.4** | – | – | – |",
+        r"| \<b\> | 71.0 ± 1.4 | – | – | – |",
+    ]
+
+
+def test_latex_is_escaped_and_bold(tmp_path: Path) -> None:
+    text = to_latex(comparison([run(tmp_path, r"50%_&\x{$", [0.8, 0.82]), run(tmp_path, "b", [0.7])]), costs=True)
+    assert r"50\%\_\&\textbackslash{}x\{\$ & \textbf{81.0} $\pm$ 1.4 & -- & -- & -- \\" in text
+    assert [r"\toprule" in text, r"\midrule" in text, r"\bottomrule" in text] == [True] * 3
+    assert r"\begin{tabular}{lrrrr}" in text
+    for line in text.splitlines():
+        if not line.startswith(("%", "\\")):
+            assert line.count("&") - line.count(r"\&") == 4
+
+
+def test_csv_holds_full_precision(tmp_path: Path) -> None:
+    table = comparison([run(tmp_path, 'a,"b', [0.123456789, 0.2])])
+    [row] = list(csv.DictReader(io.StringIO(to_csv(table))))
+    assert row["label"] == 'a,"b'
+    assert float(row["accuracy_mean"]) == pytest.approx(0.1617283945, abs=1e-12)
+    assert (row["row"], row["seeds"], row["upload_bytes"]) == ("run", "0 1", "")
+
+
+def test_nothing_to_compare(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="at least one run folder"):
+        comparison([])
+    with pytest.raises(RunError, match="no such folder"):
+        comparison([tmp_path / "gone"])
+    with pytest.raises(ConfigError, match="did you mean 'accuracy'"):
+        comparison([run(tmp_path, "a", [0.5])], metrics=["acuracy"])
