@@ -401,8 +401,11 @@ def test_mistakes_are_named(path: Graph, cut_path: Partition) -> None:
         build_silos(path, plain, task="graph")
     with pytest.raises(PartitionError, match="too few for training"):
         build_link_silos(path, plain)
-    with pytest.raises(PartitionError, match="client 1 has no node to train on"):
-        build_silos(path, replace(plain, train=(ids(0), ids())))
+    with pytest.raises(PartitionError, match="no client has a node to train on"):
+        build_silos(path, replace(plain, train=(ids(), ids())))
+    with pytest.raises(PartitionError, match="client 1 has no training node"):
+        build_silos(path, replace(plain, train=(ids(0), ids())), scenario="inductive")
+    assert len(build_silos(path, replace(plain, train=(ids(0), ids())))[1].train) == 0
     with pytest.raises(ConfigError, match="between 0 and 1"):
         partition_for_scenario(path, "random", clients=2, scenario="open", crop=1.0)
     with pytest.raises(ConfigError, match="no silo"):

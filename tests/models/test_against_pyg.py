@@ -16,7 +16,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 
 @pytest.fixture
-def setting(make_graph):  # type: ignore[no-untyped-def]
+def setting(make_graph):
     graph = make_graph(nodes=25, features=6)
     return GraphTensors(graph), torch.from_numpy(graph.features), torch.from_numpy(graph.edges)
 
@@ -42,7 +42,7 @@ def check(model: Model, data: GraphTensors, wanted: Tensor) -> None:
     torch.testing.assert_close(model(data.view(rows)), wanted[rows], atol=1e-5, rtol=1e-4)
 
 
-def test_gcn(setting) -> None:  # type: ignore[no-untyped-def]
+def test_gcn(setting) -> None:
     data, x, edges = setting
     model = made("gcn", layers=3)
     for index, layer in enumerate(model.layers):
@@ -54,7 +54,7 @@ def test_gcn(setting) -> None:  # type: ignore[no-untyped-def]
     check(model, data, x)
 
 
-def test_sage(setting) -> None:  # type: ignore[no-untyped-def]
+def test_sage(setting) -> None:
     data, x, edges = setting
     model = made("sage", layers=3)
     for index, layer in enumerate(model.layers):
@@ -68,7 +68,7 @@ def test_sage(setting) -> None:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(("heads", "output_heads"), [(1, 1), (4, 2)])
-def test_gat(setting, heads: int, output_heads: int) -> None:  # type: ignore[no-untyped-def]
+def test_gat(setting, heads: int, output_heads: int) -> None:
     data, x, edges = setting
     model = made("gat", layers=3, heads=heads, output_heads=output_heads)
     for index, layer in enumerate(model.layers):
@@ -84,7 +84,7 @@ def test_gat(setting, heads: int, output_heads: int) -> None:  # type: ignore[no
 
 
 @pytest.mark.parametrize("train_eps", [False, True])
-def test_gin(setting, train_eps: bool) -> None:  # type: ignore[no-untyped-def]
+def test_gin(setting, train_eps: bool) -> None:
     data, x, edges = setting
     model = made("gin", eps=0.4, train_eps=train_eps)
     for index, layer in enumerate(model.layers):
@@ -99,7 +99,7 @@ def test_gin(setting, train_eps: bool) -> None:  # type: ignore[no-untyped-def]
     check(model, data, x)
 
 
-def test_sgc(setting) -> None:  # type: ignore[no-untyped-def]
+def test_sgc(setting) -> None:
     data, x, edges = setting
     model = made("sgc", hops=3)
     conv = pyg.SGConv(6, 3, K=3)
@@ -108,7 +108,7 @@ def test_sgc(setting) -> None:  # type: ignore[no-untyped-def]
     check(model, data, conv(x, edges))
 
 
-def test_ssgc(setting) -> None:  # type: ignore[no-untyped-def]
+def test_ssgc(setting) -> None:
     data, x, edges = setting
     model = made("ssgc", hops=5, alpha=0.1)
     conv = pyg.SSGConv(6, 3, alpha=0.1, K=5)
@@ -117,7 +117,7 @@ def test_ssgc(setting) -> None:  # type: ignore[no-untyped-def]
     check(model, data, conv(x, edges))
 
 
-def test_appnp(setting) -> None:  # type: ignore[no-untyped-def]
+def test_appnp(setting) -> None:
     data, x, edges = setting
     model = made("appnp", hops=7, alpha=0.2)
     first, last = model.layers
@@ -126,7 +126,7 @@ def test_appnp(setting) -> None:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("name", ["gcnii", "gcnii_openfgl"])
-def test_gcnii(setting, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_gcnii(setting, name: str) -> None:
     data, x, edges = setting
     model = made(name, layers=4)
     start = x = (x @ model.input.weight + model.input.bias).relu()

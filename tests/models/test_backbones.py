@@ -59,7 +59,7 @@ def shaken(model: Model, seed: int = 0) -> Model:
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_restricting_the_rows_changes_no_number(name: str, options: dict, sparse: bool, make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_restricting_the_rows_changes_no_number(name: str, options: dict, sparse: bool, make_graph) -> None:
     data = GraphTensors(make_graph(sparse=sparse))
     model = shaken(made(name, options))
     logits, embeddings = model(data.full), model.embed(data.full)
@@ -74,7 +74,7 @@ def test_restricting_the_rows_changes_no_number(name: str, options: dict, sparse
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
-def test_sparse_and_dense_features_agree(name: str, options: dict, make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_sparse_and_dense_features_agree(name: str, options: dict, make_graph) -> None:
     graph = make_graph(sparse=True)
     model = shaken(made(name, options))
     dense = graph.with_features(graph.features.toarray())
@@ -84,7 +84,7 @@ def test_sparse_and_dense_features_agree(name: str, options: dict, make_graph) -
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
 @pytest.mark.parametrize("part", ["full", "rows"])
 @pytest.mark.parametrize("what", ["forward", "embed"])
-def test_gradients_against_finite_differences(name: str, options: dict, part: str, what: str, make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_gradients_against_finite_differences(name: str, options: dict, part: str, what: str, make_graph) -> None:
     data = GraphTensors(make_graph(nodes=9, features=4, sparse=part == "rows"), dtype=DOUBLE)
     view = data.full if part == "full" else data.view(np.array([7, 0, 3]))
     small = {"layers": 2} if name.startswith("gcnii") else {}
@@ -119,7 +119,7 @@ def test_gradients_against_finite_differences(name: str, options: dict, part: st
 @pytest.mark.parametrize(
     ("name", "options"), [("gcn", {}), ("sage", {}), ("gat", {"heads": 2}), ("gcnii", {"layers": 2})]
 )
-def test_gradcheck(name: str, options: dict, make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_gradcheck(name: str, options: dict, make_graph) -> None:
     """Every entry, by torch's own checker."""
     data = GraphTensors(make_graph(nodes=6, features=3), dtype=DOUBLE)
     model = shaken(made(name, {"hidden": 4, **options}, features=3, classes=2)).double()
@@ -136,7 +136,7 @@ def test_gradcheck(name: str, options: dict, make_graph) -> None:  # type: ignor
     assert torch.autograd.gradcheck(run, inputs)
 
 
-def test_second_derivatives_are_refused(make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_second_derivatives_are_refused(make_graph) -> None:
     model = made("gcn", {})
     loss = model(GraphTensors(make_graph()).full).square().sum()
     gradients = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
@@ -160,7 +160,7 @@ def test_odd_graphs(name: str, options: dict) -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
-def test_dropout_is_reproducible_and_only_in_training(name: str, options: dict, make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_dropout_is_reproducible_and_only_in_training(name: str, options: dict, make_graph) -> None:
     view = GraphTensors(make_graph()).full
     model = shaken(made(name, options))
     first, again = model(view, generator(0, "a")), model(view, generator(0, "a"))
@@ -171,7 +171,7 @@ def test_dropout_is_reproducible_and_only_in_training(name: str, options: dict, 
 
 
 @pytest.mark.parametrize("name", ["mlp", "gcn", "sage", "gat", "appnp", "sign", "gamlp", "gin", "gcnii_openfgl"])
-def test_dropout_changes_training_and_keeps_the_mean(name: str, make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_dropout_changes_training_and_keeps_the_mean(name: str, make_graph) -> None:
     view = GraphTensors(make_graph()).full
     model = made(name, {"layers": 2})
     assert not torch.equal(model(view, generator(0, "a")), model(view, generator(0, "b")))
@@ -215,7 +215,7 @@ class Dense:
 
 
 @pytest.fixture
-def dense(make_graph) -> Dense:  # type: ignore[no-untyped-def]
+def dense(make_graph) -> Dense:
     return Dense(make_graph(nodes=20, features=6))
 
 
@@ -353,7 +353,7 @@ def test_gin_batch_norm(dense: Dense) -> None:
     assert all(value.item() in (0.0, 1.0) for buffer in model.buffers() for value in buffer.view(-1))
 
 
-def test_gin_jumping_reads_every_layer(make_collection) -> None:  # type: ignore[no-untyped-def]
+def test_gin_jumping_reads_every_layer(make_collection) -> None:
     data = GraphTensors(make_collection())
     options = {"layers": 3, "hidden": 4, "seed": 0, "num_features": 5, "num_classes": 2}
     model = build("gin", task="graph", jumping=True, **options)

@@ -38,7 +38,7 @@ def test_head_and_encoder_share_the_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in names() if "graph" in entry(name).tasks])
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
-def test_graph_task(name: str, pooling: str, make_collection) -> None:  # type: ignore[no-untyped-def]
+def test_graph_task(name: str, pooling: str, make_collection) -> None:
     data = GraphTensors(make_collection())
     model = build(name, num_features=5, num_classes=4, task="graph", seed=0, pooling=pooling, layers=2, **SMALL)
     everything = model(data.full)
@@ -49,7 +49,7 @@ def test_graph_task(name: str, pooling: str, make_collection) -> None:  # type: 
     torch.testing.assert_close(model(data.view(chosen)), everything[chosen], atol=1e-6, rtol=1e-5)
 
 
-def test_graph_readout_by_hand(make_collection) -> None:  # type: ignore[no-untyped-def]
+def test_graph_readout_by_hand(make_collection) -> None:
     collection = make_collection()
     data = GraphTensors(collection)
     model = build("gcn", num_features=5, num_classes=2, task="graph", seed=0, layers=1, hidden=3)
@@ -61,7 +61,7 @@ def test_graph_readout_by_hand(make_collection) -> None:  # type: ignore[no-unty
     np.testing.assert_allclose(model(data.full).detach().numpy(), wanted, rtol=1e-5)
 
 
-def test_link_task_gives_embeddings(make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_link_task_gives_embeddings(make_graph) -> None:
     data = GraphTensors(make_graph())
     for name in names():
         model = build(name, num_features=12, num_classes=3, task="link", embedding_dim=16, seed=0, **SMALL)
@@ -88,7 +88,7 @@ def test_build_from_settings() -> None:
 
 
 @pytest.mark.parametrize("name", models.pools())
-def test_pools_build_and_run(name: str, make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_pools_build_and_run(name: str, make_graph) -> None:
     view = GraphTensors(make_graph()).full
     widths = set()
     for kind, overrides in pool(name):
@@ -100,7 +100,7 @@ def test_pools_build_and_run(name: str, make_graph) -> None:  # type: ignore[no-
 
 
 @pytest.mark.parametrize("name", names())
-def test_replaced_parameters_are_heard(name: str, make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_replaced_parameters_are_heard(name: str, make_graph) -> None:
     view = GraphTensors(make_graph()).full
     model = build(name, num_features=12, num_classes=3, seed=0, **SMALL)
     other = build(name, num_features=12, num_classes=3, seed=1, **SMALL)

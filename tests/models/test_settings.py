@@ -112,7 +112,6 @@ def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
         importlib.metadata.EntryPoint(name, f"{__name__}:{value}", settings.GROUP)
         for name, value in (("other", "OTHER"), ("broken", "random"), ("gcn", "OTHER"))
     ]
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _module())
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
     settings._registry.cache_clear()
     try:
@@ -123,11 +122,3 @@ def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         settings._registry.cache_clear()
-
-
-def _module() -> object:
-    import types
-
-    module = types.ModuleType(__name__)
-    module.__dict__.update(globals())
-    return module

@@ -52,7 +52,7 @@ def test_saturated_layers_share_their_operator() -> None:
     assert view.own_rows("gcn", 6)[:4] == [None] * 4
 
 
-def test_hops_equal_repeated_products(make_graph) -> None:  # type: ignore[no-untyped-def]
+def test_hops_equal_repeated_products(make_graph) -> None:
     for sparse in (False, True):
         graph = make_graph(sparse=sparse)
         data = GraphTensors(graph)
@@ -80,7 +80,7 @@ def test_one_hop_keeps_no_lower_level() -> None:
     assert [key for key in data._cache if key[0] == "hop"] == [("hop", 3, "gcn")]
 
 
-def test_pool(make_collection) -> None:  # type: ignore[no-untyped-def]
+def test_pool(make_collection) -> None:
     collection = make_collection()
     data = GraphTensors(collection)
     nodes = np.split(collection.union.features, collection.pointer[1:-1])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -162,17 +161,11 @@ def _shows(sign: str) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def captured_stdout() -> Iterator[io.StringIO]:
-    """What libraries print while the block runs, instead of on the screen."""
-    held = io.StringIO()
-    with contextlib.redirect_stdout(held):
-        yield held
-
-
 def count(value: Any) -> str:
-    """A whole number with thin separators; a dash where there is none."""
-    return "–" if value is None else f"{value:,}".replace(",", "\u202f")
+    """A whole number, its thousands apart where a person looks; a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:,}".replace(",", " ") if is_terminal() else str(value)
 
 
 def share(value: float | None, digits: int = 2) -> str:

@@ -270,7 +270,7 @@ def build_silos(
 
     Raises:
         ConfigError: A name or setting is not known.
-        PartitionError: The partition does not fit the graph or the scenario, or a client has nothing to train on.
+        PartitionError: The partition does not fit the graph or the scenario, or no client has anything to train on.
         UnsupportedError: The task is not one of a single graph, or has no such scenario.
     """
     return [silo for silo, _ in _build(graph, partition, scenario, options, task)]
@@ -495,7 +495,7 @@ def build_graph_silos(
 
     Raises:
         DataError: Features differ and ``strict`` was asked for.
-        PartitionError: The partition does not fit, or a client has no graph to train on.
+        PartitionError: The partition does not fit, or no client has a graph to train on.
     """
     given = [collections] if isinstance(collections, GraphCollection) else list(collections)
     if features == "degree":
@@ -515,7 +515,6 @@ def build_graph_silos(
         held = whole.subset(graphs)
         splits = (partition.train[client], partition.val[client], partition.test[client])
         train, val, test = (_local(graphs, ids, len(whole)) for ids in splits)
-        _require_training(client, train, "graph")
         silos.append(
             Silo(
                 client=client,
@@ -531,6 +530,7 @@ def build_graph_silos(
                 },
             )
         )
+    _require_training(silos, "graph")
     return silos
 
 
@@ -565,7 +565,9 @@ def _build(
     _require_parts(partition, chosen)
     context = _context(graph, partition, chosen, settings, task)
     build = {"seen": _seen, "inductive": _inductive, "unseen": _unseen, "open": _unseen}[chosen]
-    return [build(context, client) for client in range(partition.num_clients)]
+    built = [build(context, client) for client in range(partition.num_clients)]
+    _require_training([silo for silo, _ in built], "node")
+    return built
 
 
 def _context(graph: Graph, partition: Partition, scenario: Scenario, options: ScenarioOptions, task: Task) -> _Context:
@@ -608,7 +610,6 @@ def _seen(context: _Context, client: int) -> tuple[Silo, _Rows]:
     nodes = part.nodes[client]
     graph = context.induced(nodes, context.inside[client])
     items = _items(nodes, part, client, context.graph.num_nodes)
-    _require_training(client, items["train"], "node")
     silo = Silo(
         client=client,
         graph=graph,
@@ -622,6 +623,11 @@ def _seen(context: _Context, client: int) -> tuple[Silo, _Rows]:
 
 def _inductive(context: _Context, client: int) -> tuple[Silo, _Rows]:
     silo, rows = _seen(context, client)
+    if not len(silo.train):
+        raise PartitionError(
+            f"client {client} has no training node, hence no graph to train on in the scenario 'inductive': ask for "
+            f"fewer clients, or raise the training ratio."
+        )
     nodes = rows.seen[silo.train]
     graph = context.induced(nodes, context.inside[client])
     train = np.arange(len(nodes), dtype=np.int64)
@@ -644,7 +650,6 @@ def _unseen(context: _Context, client: int) -> tuple[Silo, _Rows]:
     kept = nodes[~np.isin(labels[nodes], lost)]
     graph = context.induced(kept, context.inside[client])
     items = _items(kept, part, client, context.graph.num_nodes)
-    _require_training(client, items["train"], "node")
 
     returned = grow(context.adjacency, kept, hops=options.hops, allowed=context.cropped)
     grown = context.induced(np.concatenate([kept, returned]))
@@ -698,10 +703,11 @@ def _require_parts(partition: Partition, scenario: Scenario) -> None:
         )
 
 
-def _require_training(client: int, train: Items, what: str) -> None:
-    if not len(train):
+def _require_training(silos: Sequence[Silo], what: str) -> None:
+    """One client without training items only receives; a federation in which nobody has any learns nothing."""
+    if silos and not any(len(silo.train) for silo in silos):
         raise PartitionError(
-            f"client {client} has no {what} to train on: ask for fewer clients, or raise the training ratio."
+            f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio."
         )
 
 

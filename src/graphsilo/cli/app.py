@@ -1,0 +1,358 @@
+"""The commands and their options. Each imports what it does only when it is called."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from graphsilo.errors import ConfigError
+
+app = typer.Typer(
+    name="graphsilo",
+    help="Train graph neural networks over graphs that may not leave the place where they are kept.",
+    epilog="First steps: graphsilo run --rounds 20, then graphsilo list methods and graphsilo explain fedavg.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+class Kind(str, Enum):
+    """What can be listed."""
+
+    methods = "methods"
+    data = "data"
+    partitions = "partitions"
+    models = "models"
+    scenarios = "scenarios"
+
+
+class TableFormat(str, Enum):
+    """How a comparison is written."""
+
+    table = "table"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+
+
+class Kept(str, Enum):
+    """Which of the saved models."""
+
+    best = "best"
+    last = "last"
+
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Any setting, such as method.mu=0.1 or data.largest_component=true."
+    ),
+]
+
+_WHAT = "What is run (a flag wins over the file, --set over both)"
+_HOW = "How it is run"
+_WHERE = "Where results go"
+
+
+@app.callback(invoke_without_command=True)
+def graphsilo(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
+) -> None:
+    """Train graph neural networks over graphs that may not leave the place where they are kept."""
+    if version:
+        from graphsilo.__about__ import __version__
+
+        typer.echo(f"graphsilo {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG.yaml]", help="Settings; without it, flags and defaults decide.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    data_root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(metavar="RULE", help="Rule that cuts the data into clients.", rich_help_panel=_WHAT)
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option(metavar="K", help="Number of clients.", rich_help_panel=_WHAT)
+    ] = None,
+    partition_seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.", rich_help_panel=_WHAT)
+    ] = None,
+    partition_file: Annotated[
+        Path | None,
+        typer.Option(metavar="P.npz", help="A stored partition instead of a rule.", rich_help_panel=_WHAT),
+    ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.",
+                     rich_help_panel=_WHAT),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="TASK", help="node, graph or link; else what the data is made for.",
+                     rich_help_panel=_WHAT),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Backbone that the clients run.", rich_help_panel=_WHAT)
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Federated method.", rich_help_panel=_WHAT)
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(metavar="N", help="Communication rounds.", rich_help_panel=_WHAT)
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.",
+                     rich_help_panel=_WHAT),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROW",
+            help="Also run local, global or global_cut (centralised without cross-client edges), or all; repeatable.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes that share the clients.", rich_help_panel=_HOW)
+    ] = None,
+    device: Annotated[str | None, typer.Option(metavar="cpu|cuda", help="Device.", rich_help_panel=_HOW)] = None,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.",
+                     rich_help_panel=_HOW),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the results; else the next free one in runs/.",
+                     rich_help_panel=_WHERE),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run in --out from its last checkpoint.", rich_help_panel=_WHERE),
+    ] = False,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Draw no report page.", rich_help_panel=_WHERE)
+    ] = False,
+    debug: Debug = False,
+) -> None:  # fmt: skip
+    """Train a federation, evaluate it, and write results and a report."""
+    from graphsilo.cli.run import run_command
+
+    overrides: dict[str, Any] = {
+        "data": None if not data else data[0] if len(data) == 1 else list(data),
+        "data.root": None if data_root is None else str(data_root.expanduser()),
+        "partition": partition,
+        "partition.clients": clients,
+        "partition.seed": partition_seed,
+        "partition.file": None if partition_file is None else str(partition_file.expanduser()),
+        "scenario": scenario,
+        "task": task,
+        "model": model,
+        "method": method,
+        "method.rounds": rounds,
+        "run.seeds": None if seeds is None else whole_numbers(seeds, "--seeds"),
+        "run.references": references(reference),
+        "run.workers": workers,
+        "run.device": device,
+    }
+    run_command(
+        config,
+        overrides={name: value for name, value in overrides.items() if value is not None},
+        assignments=assignments or [],
+        out=out,
+        resume=resume,
+        quiet=quiet,
+        draw_report=not no_report,
+        debug=debug,
+    )
+
+
+@app.command("list")
+def list_command(
+    kind: Annotated[Kind, typer.Argument(metavar="methods|data|partitions|models|scenarios", help="What to list.")],
+    data_root: DataRoot = None,
+    debug: Debug = False,
+) -> None:
+    """Show which methods, data sets, partition rules, models or scenarios there are."""
+    from graphsilo.cli import listing
+
+    if kind is Kind.data:
+        listing.data(data_root)
+    else:
+        getattr(listing, kind.value)()
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="METHOD", help="A method; or a model or a partition rule.")],
+    debug: Debug = False,
+) -> None:
+    """Show what a method does, what it sends and receives, and its settings."""
+    from graphsilo.cli.explain import explain_command
+
+    explain_command(name)
+
+
+@app.command()
+def partition(
+    data: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Data set, or a file of your own.")] = None,
+    rule: Annotated[str | None, typer.Option(metavar="RULE", help="Rule that cuts it.")] = None,
+    clients: Annotated[int | None, typer.Option(metavar="K", help="Number of clients.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.")] = None,
+    scenario: Annotated[str | None, typer.Option(metavar="NAME", help="Cut as this scenario needs it.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="P.npz", help="Audit a stored partition instead of cutting.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="P.npz", help="Store the partition here.")] = None,
+    data_root: DataRoot = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the rule, such as alpha=0.5; or any setting."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Cut data into clients, store the partition, and print its audit."""
+    from graphsilo.cli.partition import partition_command
+
+    overrides: dict[str, Any] = {
+        "data": None if not data else data[0] if len(data) == 1 else list(data),
+        "data.root": None if data_root is None else str(data_root.expanduser()),
+        "partition": rule,
+        "partition.clients": clients,
+        "partition.seed": seed,
+        "partition.file": None if file is None else str(file.expanduser()),
+        "scenario": scenario,
+    }
+    partition_command(
+        {name: value for name, value in overrides.items() if value is not None}, assignments or [], out
+    )
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of finished runs.")],
+    metric: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Test metric to show; repeatable. Else the usual five.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Folder or label of the run to test against; else the best.")
+    ] = None,
+    format: Annotated[TableFormat, typer.Option("--format", "-f", help="How the table is written.")] = (
+        TableFormat.table
+    ),
+    report: Annotated[Path | None, typer.Option(metavar="F.html", help="Also write a page with figures.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Put finished runs side by side: mean, deviation, significance over seeds, costs."""
+    from graphsilo.cli.compare import compare_command
+
+    compare_command(runs, metrics=metric, baseline=baseline, form=format.value, page=report)
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished run.")],
+    out: Annotated[Path | None, typer.Option(metavar="F.html", help="File to write; else DIR/report.html.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Draw the report page of a finished run again."""
+    from graphsilo.report import write
+
+    typer.echo(str(write(run, out)))
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.")],
+    client: Annotated[int, typer.Option(metavar="K", help="Whose model.")],
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
+    checkpoint: Annotated[Kept, typer.Option(help="Best by validation, or last round.")] = Kept.best,
+    graph: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Graph to predict on (.yaml, .npz, .pt); else the client's own."),
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(metavar="1,2,3", help="Only these nodes.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="PREDS.csv", help="Write all rows to this file.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Classify nodes (or graphs) with the model of a saved run's client."""
+    from graphsilo.cli.predict import predict_command
+
+    wanted = None if nodes is None else whole_numbers(nodes, "--nodes")
+    predict_command(run, client=client, seed=seed, checkpoint=checkpoint.value, graph=graph, nodes=wanted, out=out)
+
+
+@app.command()
+def doctor(data_root: DataRoot = None, debug: Debug = False) -> None:
+    """Check this installation: packages, data, disk, and a small federation from end to end."""
+    from graphsilo.cli.doctor import doctor_command
+
+    if not doctor_command(data_root):
+        raise typer.Exit(1)
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """``0,1,4-6`` as [0, 1, 4, 5, 6].
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    found: list[int] = []
+    for part in text.replace(" ", ",").split(","):
+        first, dash, last = part.partition("-")
+        if not part:
+            continue
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ConfigError(f"{option} takes whole numbers such as 0,1,2 or 0-4; got '{text}'.")
+        found.extend(range(int(first), int(last) + 1) if dash else [int(first)])
+    if not found:
+        raise ConfigError(f"{option} takes whole numbers such as 0,1,2 or 0-4; got '{text}'.")
+    return found
+
+
+def references(names: list[str] | None) -> list[str] | None:
+    """The reference rows asked for; ``all`` stands for each of them, commas may join them."""
+    if not names:
+        return None
+    parts = [part for name in names for part in name.replace(",", " ").split()]
+    return ["local", "global", "global_cut"] if "all" in parts else list(dict.fromkeys(parts))
