@@ -73,10 +73,14 @@ def test_every_section_is_there(page: Page, runs: dict[str, Path]) -> None:
     assert score.std is not None
     assert f"{100 * score.mean:.1f} ± {100 * score.std:.1f} %" in words
     assert "FedAvg trained a GCN on Cora" in words
+    assert "scored: the clients' own models." in words
+    assert "Cover every node at one client" in words
     assert "held by 10 silos (partition louvain)" in words
     assert "class prototypes: one average embedding per class" in words
+    # Evaluation: 196 bytes from each of ten clients
+    assert "Of this, 2.0 kB and 0 B served evaluation alone" in words
     assert "Of the gap between local and global, this run closes" in words
-    assert "optimizer.weight_decay" in words
+    assert "method.weight_decay" in words
     assert run.result["fingerprint"] in words
 
 
@@ -187,6 +191,34 @@ def test_scenarios_and_missing_groups(tmp_path: Path, sample: ModuleType) -> Non
     assert "rare class and heterophilous at once no such items" in words
 
 
+def test_other_readings_of_the_run(tmp_path: Path) -> None:
+    other = {"best_round": 2, "test": {"accuracy": 0.75}}
+    seed = {
+        "seed": 0,
+        "test": {"accuracy": 0.5},
+        "test_last": {"accuracy": 0.25},
+        "modes": {
+            "aggregate_local": {"test": {"accuracy": 0.5}},
+            "own_global": other,
+            "own_local": {"accuracy": 0.125},
+        },
+        "views": {"own": other},
+    }
+    config = {"model": {"pool": ["gcn", {"name": "sage"}, "gcn"]}, "scenario": {"name": "unseen"}}
+    (tmp_path / "result.json").write_text(json.dumps({"format": 1, "seeds": [seed], "config": config}))
+    words = Page(report.write(tmp_path).read_text()).words
+    for text in (
+        "trained GCN and SAGE models, one kind per client, on",
+        "scenario unseen",
+        "Reported: aggregate, round chosen by validation 50.0",
+        "Last round 25.0",
+        "Clients' own models, test data of all 75.0",
+        "Clients' own models 12.5",
+    ):
+        assert text in words
+    assert words.count("Aggregate") == 0  # the reported row says it already
+
+
 def test_a_thousand_clients_list_the_worst(tmp_path: Path, sample: ModuleType) -> None:
     folder = sample.make_run(tmp_path / "run", clients=1000, classes=5, rounds=2, seeds=1)
     text = report.write(folder).read_text()
@@ -218,7 +250,7 @@ def test_incomparable_runs_are_warned_about(runs: dict[str, Path], tmp_path: Pat
     other = sample.make_run(tmp_path / "other", data="CiteSeer", rounds=3, seeds=2, partition_hash="sha256:00")
     words = Page(report.write_comparison([runs["fedavg"], other], tmp_path / "c.html").read_text()).words
     assert "not comparable: data differ" in words
-    assert "FedAvg (fedavg)" in words
+    assert "FedAvg (data CiteSeer, rounds 3)" in words
 
 
 def test_a_failed_write_leaves_the_old_page(runs: dict[str, Path], tmp_path: Path) -> None:

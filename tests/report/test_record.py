@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from graphsilo.errors import RunError
-from graphsilo.report.record import flatten, load, write_atomically
+from graphsilo.report.record import flatten, load, write_page
 
 
 def result(folder: Path, value: object) -> Path:
@@ -86,7 +86,7 @@ def test_damaged_side_files_are_told_not_raised(runs: dict[str, Path], tmp_path:
     run = load(folder)
     assert run.ledger is None
     assert [text.split()[0] for text in run.problems] == ["config.yaml", "ledger.parquet"]
-    assert run.config["rounds"] == 12  # from the copy in result.json
+    assert run.config["method"]["rounds"] == 12  # from the copy in result.json
 
 
 def test_rounds_are_taken_from_the_table_when_the_record_leaves_them_out(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_outer_settings_win(tmp_path: Path) -> None:
 
 def test_writing_leaves_no_half_file(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "page.html"
-    write_atomically(target, "old")
-    write_atomically(target, "new")
+    write_page(target, "old")
+    write_page(target, "new")
     assert target.read_text() == "new"
     assert [path.name for path in target.parent.iterdir()] == ["page.html"]
     with pytest.raises(RunError, match="another place"):
-        write_atomically(target / "below-a-file.html", "x")
+        write_page(target / "below-a-file.html", "x")

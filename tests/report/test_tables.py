@@ -77,7 +77,7 @@ def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
         [0.8],
         data={"name": "Cora", "nodes": 2708},
         partition={"rule": "louvain", "clients": 10, "hash": "sha256:aaaa"},
-        config={"scenario": "seen", "rounds": 100, "lr": 0.01},
+        config={"scenario": {"name": "seen"}, "method": {"rounds": 100, "mu": 1, "lr": 0.01}, "run": {"workers": 1}},
     )
     two = run(
         tmp_path,
@@ -85,13 +85,13 @@ def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
         [0.8, 0.9],
         data={"name": "CiteSeer", "nodes": 3327},
         partition={"rule": "louvain", "clients": 10, "hash": "sha256:bbbb"},
-        config={"scenario": "unseen", "rounds": 50, "lr": 0.01},
+        config={"scenario": {"name": "unseen"}, "method": {"rounds": 50, "lr": 0.01}, "run": {"workers": 2}},
     )
     table = comparison([one, two])
     told = " ".join(table.warnings)
     for part in ("data differ (one: Cora, 2708 nodes; two: CiteSeer, 3327 nodes)", "hash aaaa", "seeds differ", "seen"):
         assert part in told
-    assert table.notes == ("rounds differs (one: 100; two: 50).",)
+    assert table.notes == ("method.rounds differs (one: 100; two: 50).",)
 
 
 def test_runs_of_the_same_question_are_comparable(runs: dict[str, Path]) -> None:
@@ -126,6 +126,14 @@ def test_gap_is_computed_when_it_was_not_recorded(tmp_path: Path) -> None:
     references = {"local": {"accuracy": {"mean": 0.70}}, "global": {"accuracy": {"mean": 0.90}}}
     table = comparison([run(tmp_path, "a", [0.75], references=references)])
     assert table.rows[0].gap["accuracy"] == pytest.approx(0.25)
+
+
+def test_gap_uses_the_references_of_a_comparable_run(tmp_path: Path) -> None:
+    references = {"local": {"accuracy": {"mean": 0.70}}, "global": {"accuracy": {"mean": 0.90}}}
+    folders = [run(tmp_path, "a", [0.75], references=references), run(tmp_path, "b", [0.80])]
+    assert comparison(folders).rows[1].gap["accuracy"] == pytest.approx(0.5)
+    elsewhere = run(tmp_path, "c", [0.80], data={"name": "CiteSeer"})
+    assert comparison([folders[0], elsewhere]).rows[1].gap["accuracy"] is None
 
 
 def test_markdown(tmp_path: Path) -> None:

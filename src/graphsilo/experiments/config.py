@@ -218,6 +218,8 @@ def load_config(
             loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"the configuration {path} cannot be read ({error.strerror}).") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"the configuration {path} is no text in UTF-8; is it a YAML file?") from None
         except yaml.YAMLError as error:
             raise ConfigError(f"the configuration {path} is no valid YAML: {error}.") from None
         if loaded is not None and not isinstance(loaded, Mapping):

@@ -17,9 +17,11 @@ from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateReque
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
-from graphsilo.types import Task
+from graphsilo.types import ClientId, Task
 
 NAMES = {"val": "validation", "test": "test", "train": "train"}
+EVERYBODY: ClientId = -1
+"""In place of a client's number: one score that stands for all clients."""
 SCENARIO_KINDS = ("missing_class", "unseen_node", "new_client")
 
 
@@ -49,12 +51,14 @@ class SetScores:
         counts: [clients, kinds, 4, C, C].
         sizes: [clients] n_k.
         scores: ``kind/metric`` → [clients, 2] value and weight.
+        clients: Who stands behind each row; a client that failed has none. ``EVERYBODY`` for all at once.
     """
 
     kinds: tuple[str, ...] = ()
     counts: NDArray[np.int64] | None = None
     sizes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    clients: tuple[ClientId, ...] = ()
 
     def of(self, kind: str) -> NDArray[np.int64]:
         """Counts of one kind, [clients, 4, C, C]."""
@@ -95,7 +99,10 @@ class SetScores:
         if self.counts is not None and kind in self.kinds:
             counts = self.of(kind)
             weights = scenario_weights(kind, counts) if kind in SCENARIO_KINDS else self.sizes
-            result = dict(metrics.summarise(counts, weights))
+            result = dict(metrics.summarise(counts, weights, clients=self.clients or None))
+            if EVERYBODY in self.clients:
+                result["worst_client"] = {"client": None, "accuracy": None}
+                result["spread"] = {"std": None, "min": None, "max": None}
         light = self.light().get(NAMES.get(kind, kind), {})
         result.update({key: value for key, value in light.items() if key not in result})
         return result
@@ -108,6 +115,7 @@ class SetScores:
             "counts": None if self.counts is None else torch.from_numpy(np.ascontiguousarray(self.counts)),
             "sizes": torch.from_numpy(np.ascontiguousarray(self.sizes)),
             "scores": {name: torch.from_numpy(pairs) for name, pairs in self.scores.items()},
+            "clients": list(self.clients),
         }
 
     @classmethod
@@ -117,6 +125,7 @@ class SetScores:
             None if state["counts"] is None else state["counts"].numpy(),
             state["sizes"].numpy(),
             {name: pairs.numpy() for name, pairs in state["scores"].items()},
+            tuple(state["clients"]),
         )
 
 
@@ -147,7 +156,7 @@ def evaluate(
     local = [mode.split("_")[0] for mode in modes if mode.endswith("_local")]
     pooled = [mode.split("_")[0] for mode in modes if mode.endswith("_global")]
     weights = server.aggregate() if any(mode.startswith("aggregate") for mode in modes) else None
-    replies: list[EvaluateReply] = []
+    replies: list[tuple[ClientId, EvaluateReply]] = []
     own_pooled = [view for view in pooled if view == "own"]
     if local or own_pooled:
         request = EvaluateRequest(
@@ -156,26 +165,27 @@ def evaluate(
             auc=auc,
             aggregate=weights if "aggregate" in local else None,
         )
-        replies = [reply for _, reply in federation.ask(client.evaluate, request).require(minimum)]
+        replies = list(federation.ask(client.evaluate, request).require(minimum))
     result = gather(replies)
     if "aggregate" in pooled:
         request = EvaluateRequest(views=[], global_views=["aggregate"], auc=auc, aggregate=weights)
         one = federation.ask(client.evaluate, request, to=federation.clients[:1]).require()
-        for view, sets in gather([reply for _, reply in one]).items():
+        for view, sets in gather([(EVERYBODY, reply) for _, reply in one]).items():
             result.setdefault(view, {}).update(sets)
     return result
 
 
-def gather(replies: list[EvaluateReply]) -> RoundScores:
+def gather(replies: list[tuple[ClientId, EvaluateReply]]) -> RoundScores:
     """Stack the clients' counts; a pooled silo brings all its parts at once."""
     result: RoundScores = {}
     counts: dict[tuple[str, str], list[NDArray[np.int64]]] = {}
-    for reply in replies:
+    for client, reply in replies:
         for name, tensor in reply.counts.items():
             view, _, which = name.partition("/")
             scores = result.setdefault(view, {}).setdefault(which, SetScores(tuple(reply.kinds[name])))
             counts.setdefault((view, which), []).append(tensor.numpy())
             scores.sizes = np.concatenate([scores.sizes, reply.sizes[which]])
+            scores.clients += (client,) if len(tensor) == 1 else tuple(range(len(tensor)))
         for name, pair in reply.scores.items():
             view, which, key = name.split("/", 2)
             scores = result.setdefault(view, {}).setdefault(which, SetScores())
@@ -184,6 +194,7 @@ def gather(replies: list[EvaluateReply]) -> RoundScores:
             scores.scores[key] = row if old is None else np.concatenate([old, row])
             if not reply.counts and key == "val/auc":
                 scores.sizes = np.concatenate([scores.sizes, reply.sizes[which]])
+                scores.clients += (client,)
     for (view, which), arrays in counts.items():
         result[view][which].counts = np.concatenate(arrays).astype(np.int64)
     return result

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 import yaml
 
+from graphsilo import models
 from graphsilo.__about__ import __version__
 from graphsilo.errors import ConfigError, RunError, UnsupportedError
 from graphsilo.evaluate.significance import gap_closed, summarise_seeds
@@ -148,7 +149,7 @@ def run(
             _check_folder(folder, resume)
             stack.enter_context(disk.owned(folder))
         simulation = simulation or prepare(config, method)
-        _check_support(config, method, simulation)
+        _check_support(config, method, method_config, simulation)
         print_of = fingerprint(config, simulation)
         done = _finished(folder, print_of) if resume else None
         if done is not None:
@@ -366,22 +367,26 @@ class SeedRun:
         if scores.counts is not None:
             from graphsilo.evaluate.metrics import per_client
 
-            each = per_client(scores.of("test"))
+            each = per_client(scores.of("test"), clients=scores.clients)
         else:
             each = []
-            for client in range(len(scores.sizes)):
+            for place, client in enumerate(scores.clients):
                 row: dict[str, Any] = {"client": client}
                 for name, pairs in scores.scores.items():
                     kind, _, metric = name.partition("/")
                     if kind == "test":
-                        value = float(pairs[client, 0])
+                        value = float(pairs[place, 0])
                         row[metric] = None if value != value else value
                 each.append(row)
         cut = self.simulation.cut["per_client"]
+        # A client that failed was not scored, and one score for all clients pooled is nobody's own.
+        pooled = len(self.simulation.silos) == 1 and len(each) < len(cut)
+        found = {} if pooled else {scored["client"]: scored for scored in each}
         rows = []
-        for facts, scored in zip(cut, each, strict=True):
+        for facts in cut:
             row = {key: facts[key] for key in ("client", "nodes", "train", "val", "missing_classes") if key in facts}
             row["test_items"] = facts.get("test")
+            scored = found.get(facts["client"], {})
             row["test"] = {key: value for key, value in scored.items() if key not in ("client", "items")}
             rows.append(row)
         return rows
@@ -463,7 +468,8 @@ class SeedProgress:
             value = light.get("validation", {}).get(metric)
             kept.last = sets
             better = value is not None and value > kept.best_value
-            if better or not kept.best:
+            # Without anything to validate on no round is better than another: the last one is reported.
+            if better or not kept.best or (value is None and kept.best_value == float("-inf")):
                 kept.best, kept.best_round = sets, number
                 if value is not None:
                     kept.best_value = value
@@ -556,14 +562,29 @@ def _check_device(device: str) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
 
 
-def _check_support(config: RunConfig, method: Method, simulation: Simulation) -> None:
+def _check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Simulation) -> None:
     modes_of(config.evaluation, method)
+    clients = len(simulation.silos)
+    asked = max(1, int(clients * method_config.participation + 1e-9))
+    if method_config.min_clients is not None and method_config.min_clients > asked:
+        raise ConfigError(
+            f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "
+            f"asked per round. Lower it, or raise method.participation."
+        )
     if simulation.task not in method.tasks:
         able = [listing.name for listing in registry.listings() if simulation.task in registry.load(listing.name).tasks]
         raise UnsupportedError(
             f"{method.title} does not do task '{simulation.task}', only {', '.join(method.tasks)}. For this task there "
             f"are: {', '.join(able)}."
         )
+    for spec in simulation.models.values():
+        tasks = models.entry(spec.name).tasks
+        if simulation.task not in tasks:
+            able = [name for name in models.names() if simulation.task in models.entry(name).tasks]
+            raise UnsupportedError(
+                f"model '{spec.name}' does not do task '{simulation.task}', only {', '.join(tasks)}. For this task "
+                f"there are: {', '.join(able)}."
+            )
     different = {(spec.name, tuple(sorted(map(str, spec.settings.items())))) for spec in simulation.models.values()}
     if len(different) > 1 and not method.heterogeneous:
         able = [listing.name for listing in registry.listings() if registry.load(listing.name).heterogeneous]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -228,15 +228,21 @@ class ClientBase(ABC, Generic[ConfigT]):
                 plan = self._plan(evaluation)
                 counts[name] = torch.from_numpy(plan.count(output.argmax(1)).astype(np.int32))
                 kinds[name] = list(plan.kinds)
-                sizes[evaluation.name] = plan.part_sizes.tolist()
+                # n_k weights a client's score on the pooled graph, too; its own nodes, not the graph's
+                own = len(self.silo.seen.graph.labels)
+                sizes[evaluation.name] = [own] if evaluation.name == "global" else plan.part_sizes.tolist()
                 if request.auc:
                     scores.update(_score_classes(name, evaluation, output))
         return EvaluateReply(counts=counts, kinds=kinds, sizes=sizes, scores=scores)
 
     def _plan(self, evaluation: EvaluationSet) -> ConfusionPlan:
         if evaluation.name not in self._plans:
+            # The pooled graph is one question about everybody's items, not one per client.
+            whole = evaluation.name == "global"
             self._plans[evaluation.name] = ConfusionPlan.of(
-                evaluation, self.silo.schema.num_classes, num_parts=self.silo.parts
+                replace(evaluation, part=None) if whole else evaluation,
+                self.silo.schema.num_classes,
+                num_parts=1 if whole else self.silo.parts,
             )
         return self._plans[evaluation.name]
 

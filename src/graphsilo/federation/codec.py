@@ -27,6 +27,9 @@ MAGIC = b"GSM1"
 ALIGN = 64
 DEFAULT_LIMIT = 2 * 1024**3
 """Bytes a message may have unless the receiver sets another limit."""
+MAX_DIMENSIONS = 16
+_LARGEST = 2**40
+"""An empty tensor may claim any size, but torch cannot compute strides of every one."""
 
 _DTYPES: dict[str, torch.dtype] = {
     "f4": torch.float32, "f8": torch.float64, "f2": torch.float16, "b2": torch.bfloat16, "i8": torch.int64,
@@ -82,7 +85,11 @@ def encode(message: Message) -> Encoded:
         elif spec.form == "tensor":
             body[spec.name] = packer.add(value, message, spec)
         elif spec.form == "tensors":
+            if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+                raise MessageError(f"{type(message).__name__}.{spec.name} must hold tensors named by text.")
             body[spec.name] = {key: packer.add(tensor, message, spec) for key, tensor in value.items()}
+        elif not isinstance(value, list | tuple):
+            raise MessageError(f"{type(message).__name__}.{spec.name} must hold a list of tensors.")
         else:
             body[spec.name] = [packer.add(tensor, message, spec) for tensor in value]
         sizes.append((spec.name, spec.kind, packer.length - before))
@@ -102,18 +109,20 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
         MessageError: Too long, cut off, of another type, with unknown, missing or wrongly typed fields, with shapes
             that do not fit, or with NaN or infinity where they are not allowed.
     """
-    buffer = _writable(data)
-    if buffer.shape[0] > limit:
+    size = data.nbytes if isinstance(data, np.ndarray | memoryview) else len(data)
+    if size > limit:
         raise MessageError(
-            f"{kind.__name__}: at most {limit} bytes are accepted, {buffer.shape[0]} came. Raise the limit if this "
+            f"{kind.__name__}: at most {limit} bytes are accepted, {size} came. Raise the limit if this "
             f"message is meant to be so large, or ask the sender's owner why it is."
         )
+    buffer = _writable(data)
     header, start = _open(buffer, kind.__name__)
     if (
         not isinstance(header, list)
         or len(header) != 3
         or not isinstance(header[1], dict)
-        or not isinstance(header[2], int)
+        or type(header[2]) is not int
+        or header[2] < 0
     ):
         raise MessageError(f"{kind.__name__}: the header is not a graphsilo message header.")
     name, body, length = header
@@ -125,9 +134,9 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
             f"extended on its way."
         )
     specs = {spec.name: spec for spec in kind.specs()}
-    unknown = sorted(set(body) - set(specs))
+    unknown = sorted(str(name) for name in body if name not in specs)
     if unknown:
-        raise MessageError(f"{kind.__name__} has no field {unknown[0]!r}; {nearest(str(unknown[0]), specs)}")
+        raise MessageError(f"{kind.__name__} has no field '{unknown[0]}'; {nearest(unknown[0], specs)}")
     unpacker = _Unpacker(buffer, start, length, kind.__name__)
     values = {}
     for field in fields(cast("Any", kind)):
@@ -136,6 +145,7 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
             values[field.name] = unpacker.field(spec, body[field.name])
         elif field.default is MISSING:
             raise MessageError(f"{kind.__name__}.{field.name} is missing.")
+    unpacker.finish()
     return kind(**values)
 
 
@@ -161,7 +171,13 @@ def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any
     """What ``encode_tree`` was given; tensors are copies."""
     buffer = _writable(data)
     header, start = _open(buffer, "state")
-    if not isinstance(header, list) or len(header) != 3 or header[0] != "state" or start + header[2] != len(buffer):
+    if (
+        not isinstance(header, list)
+        or len(header) != 3
+        or header[0] != "state"
+        or type(header[2]) is not int
+        or start + header[2] != len(buffer)
+    ):
         raise MessageError("these bytes are not a complete graphsilo state.")
     unpacker = _Unpacker(buffer, start, header[2], "state")
 
@@ -169,12 +185,19 @@ def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any
         if isinstance(value, dict):
             if "\x00t" in value:
                 return unpacker.tensor(value["\x00t"], None).clone()
-            return {key: walk(item) for key, item in value["\x00d"]}
+            return {_key(key): walk(item) for key, item in value["\x00d"]}
         if isinstance(value, list):
             return [walk(item) for item in value]
         return value
 
-    return walk(header[1])
+    try:
+        return walk(header[1])
+    except (KeyError, TypeError, ValueError):
+        raise MessageError("these bytes are not a graphsilo state: its tree is malformed.") from None
+
+
+def _key(key: Any) -> Any:
+    return tuple(key) if isinstance(key, list) else key
 
 
 class _Packer:
@@ -183,11 +206,11 @@ class _Packer:
         self.length = 0
 
     def add(self, tensor: Any, message: Message | None, spec: FieldSpec | None) -> list[Any]:
-        code = _CODES.get(tensor.dtype) if isinstance(tensor, Tensor) else None
+        code = _CODES.get(tensor.dtype) if isinstance(tensor, Tensor) and tensor.layout is torch.strided else None
         if code is None:
-            what = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            what = f"{tensor.dtype}, {tensor.layout}" if isinstance(tensor, Tensor) else type(tensor).__name__
             where = f"{type(message).__name__}.{spec.name}" if spec else "a state"
-            raise MessageError(f"{where} must hold tensors of plain numbers; {what} came.")
+            raise MessageError(f"{where} must hold dense tensors of plain numbers; {what} came.")
         offset = self.length
         shape = list(tensor.shape)
         size = math.prod(shape) * _SIZES[code]
@@ -196,7 +219,10 @@ class _Packer:
         return [code, shape, offset]
 
     def finish(self, header: list[Any]) -> NDArray[np.uint8]:
-        packed = _pack(header)
+        try:
+            packed = _pack(header)
+        except (TypeError, OverflowError, ValueError) as error:
+            raise MessageError(f"{header[0]} holds something that no message can carry ({error}).") from None
         start = _aligned(len(MAGIC) + 4 + len(packed))
         # torch's allocator gives aligned memory, so that products over decoded views run as on any other tensor.
         data = torch.empty(start + self.length, dtype=torch.uint8).numpy()
@@ -215,6 +241,12 @@ class _Unpacker:
     def __init__(self, buffer: NDArray[np.uint8], start: int, length: int, owner: str):
         self.buffer, self.start, self.length, self.owner = buffer, start, length, owner
         self.sizes: dict[str, int] = {}
+        self.position = 0
+
+    def finish(self) -> None:
+        """Every byte of the payload belongs to a declared field: nothing else travels along."""
+        if self.position != self.length:
+            raise MessageError(f"{self.owner}: {self.length - self.position} bytes of the payload belong to no field.")
 
     def field(self, spec: FieldSpec, value: Any) -> Any:
         where = f"{self.owner}.{spec.name}"
@@ -238,15 +270,26 @@ class _Unpacker:
         where = f"{self.owner}.{spec.name}" if spec else self.owner
         try:
             code, shape, offset = reference
-            dtype, count = _DTYPES[code], math.prod(shape)
-            size = count * _SIZES[code]
-            if min(shape, default=0) < 0 or offset < 0 or offset + size > self.length:
+            dtype = _DTYPES[code]
+            if type(shape) is not list or len(shape) > MAX_DIMENSIONS or not {type(size) for size in shape} <= {int}:
                 raise ValueError
-        except (TypeError, ValueError, KeyError, OverflowError):
+            count = math.prod(shape)
+            size = count * _SIZES[code]
+            # Tensors follow each other as the encoder wrote them: none overlaps, and no byte lies between them.
+            if min(shape, default=0) < 0 or type(offset) is not int or offset != self.position:
+                raise ValueError
+            if count == 0 and math.prod(max(size, 1) for size in shape) > _LARGEST:
+                raise ValueError
+            self.position += _aligned(size)
+            if self.position > self.length:
+                raise ValueError
+        except (TypeError, ValueError, KeyError):
             raise MessageError(f"{where}: a tensor reference points outside the message or is malformed.") from None
         if count:
             flat = torch.frombuffer(self.buffer.data, dtype=dtype, count=count, offset=self.start + offset)
             tensor = flat.view(shape)
+            if dtype is torch.bool and int(flat.view(torch.uint8).max()) > 1:
+                raise MessageError(f"{where} holds bytes that are no truth values.")
         else:
             tensor = torch.empty(shape, dtype=dtype)
         if spec is not None:
@@ -304,7 +347,7 @@ def _open(buffer: NDArray[np.uint8], owner: str) -> tuple[Any, int]:
         raise MessageError(f"{owner}: the message was cut inside its header.")
     try:
         header = _unpack(buffer[8 : 8 + length].tobytes())
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError, TypeError) as error:
         raise MessageError(f"{owner}: the header cannot be read ({error}).") from None
     return header, _aligned(8 + length)
 
@@ -320,7 +363,7 @@ def _plain_out(value: Any) -> Any:
 def _plain_in(value: Any, spec: FieldSpec, where: str) -> Any:
     try:
         converted = msgspec.convert(value, spec.plain_type, strict=True, str_keys=False)
-    except (msgspec.ValidationError, TypeError) as error:
+    except (msgspec.ValidationError, TypeError, RecursionError) as error:
         raise MessageError(f"{where}: {error}.") from None
     if not spec.allow_nan and _has_nan(converted):
         raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")

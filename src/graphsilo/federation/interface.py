@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
@@ -180,13 +181,14 @@ class Accumulator(Generic[Reply]):
         self.specs = kind.specs()
         self.values: dict[str, Any] = {}
         self.clients: list[ClientId] = []
-        names = {spec.name for spec in self.specs}
+        names = {spec.name: spec for spec in self.specs}
         for spec in self.specs:
             additive = spec.form != "plain" or spec.plain_type in (int, float)
-            if not additive or (spec.weighted_by is not None and spec.weighted_by not in names):
+            weight = names.get(spec.weighted_by) if spec.weighted_by is not None else spec
+            if not additive or weight is None or (spec.weighted_by and weight.plain_type not in (int, float)):
                 raise MessageError(
                     f"{kind.__name__}.{spec.name} cannot be summed: only numbers and tensors can, and `weighted_by` "
-                    f"must name a field of the same message."
+                    f"must name a number in the same message."
                 )
 
     def add(self, client: ClientId, message: Reply) -> None:
@@ -197,9 +199,17 @@ class Accumulator(Generic[Reply]):
         """
         updates = []
         for spec in self.specs:
-            weight = 1.0 if spec.weighted_by is None else float(getattr(message, spec.weighted_by))
+            weight = 1.0
+            if spec.weighted_by is not None:
+                given = getattr(message, spec.weighted_by)
+                weight = -1.0 if given is None else float(given)
+                if not 0 <= weight < math.inf:
+                    raise MessageError(
+                        f"client {client}: {self.kind.__name__}.{spec.weighted_by} is a weight and must be at least 0; "
+                        f"{given} came."
+                    )
             updates.append((spec, getattr(message, spec.name), weight))
-            self._check(client, spec, updates[-1][1])
+            self._check(client, spec, updates[-1][1], weight)
         # Everything was checked before anything is added: a bad message leaves the sum as it was.
         for spec, value, weight in updates:
             if spec.form == "tensors":
@@ -215,9 +225,14 @@ class Accumulator(Generic[Reply]):
                 self.values[spec.name] = self.values.get(spec.name, 0) + value * (weight if weight != 1.0 else 1)
         self.clients.append(client)
 
-    def _check(self, client: ClientId, spec: FieldSpec, value: Any) -> None:
+    def _check(self, client: ClientId, spec: FieldSpec, value: Any, weight: float) -> None:
         if value is None:
             raise MessageError(f"client {client}: {self.kind.__name__}.{spec.name} is missing from a sum.")
+        if spec.form != "plain" and weight != int(weight) and not all(map(torch.is_floating_point, _tensors(value))):
+            raise MessageError(
+                f"client {client}: {self.kind.__name__}.{spec.name} holds whole numbers, which the weight {weight} "
+                f"would make fractions; send them as floats."
+            )
         known = self.values.get(spec.name)
         if known is None or spec.form == "plain":
             return
@@ -231,12 +246,23 @@ class Accumulator(Generic[Reply]):
         return self.kind(**self.values) if self.clients else None
 
 
+def _tensors(value: Any) -> Iterable[Tensor]:
+    if isinstance(value, Tensor):
+        return (value,)
+    return value.values() if isinstance(value, Mapping) else value
+
+
 def _shapes(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return tuple(value.shape)
+        return _shape(value)
     if isinstance(value, Mapping):
-        return {key: tuple(tensor.shape) for key, tensor in value.items()}
-    return [tuple(tensor.shape) for tensor in value]
+        return {key: _shape(tensor) for key, tensor in value.items()}
+    return [_shape(tensor) for tensor in value]
+
+
+def _shape(tensor: Tensor) -> tuple[int | str, ...]:
+    """Sizes, and whether the entries are whole numbers: those are summed in another type."""
+    return tuple(tensor.shape) if tensor.is_floating_point() else (*tensor.shape, "whole numbers")
 
 
 def _add(total: Tensor | None, tensor: Tensor, weight: float) -> Tensor:

@@ -6,6 +6,7 @@ Raw node features and labels have no kind of disclosure, so no message can carry
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import types
 import typing
@@ -111,7 +112,7 @@ class Message:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in cls.__dict__.get("__annotations__", {}):
+        for name in inspect.get_annotations(cls):
             value = cls.__dict__.get(name)
             if not isinstance(value, dataclasses.Field) or "kind" not in value.metadata:
                 raise MessageError(
@@ -159,12 +160,20 @@ def _hints(cls: type) -> dict[str, Any]:
     for base in reversed(cls.__mro__):
         module = sys.modules.get(base.__module__)
         space = {**vars(typing), "Tensor": Tensor, "torch": torch, "Tensors": Tensors, **vars(module or types)}
-        for name, annotation in base.__dict__.get("__annotations__", {}).items():
+        for name, annotation in inspect.get_annotations(base).items():
             names[name] = eval(annotation, space) if isinstance(annotation, str) else annotation  # noqa: S307
     return names
 
 
 _PLAIN = (int, float, bool, str)
+
+
+def _is_plain(annotation: Any) -> bool:
+    if annotation in _PLAIN:
+        return True
+    if get_origin(annotation) not in (list, tuple, dict, Mapping):
+        return False
+    return all(item is Ellipsis or _is_plain(item) for item in get_args(annotation))
 
 
 def _spec(cls: type[Message], field: dataclasses.Field, annotation: Any) -> FieldSpec:
@@ -181,10 +190,7 @@ def _spec(cls: type[Message], field: dataclasses.Field, annotation: Any) -> Fiel
         form = "tensors"
     elif origin in (list, tuple) and arguments and arguments[0] is Tensor:
         form = "tensor_list"
-    elif inner in _PLAIN or (
-        origin in (list, tuple, dict, Mapping)
-        and all(item in _PLAIN or item is Ellipsis or get_origin(item) in (list, tuple, dict) for item in arguments)
-    ):
+    elif _is_plain(inner):
         form = "plain"
     if form is None:
         raise MessageError(

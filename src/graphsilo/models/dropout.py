@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -17,13 +18,22 @@ _LEVELS = 1 << 16
 
 def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
     """0 with probability ``rate``, else 1 / (1 - rate); same dtype and device as ``like``."""
+    draws, threshold, scale = _draw(shape, rate, generator)
+    return (draws.to(like.device) >= threshold).to(like.dtype).mul_(scale)
+
+
+def _draw(shape: torch.Size, rate: float, generator: torch.Generator) -> tuple[Tensor, int, float]:
+    """16 random bits per entry, the smallest value that is kept, and the factor of kept entries."""
     count = shape.numel()
     words = torch.empty((count + 3) // 4, dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
-    draws = words.view(torch.int16)[:count].view(shape).to(like.device)
     dropped = min(round(rate * _LEVELS), _LEVELS - 1)
     # Divided by the probability that the 16 bits can express, so that the mean stays exact.
-    return (draws >= dropped - _LEVELS // 2).to(like.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+    return (
+        words.view(torch.int16)[:count].view(shape),
+        dropped - _LEVELS // 2,
+        _LEVELS / (_LEVELS - dropped),
+    )
 
 
 def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
@@ -47,6 +57,11 @@ def relu_dropout(values: Tensor, rate: float, generator: torch.Generator | None)
 
 def relu_dropout_scale(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
     """The factor that ReLU and dropout multiply each entry by (constant for the backward pass)."""
+    if generator is not None and rate and values.device.type == "cpu" and values.dtype is torch.float32:
+        # Comparisons of a few thousand entries are several times faster in numpy; the numbers are the same.
+        draws, threshold, scale = _draw(values.shape, rate, generator)
+        keep = (draws.numpy() >= threshold) & (values.numpy() > 0)
+        return torch.from_numpy(np.multiply(keep, np.float32(scale), dtype=np.float32))
     positive = values > 0
     if generator is None or rate == 0.0:
         return positive.to(values.dtype)

@@ -39,6 +39,28 @@ DENSE: tuple[Term, ...] = (Term(),)
 """H @ W: a layer without a graph."""
 
 
+class Record(NamedTuple):
+    """One run through a stack, ready for its backward pass.
+
+    Attributes:
+        plan, activate_last: What was run.
+        parameters: In slot order.
+        saved: Per hidden layer, the factor of its activation and its output.
+        output: Of the last layer.
+    """
+
+    plan: Plan
+    activate_last: bool
+    parameters: Sequence[Tensor]
+    saved: Sequence[Tensor]
+    output: Tensor
+
+    def pull(self, gradient: Tensor) -> list[Tensor]:
+        """From the gradient of the output to those of the parameters, in slot order."""
+        with torch.no_grad():
+            return _backward(self.plan, self.activate_last, self.parameters, self.saved, gradient)
+
+
 class Stack:
     """The trainable half of a stack: layer l is relu, then dropout, of Σ_terms + b_l; the last one is left as it is.
 
@@ -54,6 +76,22 @@ class Stack:
         self._slots = [slot for layer in layers for slot in layer]
         self._ends = [sum(map(len, layers[: depth + 1])) for depth in range(len(layers))]
         self._rates = tuple(rates)
+        self._recording = False
+        self._record: Record | None = None
+
+    def parameters(self) -> list[Tensor]:
+        """Weights and biases, layer by layer."""
+        return [module._parameters[name] for module, name in self._slots]  # type: ignore[misc]
+
+    def record(self, run: Callable[[], Tensor]) -> tuple[Tensor, Record | None]:
+        """Run something that calls this stack once, without autograd, and keep what a backward pass needs."""
+        self._recording, self._record = True, None
+        try:
+            with torch.no_grad():
+                output = run()
+            return output, self._record
+        finally:
+            self._recording, self._record = False, None
 
     def __call__(self, plan: Plan, generator: torch.Generator | None, *, activate_last: bool = False) -> Tensor:
         """The output of the first ``len(plan)`` layers.
@@ -64,6 +102,10 @@ class Stack:
             activate_last: Whether ReLU and dropout follow the last computed layer too.
         """
         parameters = [module._parameters[name] for module, name in self._slots[: self._ends[len(plan) - 1]]]
+        if self._recording:
+            output, saved = _forward(plan, self._rates, generator, activate_last, parameters)  # type: ignore[arg-type]
+            self._record = Record(plan, activate_last, parameters, saved, output)  # type: ignore[arg-type]
+            return output
         if generator is None and not torch.is_grad_enabled():
             return _evaluate(plan, activate_last, parameters)  # type: ignore[arg-type]
         result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, *parameters)
@@ -114,6 +156,63 @@ def _layer(terms: tuple[Term, ...], parameters: Sequence[Tensor], position: int,
     return total.add_(parameters[position])
 
 
+def _forward(
+    plan: Plan,
+    rates: tuple[float, ...],
+    generator: torch.Generator | None,
+    activate_last: bool,
+    parameters: Sequence[Tensor],
+) -> tuple[Tensor, list[Tensor]]:
+    """The output, and per hidden layer the factor of its activation and its output."""
+    saved: list[Tensor] = []
+    last = len(plan) - 1
+    hidden: Tensor | None = None
+    position = 0
+    for layer, terms in enumerate(plan):
+        hidden = _layer(terms, parameters, position, hidden)
+        position += len(terms) + 1
+        if layer < last or activate_last:
+            scale = relu_dropout_scale(hidden, rates[layer], generator)
+            hidden *= scale
+            saved += [scale, hidden]
+    assert hidden is not None
+    return hidden, saved
+
+
+def _backward(
+    plan: Plan, activate_last: bool, parameters: Sequence[Tensor], saved: Sequence[Tensor], gradient: Tensor
+) -> list[Tensor]:
+    """Gradients of the parameters, in slot order. ``gradient`` is left as it is."""
+    gradients: list[Tensor] = [gradient] * len(parameters)
+    position, last = len(parameters), len(plan) - 1
+    gradient = gradient.contiguous()
+    for layer in range(last, -1, -1):
+        terms = plan[layer]
+        position -= len(terms) + 1
+        if layer < last or activate_last:
+            gradient = gradient * saved[2 * layer]
+        gradients[position + len(terms)] = gradient.sum(0)
+        if layer == 0:
+            for index, term in enumerate(terms):
+                gradients[position + index] = term.operator.tmm(gradient)  # type: ignore[union-attr]
+            break
+        hidden = saved[2 * layer - 1]
+        below: Tensor | None = None
+        for index, (operator, rows) in enumerate(terms):
+            inner = gradient if operator is None else operator.tmm(gradient)
+            source = hidden if rows is None else hidden.index_select(0, rows)
+            gradients[position + index] = torch.mm(source.t(), inner)
+            inner = torch.mm(inner, parameters[position + index].t())
+            if rows is not None:
+                below = hidden.new_zeros(hidden.shape) if below is None else below
+                below.index_add_(0, rows, inner)
+            else:
+                below = inner if below is None else below.add_(inner)
+        assert below is not None
+        gradient = below
+    return gradients
+
+
 class _Layers(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -124,53 +223,15 @@ class _Layers(torch.autograd.Function):
         activate_last: bool,
         *parameters: Tensor,
     ) -> Tensor:
-        saved: list[Tensor] = []
-        last = len(plan) - 1
-        hidden: Tensor | None = None
-        position = 0
-        for layer, terms in enumerate(plan):
-            hidden = _layer(terms, parameters, position, hidden)
-            position += len(terms) + 1
-            if layer < last or activate_last:
-                scale = relu_dropout_scale(hidden, rates[layer], generator)
-                hidden *= scale
-                saved += [scale, hidden]
+        hidden, saved = _forward(plan, rates, generator, activate_last, parameters)
         ctx.plan, ctx.activate_last, ctx.count = plan, activate_last, len(parameters)
         # ``hidden`` of the last layer is the output; saving it is allowed, changing it in place is caught by torch.
         ctx.save_for_backward(*parameters, *saved)
-        assert hidden is not None
         return hidden
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        plan: Plan = ctx.plan
         parameters, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        gradients: list[Tensor | None] = [None] * ctx.count
-        position, last = ctx.count, len(plan) - 1
-        gradient = gradient.contiguous()
-        for layer in range(last, -1, -1):
-            terms = plan[layer]
-            position -= len(terms) + 1
-            if layer < last or ctx.activate_last:
-                gradient = gradient * saved[2 * layer]
-            gradients[position + len(terms)] = gradient.sum(0)
-            if layer == 0:
-                for index, term in enumerate(terms):
-                    gradients[position + index] = term.operator.tmm(gradient)  # type: ignore[union-attr]
-                break
-            hidden: Tensor = saved[2 * layer - 1]
-            below: Tensor | None = None
-            for index, (operator, rows) in enumerate(terms):
-                inner = gradient if operator is None else operator.tmm(gradient)
-                source = hidden if rows is None else hidden.index_select(0, rows)
-                gradients[position + index] = torch.mm(source.t(), inner)
-                inner = torch.mm(inner, parameters[position + index].t())
-                if rows is not None:
-                    below = hidden.new_zeros(hidden.shape) if below is None else below
-                    below.index_add_(0, rows, inner)
-                else:
-                    below = inner if below is None else below.add_(inner)
-            assert below is not None
-            gradient = below
+        gradients = _backward(ctx.plan, ctx.activate_last, parameters, saved, gradient)
         return (None, None, None, None, *gradients)

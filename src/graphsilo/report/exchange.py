@@ -137,7 +137,12 @@ def _ledger_sentence(ledger: Ledger, up: float, down: float, clients: int, seeds
     mean_of = f" (mean over {seeds} seeds)" if seeds > 1 else ""
     phrases = [KIND_WORDS.get(name, (name,))[0] for name in sent]
     what = f": {listed(phrases)}" if phrases else ""
-    return f"{data_size(up)} left the silos{per}{mean_of}{what}. {data_size(down)} came back."
+    text = f"{data_size(up)} left the silos{per}{mean_of}{what}. {data_size(down)} came back."
+    scoring = ledger.by_phase.get("evaluation", {})
+    if any(scoring.values()):
+        parts = (data_size(scoring.get(way, 0.0)) for way in ("up", "down"))
+        text += f" Of this, {' and '.join(parts)} served evaluation alone and do not count as cost of training."
+    return text
 
 
 def _phase_order(name: str) -> tuple[int, str]:
@@ -155,8 +160,8 @@ def cost_section(run: Run) -> Context:
         ("Clock time, per seed", _recorded(duration, mean(run.values("wall_seconds")))),
         ("Peak memory", _recorded(data_size, peak)),
         ("Rounds", _range(rounds) if any(rounds) else NOT_RECORDED),
-        ("Left the silos, per seed", _recorded(data_size, up)),
-        ("Came back, per seed", _recorded(data_size, down)),
+        ("Sent for training, per seed", _recorded(data_size, up)),
+        ("Received for training, per seed", _recorded(data_size, down)),
     ]
     if up is not None and ran:
         each = [

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphsilo.report.formats import in_sentence, is_share, metric_title, number, words
+from graphsilo.report.formats import MODES, in_sentence, is_share, metric_title, number, words
 from graphsilo.report.record import Ledger, Run, dig, mapping, records, sorted_metrics
 
 Plot: TypeAlias = "dict[str, Any]"
@@ -557,8 +557,9 @@ class _Track:
             self.size = ((start + np.cumsum(each)) / 1e6)[picked].tolist() if len(picked) else []
 
     def line(self, group: str, name: str) -> dict[int, float]:
-        """Score by round, where it was recorded."""
-        values = zip(self.rounds, (number(dig(row, group, name)) for row in self.rows), strict=True)
+        """Score by round, where it was recorded; ``group`` is a dotted path such as ``modes.own_local.test``."""
+        keys = (*group.split("."), name)
+        values = zip(self.rounds, (number(dig(row, *keys)) for row in self.rows), strict=True)
         return {when: score for when, score in values if score is not None}
 
     def sizes(self) -> dict[int, float]:
@@ -582,6 +583,12 @@ def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
         x, y = _mean_line(tracks, group, name, by_size=by_size)
         if x:
             data.append(_line(x, y, words(group), {**style, "width": 2.4}) | {"legendgroup": group})
+    modes = dict.fromkeys(mode for track in tracks for row in track.rows for mode in mapping(row.get("modes")))
+    for position, mode in enumerate(modes, start=2):
+        x, y = _mean_line(tracks, f"modes.{mode}.test", name, by_size=by_size)
+        if x:
+            dotted: Plot = {"color": colour(position), "dash": "dot", "width": 1.8}
+            data.append(_line(x, y, f"Test, {MODES.get(mode, words(mode))}", dotted))
     chosen: list[tuple[float, float]] = []
     for track in tracks:
         line, sizes = track.line("test", name), track.sizes()
@@ -684,7 +691,7 @@ def _histogram(values: Any, title: str) -> Plot:
 
 def kind_names(ledger: Ledger) -> list[str]:
     """Every kind that crossed, in the fixed order of the reports."""
-    found = {name for way in ledger.by_kind.values() for name in way}
+    found = {name for way in ledger.by_kind.values() for name, size in way.items() if size}
     return [name for name in KIND_ORDER if name in found] + sorted(found - set(KIND_ORDER))
 
 

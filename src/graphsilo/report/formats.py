@@ -16,6 +16,13 @@ from graphsilo.evaluate.significance import over_seeds
 MISSING = "–"
 """What stands where there is nothing to show: an empty group, a metric that was not recorded."""
 NOT_RECORDED = "not recorded"
+MODES = {
+    "own_local": "clients' own models",
+    "own_global": "clients' own models, test data of all",
+    "aggregate_local": "aggregate",
+    "aggregate_global": "aggregate, test data of all",
+}
+"""Whose model was scored on which test data; on the clients' own where nothing is said."""
 
 
 def number(value: Any) -> float | None:

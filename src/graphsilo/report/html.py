@@ -17,7 +17,7 @@ from typing import Any
 from graphsilo.report import comparison_page, run_page
 from graphsilo.report.figures import DARK, Figure
 from graphsilo.report.formats import MISSING, number
-from graphsilo.report.record import Context, Run, load, write_atomically
+from graphsilo.report.record import Context, Run, load, write_page
 
 
 def write(run_dir: Path | str, out: Path | str | None = None) -> Path:
@@ -35,7 +35,7 @@ def write(run_dir: Path | str, out: Path | str | None = None) -> Path:
     """
     run = load(run_dir)
     target = Path(out) if out is not None else run.path / "report.html"
-    write_atomically(target, render(run))
+    write_page(target, render(run))
     return target
 
 
@@ -53,7 +53,7 @@ def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, *, baselin
     """
     target = Path(out)
     runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]
-    write_atomically(target, render_comparison(runs, baseline=baseline))
+    write_page(target, render_comparison(runs, baseline=baseline))
     return target
 
 

@@ -7,7 +7,6 @@ and what could not be read is kept in ``Run.problems`` for the page to say so.
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,12 +119,13 @@ class Run:
 
     @property
     def main_metric(self) -> str:
-        """The metric of the headline: the configured one when it was scored, else accuracy, else the first scored."""
-        scored = self.metrics()
-        wanted = self.setting("metric", "select_by")
-        if isinstance(wanted, str) and wanted in scored:
-            return wanted
-        return scored[0] if scored else "accuracy"
+        """The metric of the headline: accuracy where it was scored, else the first scored."""
+        return next(iter(self.metrics()), "accuracy")
+
+    @property
+    def modes(self) -> list[str]:
+        """The ways in which the run was scored, e.g. ``own_local``; the reported one first."""
+        return list(dict.fromkeys(mode for seed in self.seeds for mode in mapping(seed.get("modes"))))
 
     def setting(self, *names: str) -> Any:
         """The first setting with one of these names, wherever the configuration nests it; None when absent.
@@ -356,25 +356,19 @@ def _sum_up(rows: Sequence[Mapping[str, Any]], seeds: int) -> Ledger:
     )
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader, or a crash, never meets half of it.
+def write_page(path: Path, text: str) -> None:
+    """Write a page in one step: a reader, or a crash, never meets half of it.
 
     Raises:
         RunError: The folder cannot be written to.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    from graphsilo.experiments import disk
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
+        disk.write_text(path, text)
+    except RunError as error:
+        cause = error.__cause__
+        reason = (cause.strerror if isinstance(cause, OSError) else None) or cause or error
         raise RunError(
-            f"the page should be written to '{path}', but that failed ({error.strerror or error}): "
-            f"give another place, or make room."
+            f"the page should be written to '{path}', but that failed ({reason}): give another place, or make room."
         ) from error

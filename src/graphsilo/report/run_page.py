@@ -11,6 +11,7 @@ from graphsilo.report.exchange import CLIENT_ROWS, cost_section, ledger_section
 from graphsilo.report.figures import Figure, choices, present
 from graphsilo.report.formats import (
     MISSING,
+    MODES,
     NOT_RECORDED,
     Spread,
     bar_width,
@@ -50,12 +51,6 @@ SCENARIOS = {
     "new_client": "New client",
     "open": "Open set",
     "inductive": "Inductive",
-}
-MODES = {
-    "own_local": "Clients' own models, local test data",
-    "own_global": "Clients' own models, test data of all",
-    "aggregate_local": "Aggregate, local test data",
-    "aggregate_global": "Aggregate, test data of all",
 }
 
 
@@ -122,12 +117,8 @@ def _headline_note(run: Run, score: Spread | None) -> str:
 
 def sentence(run: Run) -> str:
     """What was run, in one sentence; parts that were not recorded are left out."""
-    data, partition, method = run.section("data"), run.section("partition"), run.section("method")
-    model = run.config.get("model")
-    model = model if isinstance(model, str) else mapping(model).get("name") or run.setting("model", "backbone")
-    text = run.method_title
-    if isinstance(model, str) and model:
-        text += f" trained {_with_article(_model_title(model))}"
+    data, partition = run.section("data"), run.section("partition")
+    text = f"{run.method_title}{_trained(run)}"
     sizes = [
         f"{integer(data[key])} {key}" for key in ("nodes", "edges", "classes") if number(data.get(key)) is not None
     ]
@@ -143,17 +134,27 @@ def sentence(run: Run) -> str:
         rounds = max(ran) if any(ran) else None
     if rounds is not None:
         text += f", for {integer(rounds)} {'round' if rounds == 1 else 'rounds'}"
-    scenario = run.setting("scenario")
-    if isinstance(scenario, str) and scenario not in ("seen", "none"):
+    scenario = tables.scenario_name(run)
+    if scenario is not None and scenario not in ("seen", "none"):
         text += f", scenario {scenario}"
     seeds = run.seed_names
     text += f", {'seed' if len(seeds) == 1 else 'seeds'} {listed(map(str, seeds)) if len(seeds) <= 6 else len(seeds)}"
-    evaluates = method.get("evaluates")
-    if evaluates:
-        kinds = evaluates if isinstance(evaluates, list) else [evaluates]
-        told = {"personal": "the clients' own models", "global": "the aggregate", "own": "the clients' own models"}
-        text += f"; evaluated: {listed(told.get(str(kind), str(kind)) for kind in kinds)}"
+    if run.modes:
+        text += f"; scored: the {MODES.get(run.modes[0], run.modes[0])}"
     return f"{text}."
+
+
+def _trained(run: Run) -> str:
+    """Which model, or which models where clients have different ones."""
+    model = run.config.get("model")
+    pool = mapping(model).get("pool")
+    if isinstance(pool, list) and pool:
+        names = [mapping(item).get("name") if isinstance(item, Mapping) else item for item in pool]
+        return (
+            f" trained {listed(_model_title(str(name)) for name in dict.fromkeys(names))} models, one kind per client,"
+        )
+    name = model if isinstance(model, str) else mapping(model).get("name")
+    return f" trained {_with_article(_model_title(name))}" if isinstance(name, str) and name else ""
 
 
 def _model_title(name: str) -> str:
@@ -221,8 +222,8 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
     if worst is not None:
         tiles.append((f"Worst client, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
     up, down = (tables.total_bytes(run, key) for key in ("upload_bytes", "download_bytes"))
-    tiles.append(("Left the silos, per seed", NOT_RECORDED if up is None else data_size(up)))
-    tiles.append(("Came back, per seed", NOT_RECORDED if down is None else data_size(down)))
+    tiles.append(("Sent for training, per seed", NOT_RECORDED if up is None else data_size(up)))
+    tiles.append(("Received for training, per seed", NOT_RECORDED if down is None else data_size(down)))
     cpu = mean(run.values("cpu_seconds"))
     tiles.append(("Processor time, per seed", NOT_RECORDED if cpu is None else duration(cpu)))
     return tiles
@@ -269,14 +270,20 @@ def _readings(run: Run) -> Context | None:
         if any(score is not None for score in scores):
             rows.append((title, scores))
 
-    add("Reported: round chosen by validation", "test")
+    reported = run.modes[0] if run.modes else ""
+    whose = f"{MODES.get(reported, reported)}, " if reported else ""
+    add(f"Reported: {whose}round chosen by validation", "test")
     add("Last round", "test_last")
     add("Validation at the chosen round", "validation")
     add("Pooled: all clients' items as one set", "test", "pooled")
-    add("Clients' own models after local steps", "views", "own", "test")
+    add("Clients' own models", "views", "own", "test")
     add("Aggregate", "views", "aggregate", "test")
-    for mode, title in MODES.items():
+    for mode in run.modes:
+        title = MODES.get(mode, words(mode))
+        title = f"{title[:1].upper()}{title[1:]}"
         add(title, "modes", mode)
+        if mode != reported:
+            add(title, "modes", mode, "test")
     if len(rows) < 2:
         return None
     return {"columns": [metric_title(name) for name in names], "rows": _score_rows(rows, names)}
@@ -453,6 +460,12 @@ def _partition(partition: Mapping[str, Any]) -> Context | None:
         if values:
             low, high = shape(min(values)), shape(max(values))
             facts.append((title, low if low == high else f"{low} to {high}"))
+    whole = partition.get("is_disjoint_cover")
+    if whole is True:
+        facts.append(("Cover", "every node at one client"))
+    elif whole is False:
+        told = [f"{integer(count)} {what}" for what, count in _cover_flaws(partition)]
+        facts.append(("Cover", listed(told) or "not disjoint"))
     for key, title in (("isolated", "Nodes without an edge"), ("components", "Connected components")):
         values = [value for row in clients if (value := number(row.get(key))) is not None]
         if values:
@@ -472,6 +485,12 @@ def _partition(partition: Mapping[str, Any]) -> Context | None:
             "cut_share": percent(1 - share),
         },
     }
+
+
+def _cover_flaws(partition: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """How a partition departs from giving every node to exactly one client."""
+    flaws = (("duplicates", "copies"), ("missing", "nodes at no client"), ("held_out", "nodes held out"))
+    return [(title, count) for key, title in flaws if (count := number(partition.get(key)))]
 
 
 def _pooled_confusion(run: Run) -> list[list[int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
 from graphsilo.report.formats import (
     MISSING,
+    MODES,
     Spread,
     data_size,
     duration,
@@ -26,6 +27,7 @@ from graphsilo.report.formats import (
     metric_title,
     number,
     plus_minus,
+    short_hash,
 )
 from graphsilo.report.record import METRIC_ORDER, Run, dig, flatten, load, mapping, sorted_metrics
 
@@ -39,10 +41,12 @@ REFERENCES = {
 ALPHA = 0.05
 """Level of the marks, after correction."""
 
-# Where two runs may differ and still be compared: the method is what is compared, the rest is where and how it ran.
-_FREE = ("method", "out", "name", "tags", "workers", "device", "quiet", "resume", "report", "runtime", "checkpoint")
-# A difference here means that different questions were asked.
-_SAME = ("data", "partition", "clients", "scenario", "split", "splits", "perturb", "task", "seeds")
+# Settings (or whole sections) in which runs may differ without a word: where and how they ran.
+_FREE = ("run", "data.root", "evaluation.models", "evaluation.embeddings")
+# A difference in these sections means that different questions were asked.
+_SAME = ("task", "data", "partition", "scenario", "perturb")
+# Within the method's section these are the schedule that compared runs usually share; the rest is the method itself.
+_SCHEDULE = ("rounds", "local_epochs", "batch_size", "participation", "optimizer", "lr", "weight_decay")
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,8 @@ def compare_runs(
     against = {name: places[0] if fixed is None else fixed for name, places in best.items() if places}
     references, reference_warnings = _references(runs, labels, names)
     warnings, notes = _differing(runs, labels)
+    if not warnings and not reference_warnings:
+        rows = tuple(_with_shared_gap(row, references) for row in rows)
     return Comparison(
         metrics=tuple(names),
         rows=rows,
@@ -264,11 +270,13 @@ def distinct_labels(runs: Sequence[Run]) -> list[str]:
         if len(group) < 2:
             continue
         flat = [flatten(runs[position].config) for position in group]
-        keys = dict.fromkeys(key for settings in flat for key in settings if key.split(".")[0] not in _FREE[1:])
+        keys = dict.fromkeys(key for settings in flat for key in settings if not _is_free(key))
         telling = [key for key in keys if len({repr(settings.get(key)) for settings in flat}) > 1]
         for position, settings in zip(group, flat, strict=True):
             if 0 < len(telling) <= 2:
-                parts = [f"{key.rsplit('.', 1)[-1]} {settings.get(key, 'unset')}" for key in telling]
+                parts = [
+                    f"{key.removesuffix('.name').rsplit('.', 1)[-1]} {settings.get(key, 'unset')}" for key in telling
+                ]
                 labels[position] = f"{title} ({', '.join(parts)})"
             else:
                 labels[position] = f"{title} ({runs[position].path.resolve().name})"
@@ -307,6 +315,13 @@ def total_bytes(run: Run, key: str) -> float | None:
         known = [part for part in parts if part is not None]
         totals.append(sum(known) if known else None)
     return mean(totals)
+
+
+def scenario_name(run: Run) -> str | None:
+    """What was asked at test time, as configured; None when the run does not say."""
+    scenario = run.config.get("scenario")
+    named = mapping(scenario).get("name") if isinstance(scenario, dict) else scenario
+    return named if isinstance(named, str) else None
 
 
 _COST_TITLES = ("Sent", "Received", "CPU")
@@ -348,6 +363,20 @@ def _row(run: Run, label: str, names: Iterable[str]) -> Row:
         cpu_seconds=mean(run.values("cpu_seconds")),
         wall_seconds=mean(run.values("wall_seconds")),
     )
+
+
+def _with_shared_gap(row: Row, references: Sequence[Row]) -> Row:
+    """Fill in the share of the gap from the references of another, comparable run."""
+    ends = {reference.label: reference.scores for reference in references}
+    local, central = (ends.get(REFERENCES[key], {}) for key in ("local", "global"))
+    gap = dict(row.gap)
+    for name, score in row.scores.items():
+        low, high = local.get(name), central.get(name)
+        if score is None or low is None or high is None or lower_is_better(name):
+            continue
+        if gap[name] is None:
+            gap[name] = gap_closed(score.mean, low.mean, high.mean)
+    return replace(row, gap=gap)
 
 
 def _best(rows: Sequence[Row], name: str) -> tuple[int, ...]:
@@ -404,34 +433,34 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
     """Sentences on what makes runs incomparable, and on settings that differ beside the method."""
     if len(runs) < 2:
         return [], []
-    warnings, notes = [], []
+    warnings, notes, differing = [], [], set()
     checks: list[tuple[str, Callable[[Run], Any]]] = [
         ("data", _data_identity),
         ("partition", _partition_identity),
         ("seeds", lambda run: ", ".join(map(str, sorted(run.seed_names, key=str)))),
-        ("scenario", _scenario),
+        ("scenario", scenario_name),
     ]
     for what, identity in checks:
         values = [identity(run) for run in runs]
         if len({repr(value) for value in values}) > 1:
+            differing.add(what)
             warnings.append(f"The runs are not comparable: {what} differ ({_told_apart(labels, values)}).")
     flat = [flatten(run.config) for run in runs]
-    covered = {"data", "partition", "seeds", "scenario"}
     for key in dict.fromkeys(key for settings in flat for key in settings):
         section = key.split(".")[0]
         values = [settings.get(key, "unset") for settings in flat]
-        if section in _FREE or len({repr(value) for value in values}) == 1:
+        if _is_free(key) or len({repr(value) for value in values}) == 1:
+            continue
+        if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or "unset" in values):
             continue
         sentence = f"{key} differs ({_told_apart(labels, values)})."
         if section not in _SAME:
             notes.append(sentence)
-        elif key not in covered and not (
-            section in covered and any(f": {section} differ" in text for text in warnings)
-        ):
+        elif section not in differing:
             warnings.append(f"The runs may not be comparable: {sentence}")
-    evaluated = [dig(run.result, "method", "evaluates") for run in runs]
-    if len({repr(value) for value in evaluated}) > 1:
-        notes.append(f"What is evaluated differs ({_told_apart(labels, evaluated)}).")
+    scored = [MODES.get(run.modes[0], run.modes[0]) if run.modes else None for run in runs]
+    if len(set(scored)) > 1:
+        notes.append(f"Whose model is scored differs ({_told_apart(labels, scored)}).")
     prints = [run.result.get("fingerprint") for run in runs]
     if any(prints.count(value) > 1 for value in prints if value):
         notes.append("Some runs have the same fingerprint: the same settings on the same data, run again.")
@@ -450,7 +479,8 @@ def _told_apart(labels: Sequence[str], values: Sequence[Any]) -> str:
 def _data_identity(run: Run) -> str:
     data = run.section("data")
     counts = [f"{data[key]} {key}" for key in ("nodes", "edges", "features", "classes") if data.get(key) is not None]
-    return ", ".join([run.data_name, *counts])
+    told = [f"hash {short_hash(data['hash'])}"] if data.get("hash") else []
+    return ", ".join([run.data_name, *counts, *told])
 
 
 def _partition_identity(run: Run) -> str | None:
@@ -460,13 +490,12 @@ def _partition_identity(run: Run) -> str | None:
         return None if settings == [None, None] else " ".join(str(value) for value in settings)
     told = [f"{partition.get('rule', 'rule not recorded')} {partition.get('clients', '?')}"]
     if partition.get("hash"):
-        told.append(f"hash {str(partition['hash']).removeprefix('sha256:')[:10]}")
+        told.append(f"hash {short_hash(partition['hash'])}")
     return ", ".join(told)
 
 
-def _scenario(run: Run) -> str | None:
-    named = run.setting("scenario")
-    return named if isinstance(named, str) else None
+def _is_free(key: str) -> bool:
+    return key in _FREE or key.split(".")[0] in _FREE
 
 
 def _markdown(text: str) -> str:

@@ -70,21 +70,45 @@ class ClassifyItems(Objective):
         self._items = items
         self._labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
         self.num_samples = len(items)
-        self._full: View | None = None
+        self._num_classes = silo.schema.num_classes
+        self._full: tuple[View, Tensor, Tensor] | None = None
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
         if size <= 0 or size >= self.num_samples:
             if self._full is None:
-                self._full = self.data.view(self._items)
-            yield self._full, self._labels
+                self._full = self._batch(self._items, self._labels)
+            yield self._full
             return
         order = torch.randperm(self.num_samples, generator=generator)
         for part in order.split(size):
-            yield self.data.view(self._items[part.numpy()]), self._labels[part.to(self._labels.device)]
+            yield self._batch(self._items[part.numpy()], self._labels[part.to(self._labels.device)])
+
+    def _batch(self, items: NDArray[np.int64], labels: Tensor) -> tuple[View, Tensor, Tensor]:
+        """The rows to compute, their labels, and the one-hot labels over their number."""
+        share = F.one_hot(labels, self._num_classes).to(self.data.dtype).div_(max(len(labels), 1))
+        return self.data.view(items), labels, share
 
     def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
-        view, labels = batch  # type: ignore[misc]
+        view, labels, _ = batch  # type: ignore[misc]
         return F.cross_entropy(model(view, generator), labels)
+
+    def gradients(
+        self,
+        model: Model,
+        batch: object,
+        generator: torch.Generator,
+        parameters: Sequence[Tensor],
+        extra_loss: ExtraLoss | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        view, labels, share = batch  # type: ignore[misc]
+        traced = model.trace(view, generator) if extra_loss is None else None
+        if traced is None:
+            return super().gradients(model, batch, generator, parameters, extra_loss)
+        logits, pull = traced
+        log_probabilities = F.log_softmax(logits, dim=1)
+        loss = F.nll_loss(log_probabilities, labels)
+        # d/dz of the mean cross-entropy: (softmax(z) - onehot) / n.
+        return loss, pull(log_probabilities.exp_().mul_(1.0 / len(labels)).sub_(share))
 
 
 class PredictLinks(Objective):

@@ -1,0 +1,369 @@
+"""Tables of the documentation that are made from the code when the site is built, so that they cannot be out of date.
+
+A page asks for one with a comment such as ``<!-- settings: fedavg -->``. MkDocs loads this file as a hook.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+MARKER = re.compile(r"^<!-- (?P<name>[a-z-]+)(?:: (?P<argument>[^ ]+))? -->$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """MkDocs calls this with the text of every page."""
+    return MARKER.sub(_replace, markdown)
+
+
+def _replace(found: re.Match[str]) -> str:
+    maker = TABLES.get(found["name"])
+    if maker is None:
+        raise ValueError(f"the page asks for '{found[0]}', but there is no table '{found['name']}'")
+    return maker(found["argument"]) if found["argument"] else maker()
+
+
+# -- what all tables are made of -----------------------------------------------------------------------------------
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[Any]], *, align: str = "") -> str:
+    """A Markdown table; ``align`` holds one letter per column, r for numbers."""
+    head = list(head)
+    lines = [
+        "| " + " | ".join(head) + " |",
+        "|" + "|".join("---:" if align[i : i + 1] == "r" else "---" for i in range(len(head))) + "|",
+    ]
+    lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ").strip()
+
+
+def code(value: Any) -> str:
+    """A value as it is written in a configuration file."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        value = list(value)
+    return f"`{value}`" if value != "" else "(empty)"
+
+
+def described(kind: type | Callable[..., Any], section: str) -> dict[str, str]:
+    """Name to text of the entries under ``Attributes:`` or ``Args:`` of a Google docstring."""
+    lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
+    if f"{section}:" not in lines:
+        return {}
+    found: dict[str, str] = {}
+    current: list[str] = []
+    for line in lines[lines.index(f"{section}:") + 1 :]:
+        entry = re.match(r"^    ([A-Za-z_][\w, ]*?): (.*)$", line)
+        if entry:
+            current = [name.strip() for name in entry[1].split(",")]
+            found.update(dict.fromkeys(current, entry[2]))
+        elif line.startswith("     ") and current:
+            found.update({name: f"{found[name]} {line.strip()}" for name in current})
+        elif line.strip():
+            break
+    return {name: text.replace("``", "`") for name, text in found.items()}
+
+
+def options_table(kind: type) -> str:
+    """Name, default and meaning of each field of an options dataclass."""
+    texts = described(kind, "Attributes")
+    rows = [(f"`{item.name}`", code(_default(item)), texts[item.name]) for item in dataclasses.fields(kind)]
+    return table(("option", "default", "meaning"), rows) if rows else "It has no options."
+
+
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+
+
+def type_name(annotation: Any) -> str:
+    """A type as a person writes it."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return ", ".join(f"`{argument}`" for argument in arguments)
+    if origin is typing.Union or type(annotation).__name__ == "UnionType":
+        return " or ".join(type_name(argument) for argument in arguments)
+    if annotation is type(None):
+        return "none"
+    if origin in (list, tuple):
+        inner = [type_name(argument) for argument in arguments if argument is not Ellipsis]
+        return f"list of {inner[0]}" if len(set(inner)) == 1 else f"({', '.join(inner)})"
+    words = {int: "whole number", float: "number", bool: "true or false", str: "text", dict: "table"}
+    return words.get(origin or annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _settings_rows(kind: Any) -> list[tuple[str, str, str, str, str]]:
+    rows = []
+    for name, field in kind.model_fields.items():
+        extra: Mapping[str, Any] = field.json_schema_extra or {}
+        bounds = " ".join(
+            f"{sign} {getattr(rule, key):g}"
+            for rule in field.metadata
+            for key, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+            if hasattr(rule, key)
+        )
+        default = field.get_default(call_default_factory=True)
+        rows.append((f"`{name}`", code(default), f"{type_name(field.annotation)} {bounds}".strip(),
+                     str(field.description or ""), str(extra.get("source", ""))))  # fmt: skip
+    return rows
+
+
+# -- the tables ----------------------------------------------------------------------------------------------------
+
+
+def catalog() -> str:
+    """Every data set."""
+    from graphsilo.data import catalog
+    from graphsilo.data.splits import GRAPH_RATIOS, ratios_for
+
+    def split(item: Any) -> str:
+        return "/".join(f"{share:g}" for share in (GRAPH_RATIOS if item.task == "graph" else ratios_for(item.name)))
+
+    def row(item: Any) -> tuple[str, ...]:
+        counts = (item.nodes, item.edges, item.features, item.classes)
+        if item.task == "graph":
+            counts = (item.graphs, *counts)
+        origin = "generated" if item.generated else f"`{item.pyg_class}`"
+        source = item.citation.removeprefix("Generated: ")
+        return (f"`{item.name}`", *(f"{value:,}" for value in counts), split(item), origin, source)
+
+    node = [row(item) for item in catalog.names() if item.task == "node"]
+    graph = [row(item) for item in catalog.names() if item.task == "graph"]
+    tail = ("features", "classes", "train/val/test", "read by", "source")
+    return "\n\n".join(
+        [
+            "### Node classification and link prediction",
+            table(("name", "nodes", "edges", *tail), node, align=" rrrr"),
+            "### Graph classification",
+            table(("name", "graphs", "nodes", "edges", *tail), graph, align=" rrrrr"),
+        ]
+    )
+
+
+def generator(name: str) -> str:
+    """Settings of a generated data set."""
+    from graphsilo.data.generated import GENERATORS, citation_sbm
+
+    texts = described(citation_sbm, "Args")
+    parameters = inspect.signature(GENERATORS[name]).parameters.values()
+    rows = [(f"`{item.name}`", code(item.default), texts[item.name]) for item in parameters]
+    return table(("setting", "default", "meaning"), rows)
+
+
+def rules() -> str:
+    """Partition rules for one graph, each with its options."""
+    from graphsilo.data.partition import rules as known
+
+    parts = []
+    for rule in known():
+        source = f" Source: {rule.source}." if rule.source else ""
+        parts.append(f"### `{rule.name}`\n\n{_sentence(rule.summary)}{source}\n\n{options_table(rule.options)}")
+    return "\n\n".join(parts)
+
+
+def graph_rules() -> str:
+    """Partition rules for collections of graphs."""
+    from graphsilo.data.partition import graph_rules as known
+
+    rows = []
+    for rule in known():
+        names = ", ".join(f"`{item.name}` = {code(item.default)}" for item in dataclasses.fields(rule.options))
+        rows.append((f"`{rule.name}`", rule.summary, names or "none"))
+    return table(("rule", "what it does", "options"), rows)
+
+
+def split_ratios() -> str:
+    """Shares of train, val and test by data set."""
+    from graphsilo.data import catalog
+    from graphsilo.data.splits import GRAPH_RATIOS, ratios_for
+
+    groups: dict[tuple[float, ...], list[str]] = {}
+    for item in catalog.names():
+        groups.setdefault(GRAPH_RATIOS if item.task == "graph" else ratios_for(item.name), []).append(item.name)
+    return table(
+        ("data", "train", "val", "test"),
+        ((", ".join(names), *(f"{share:g}" for share in shares)) for shares, names in groups.items()),
+        align=" rrr",
+    )
+
+
+def options(path: str) -> str:
+    """Options of a dataclass named as ``module:Class``."""
+    module, _, name = path.partition(":")
+    return options_table(getattr(importlib.import_module(module), name))
+
+
+def scenarios() -> str:
+    """The scenarios."""
+    from graphsilo.data.scenarios import SCENARIOS
+
+    return table(("name", "what is asked"), ((f"`{name}`", text) for name, text in SCENARIOS.items()))
+
+
+def models() -> str:
+    """Every model, then its settings."""
+    from graphsilo import models as known
+
+    entries = [known.entry(name) for name in known.names()]
+    head = table(
+        ("name", "what it is", "tasks", "source"),
+        ((f"`{item.name}`", item.summary, ", ".join(item.tasks), item.paper) for item in entries),
+    )
+    parts = [head, "## Settings"]
+    for item in entries:
+        also = f" Also called {', '.join(f'`{alias}`' for alias in item.aliases)}." if item.aliases else ""
+        rows = ((f"`{name}`", code(value), wanted, text) for name, value, wanted, text in known.describe(item.name))
+        settings = table(("setting", "default", "values", "meaning"), rows)
+        parts.append(f"### `{item.name}`\n\n{_sentence(item.summary)}{also}\n\n{settings}")
+    return "\n\n".join(parts)
+
+
+def pools() -> str:
+    """Pools of different models."""
+    from graphsilo import models as known
+
+    def words(name: str, changed: Mapping[str, Any]) -> str:
+        inside = ", ".join(f"{key} {value}" for key, value in changed.items())
+        return f"{name} ({inside})" if inside else name
+
+    return table(
+        ("pool", "models, client k takes number k modulo the length"),
+        ((f"`{name}`", "; ".join(words(*item) for item in known.pool(name))) for name in known.pools()),
+    )
+
+
+def configuration() -> str:
+    """Every setting of a configuration file but those of rules, models and methods."""
+    from graphsilo.experiments.config import SECTIONS, RunConfig
+
+    head = ("setting", "default", "values", "meaning", "source of the default")
+    top = [row for row in _settings_rows(RunConfig) if row[0].strip("`") not in SECTIONS]
+    parts = ["### Top level", table(head[:4], (row[:4] for row in top))]
+    for name, kind in SECTIONS.items():
+        rows = [(f"`{name}.{row[0].strip('`')}`", *row[1:]) for row in _settings_rows(kind)]
+        parts += [f"### `{name}`", _sentence(kind.__doc__ or ""), table(head, rows)]
+    return "\n\n".join(parts)
+
+
+def settings(name: str) -> str:
+    """Settings of a method."""
+    from graphsilo.federation import registry
+
+    head = ("setting", "default", "values", "meaning", "source of the default")
+    return table(head, _settings_rows(registry.load(name).config))
+
+
+def messages(name: str) -> str:
+    """What a method's clients and server send each other."""
+    from graphsilo.federation import registry
+    from graphsilo.federation.client import ClientBase
+    from graphsilo.federation.interface import Handler
+
+    method = registry.load(name)
+    own = [
+        value
+        for key in dir(method.client)
+        if isinstance(value := getattr(method.client, key), Handler) and not hasattr(ClientBase, key)
+    ]
+    rows = []
+    for handler in own:
+        for direction, message in zip(("to the client", "to the server"), handler.types(), strict=True):
+            specs = message.specs()
+            if not specs:
+                rows.append((f"`{handler.name}`", direction, f"`{message.__name__}`", "(nothing but the call)", "", ""))
+            for spec in specs:
+                extra = f"counted `{spec.weighted_by}` times in the sum" if spec.weighted_by else ""
+                rows.append((f"`{handler.name}`", direction, f"`{message.__name__}`", f"`{spec.name}`", _form(spec),
+                             f"`{spec.kind}`" + (f", {extra}" if extra else "")))  # fmt: skip
+    return table(("handler", "direction", "message", "field", "content", "discloses"), rows)
+
+
+def _form(spec: Any) -> str:
+    forms = {"tensor": "tensor", "tensors": "named tensors", "tensor_list": "list of tensors"}
+    return forms.get(spec.form) or type_name(spec.plain_type)
+
+
+def kinds() -> str:
+    """The kinds of disclosure."""
+    from graphsilo.federation.message import KINDS
+
+    return table(("kind", "what it is"), ((f"`{name}`", text) for name, text in KINDS.items()))
+
+
+def command(name: str) -> str:
+    """Arguments and options of a command."""
+    import click
+
+    found = _command_line()
+    for word in name.split("."):
+        found = found.commands[word]  # type: ignore[attr-defined]
+    rows = []
+    for item in found.params:
+        if getattr(item, "hidden", False):
+            continue
+        words = ", ".join(f"`{word}`" for word in (*item.opts, *item.secondary_opts))
+        if isinstance(item, click.Argument):
+            words = f"`{(item.metavar or item.name or '').upper()}`"
+        rows.append((words, getattr(item, "help", None) or ""))
+    usage = _sentence(inspect.cleandoc(found.help or "").split("\n\n")[0].replace("\n", " "))
+    return f"{usage}\n\n{table(('option', 'meaning'), rows)}" if rows else usage
+
+
+def commands() -> str:
+    """Every command, then its options."""
+    parts = []
+
+    def walk(path: tuple[str, ...], found: Any) -> None:
+        for name, inner in sorted(found.commands.items()):
+            if inner.hidden:
+                continue
+            if hasattr(inner, "commands"):
+                walk((*path, name), inner)
+            else:
+                parts.append(f"### `graphsilo {' '.join((*path, name))}`\n\n{command('.'.join((*path, name)))}")
+
+    walk((), _command_line())
+    return "\n\n".join(parts)
+
+
+def _command_line() -> Any:
+    import typer
+
+    from graphsilo import cli
+
+    return typer.main.get_command(cli.app)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip().splitlines()[0]
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", ":", "?")) else ".")
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    "catalog": catalog,
+    "command": command,
+    "commands": commands,
+    "configuration": configuration,
+    "generator": generator,
+    "graph-rules": graph_rules,
+    "kinds": kinds,
+    "messages": messages,
+    "models": models,
+    "options": options,
+    "pools": pools,
+    "rules": rules,
+    "scenarios": scenarios,
+    "settings": settings,
+    "split-ratios": split_ratios,
+}

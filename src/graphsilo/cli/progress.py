@@ -1,0 +1,387 @@
+"""What a person sees and what log.txt keeps while a run goes on.
+
+Three observers of the runner share one description of a round: ``PlainProgress`` writes a line now and then,
+``LiveProgress`` keeps one line of the terminal up to date, and ``Log`` writes the plain lines to a file.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from graphsilo.report.formats import data_size, duration, percent
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from graphsilo.experiments.runner import Observer, Progress
+
+SILENT_SECONDS = 60.0
+"""Longest time without a plain line while rounds go on."""
+REFERENCE_TITLES = {"local": "Local only", "global": "Centralised", "global_cut": "Centralised (cut)"}
+METRICS = ("accuracy", "auc", "macro_f1")
+"""The score that stands for a round: the first of these that was measured."""
+
+
+def headline(description: Mapping[str, Any]) -> str:
+    """What is run, in one line.
+
+    Args:
+        description: As the runner gives it to ``started``.
+    """
+    data = description["data"]
+    counts = [f"{data[key]} {key}" for key in ("graphs", "nodes", "edges", "features", "classes") if key in data]
+    if "graphs" in data:
+        counts = [item for item in counts if not item.endswith((" nodes", " edges"))]
+    seeds = list(description["seeds"])
+    clients = description["clients"]
+    rounds = description["rounds"]
+    workers = description.get("workers", 1)
+    return (
+        f"{title(description['label'])} on {data['name']} ({', '.join(counts)}): "
+        f"{description['rule']}, {_many(clients, 'client')}; {', '.join(description['models'])}; "
+        f"{_many(rounds, 'round')}; {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+        f"{f'; {workers} workers' if workers > 1 else ''}"
+    )
+
+
+def title(label: str) -> str:
+    """The name of a run among those that belong together; reference rows have their own."""
+    return REFERENCE_TITLES.get(label, label)
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def score(values: Mapping[str, float | None] | None) -> float | None:
+    """The score that stands for a round."""
+    found = (values or {}).get(next((name for name in METRICS if name in (values or {})), ""))
+    return None if found is None else float(found)
+
+
+@dataclass
+class Track:
+    """One seed of one run, as far as it is known.
+
+    Attributes:
+        name: Of the run, e.g. "FedAvg".
+        first: Round and seconds at which this process began to count.
+        last: The newest event.
+        validation: Score of the newest evaluated round.
+        closed: Whether its end was announced.
+    """
+
+    name: str
+    first: tuple[int, float]
+    last: Progress
+    validation: float | None = None
+    closed: bool = False
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds that this seed and those after it will take, if rounds go on as before."""
+        done, spent = self.last.round - self.first[0], self.last.seconds - self.first[1]
+        if done <= 0:
+            return None
+        rounds = self.last.rounds - self.last.round + (self.last.seeds - self.last.index) * self.last.rounds
+        return rounds * spent / done
+
+
+class Tracks:
+    """Turns the runner's events into seeds that begin, go on and end.
+
+    The runner does not announce the end of a seed, which may come early, so it shows when the next one begins or when
+    ``finish`` is called.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.current: Track | None = None
+
+    def begin(self, description: Mapping[str, Any]) -> Track | None:
+        """Another run begins; returns the seed that has ended with it."""
+        ended = self.finish()
+        self.name = title(description["label"])
+        return ended
+
+    def advance(self, progress: Progress) -> tuple[Track | None, Track]:
+        """A round has ended; returns the seed that had ended before, if any, and the current one."""
+        ended = None
+        track = self.current
+        if track is None or track.closed or track.last.seed != progress.seed:
+            ended = self.finish()
+            # The first round seen carries the set-up, so the pace is taken from the rounds after it.
+            track = self.current = Track(self.name, (progress.round, progress.seconds), progress)
+        track.last = progress
+        value = score(progress.validation)
+        track.validation = track.validation if value is None else value
+        return ended, track
+
+    def finish(self) -> Track | None:
+        """The seed that has ended by now and was not announced yet."""
+        track = self.current
+        if track is None or track.closed:
+            return None
+        track.closed = True
+        return track
+
+
+def round_line(track: Track) -> str:
+    """Where a seed is, in one line."""
+    event = track.last
+    parts = [f"{seed_name(track)}: round {event.round}/{event.rounds}"]
+    if track.validation is not None:
+        parts.append(f"validation {percent(track.validation)} %")
+    if event.best is not None:
+        parts.append(f"best {percent(event.best[0])} % in round {event.best[1]}")
+    parts.append(_traffic(event))
+    parts.append(duration(event.seconds))
+    left = track.remaining
+    if left is not None:
+        parts.append(f"about {short_time(left)} left")
+    return ", ".join(parts)
+
+
+def end_line(track: Track) -> str:
+    """What a seed has come to, in one line."""
+    event = track.last
+    early = " (stopped early)" if event.round < event.rounds else ""
+    best = "" if event.best is None else f", best validation {percent(event.best[0])} % in round {event.best[1]}"
+    return f"{seed_name(track)}: done after {_many(event.round, 'round')}{early}{best}, {_traffic(event)}, " + duration(
+        event.seconds
+    )
+
+
+def seed_name(track: Track) -> str:
+    """Run and seed, and which of how many it is."""
+    event = track.last
+    place = f" ({event.index}/{event.seeds})" if event.seeds > 1 else ""
+    return f"{track.name}, seed {event.seed}{place}"
+
+
+def _traffic(event: Progress) -> str:
+    return f"sent {data_size(event.upload_bytes)}, received {data_size(event.download_bytes)}"
+
+
+class PlainProgress:
+    """A line at the start, one about every tenth of the rounds, and one at the end of each seed.
+
+    Args:
+        write: Takes a line.
+    """
+
+    def __init__(self, write: Callable[[str], None]):
+        self.write = write
+        self.tracks = Tracks()
+        self._told = 0.0
+
+    def started(self, description: Mapping[str, Any]) -> None:
+        """Say what is run."""
+        self._end(self.tracks.begin(description))
+        self._tell(headline(description))
+
+    def progressed(self, progress: Progress) -> None:
+        """Say where it is, if it is time to."""
+        ended, track = self.tracks.advance(progress)
+        self._end(ended)
+        if progress.round >= progress.rounds:
+            self._end(self.tracks.finish())
+            return
+        step = max(1, progress.rounds // 10)
+        if progress.round % step == 0 or time.monotonic() - self._told > SILENT_SECONDS:
+            self._tell(round_line(track))
+
+    def warned(self, text: str) -> None:
+        """Pass a warning on."""
+        self._tell(f"warning: {text}")
+
+    def finish(self) -> None:
+        """Say what the last seed came to, if it ended early."""
+        self._end(self.tracks.finish())
+
+    def _end(self, track: Track | None) -> None:
+        if track is not None:
+            self._tell(end_line(track))
+
+    def _tell(self, line: str) -> None:
+        self._told = time.monotonic()
+        self.write(line)
+
+
+class LiveProgress:
+    """One line of the terminal that follows the rounds; finished seeds stay above it.
+
+    Args:
+        stream: A terminal.
+    """
+
+    WIDE = 100
+    """From so many columns on there is a bar."""
+
+    def __init__(self, stream: IO[str]):
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self.console = Console(file=stream, highlight=False, emoji=False, markup=False)
+        self.tracks = Tracks()
+        self._spinner = Spinner("dots", "Preparing data ...")
+        self._headed = False
+        self._live = Live(
+            console=self.console, get_renderable=self._draw, refresh_per_second=5, transient=True, redirect_stdout=False
+        )
+        self._live.start()
+
+    def started(self, description: Mapping[str, Any]) -> None:
+        """Say what is run."""
+        self._end(self.tracks.begin(description))
+        if not self._headed:
+            self._headed = True
+            self.console.print(headline(description))
+            self.console.print()
+            self.console.print(self._line("", "round", "", "val %", "best %", "at", "sent", "received", "left", "dim"))
+
+    def progressed(self, progress: Progress) -> None:
+        """Take note; the screen follows by itself."""
+        ended, _ = self.tracks.advance(progress)
+        self._end(ended)
+
+    def warned(self, text: str) -> None:
+        """Show a warning above the line."""
+        self.console.print(f"Warning: {text}", style="yellow")
+
+    def finish(self) -> None:
+        """Leave the last seed's line on the screen and give the terminal back."""
+        if self._live.is_started:
+            self._end(self.tracks.finish())
+            self._live.stop()
+
+    def abandon(self) -> None:
+        """The same after a failure: what was going on is not shown as done."""
+        if self._live.is_started:
+            self._live.stop()
+
+    def _end(self, track: Track | None) -> None:
+        if track is not None:
+            self.console.print(self._row(track))
+
+    def _draw(self) -> RenderableType:
+        track = self.tracks.current
+        if track is not None and not track.closed:
+            return self._row(track)
+        if self._headed:
+            self._spinner.update(text=f"{self.tracks.name} ...")
+        return self._spinner
+
+    def _row(self, track: Track) -> Text:
+        event = track.last
+        best = ("", "") if event.best is None else (percent(event.best[0]), str(event.best[1]))
+        left = track.remaining
+        return self._line(
+            f"{track.name}, seed {event.seed}",
+            f"{event.round}/{event.rounds}",
+            self._bar(event),
+            "" if track.validation is None else percent(track.validation),
+            best[0],
+            best[1],
+            data_size(event.upload_bytes),
+            data_size(event.download_bytes),
+            short_time(event.seconds) if track.closed else "" if left is None else short_time(left),
+            "" if not track.closed else "green",
+            mark="✓" if track.closed else "›",
+        )
+
+    def _line(
+        self,
+        name: str,
+        rounds: str,
+        bar: str,
+        validation: str,
+        best: str,
+        at: str,
+        sent: str,
+        received: str,
+        left: str,
+        style: str,
+        *,
+        mark: str = " ",
+    ) -> Text:
+        """One line in fixed columns; 78 signs without the bar."""
+        from rich.text import Text
+
+        room = min(40, max(16, self.console.width - (78 + 22 - 18))) if self.console.width >= self.WIDE else 18
+        if len(name) > room:
+            name = f"{name[: room - 1]}…"
+        cells = [f"{name:<{room}}", f"{rounds:>9}"]
+        if self.console.width >= self.WIDE:
+            cells.append(f"{bar:<20}")
+        cells += [f"{validation:>6}", f"{best:>6}", f"{at:>5}", f"{sent:>8}", f"{received:>8}", f"{left:>7}"]
+        return Text(f"{mark} ", style=style).append(" ".join(cells), style="dim" if style == "dim" else "")
+
+    def _bar(self, event: Progress) -> str:
+        filled = 20 * event.round // max(1, event.rounds)
+        return "━" * filled + "╌" * (20 - filled)
+
+
+def short_time(seconds: float) -> str:
+    """Minutes and seconds, with hours where there are any: "0:07", "12:40", "1:02:03"."""
+    whole = max(0, round(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+class Log:
+    """The plain lines with their time, at the end of a file that is opened with the first of them.
+
+    A log that cannot be written is given up; it never ends a run.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._given_up = False
+
+    def __call__(self, line: str) -> None:
+        """Append a line."""
+        if self._given_up:
+            return
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        except OSError as error:
+            self._given_up = True
+            print(f"graphsilo: {self.path} is not continued ({error.strerror}).", file=sys.stderr)
+
+
+class Several:
+    """Passes everything on to several observers.
+
+    Args:
+        observers: In this order.
+    """
+
+    def __init__(self, *observers: Observer):
+        self.observers = observers
+
+    def started(self, description: Mapping[str, Any]) -> None:
+        """Pass on."""
+        for observer in self.observers:
+            observer.started(description)
+
+    def progressed(self, progress: Progress) -> None:
+        """Pass on."""
+        for observer in self.observers:
+            observer.progressed(progress)
+
+    def warned(self, text: str) -> None:
+        """Pass on."""
+        for observer in self.observers:
+            observer.warned(text)

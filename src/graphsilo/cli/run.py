@@ -1,0 +1,252 @@
+"""``graphsilo run``."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsilo.cli import terminal
+from graphsilo.errors import ConfigError, GraphsiloError
+from graphsilo.experiments.config import RunConfig, load_config
+
+if TYPE_CHECKING:
+    from graphsilo.cli.progress import LiveProgress, PlainProgress
+
+RUNS = Path("runs")
+"""Where runs without --out go."""
+
+
+def run_command(
+    path: Path | None,
+    *,
+    overrides: Mapping[str, Any],
+    assignments: Sequence[str],
+    out: Path | None,
+    resume: bool,
+    quiet: bool,
+    draw_report: bool,
+    debug: bool,
+) -> None:
+    """Run a configuration and print what it came to.
+
+    Args:
+        path: Configuration file, or None.
+        overrides: Values of flags by dotted name.
+        assignments: Those of ``--set``.
+        out: Folder for the results; None takes the next free one below ``runs``.
+        resume: Go on with the run in ``out``.
+        quiet: Print only the folder.
+        draw_report: Whether a report page is drawn.
+        debug: Whether a report that cannot be drawn shows its traceback.
+
+    Raises:
+        GraphsiloError: As the parts do.
+        KeyboardInterrupt: With a text that says how to go on.
+    """
+    if resume:
+        out = out or unfinished_run()
+        path = path or _stored_config(out, given=bool(overrides or assignments))
+    config = load_config(path, overrides=overrides, assignments=assignments)
+    claimed = out is None
+    folder = claim_folder(config) if out is None else out.expanduser()
+    existed = folder.exists() and not claimed
+    try:
+        tree, warned = _train(config, folder, resume=resume, quiet=quiet, draw_report=draw_report, debug=debug)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_how_to_go_on(folder)) from None
+    finally:
+        if not existed:
+            _remove_if_empty(folder)
+    _tell(tree, folder, warned, quiet=quiet, draw_report=draw_report)
+
+
+def _train(
+    config: RunConfig, folder: Path, *, resume: bool, quiet: bool, draw_report: bool, debug: bool
+) -> tuple[Mapping[str, Any], list[str]]:
+    """Run with progress on the screen and in the log; returns the result and the warnings that were shown."""
+    from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Several
+
+    log = Log(folder / "log.txt")
+    written = PlainProgress(log)
+    shown: LiveProgress | PlainProgress | None = None
+    if not quiet:
+        on_screen = terminal.is_terminal(sys.stderr)
+        shown = LiveProgress(sys.stderr) if on_screen else PlainProgress(_to_stderr)
+    begun = _Begun()
+
+    def draw(run: Path) -> None:
+        if draw_report:
+            _draw_report(run, several.warned, debug)
+
+    several = Several(begun, *([shown] if shown else []), written)
+    try:
+        from graphsilo.experiments.runner import run
+
+        result = run(config, out=folder, resume=resume, observer=several, report=draw)
+    except BaseException as error:
+        if isinstance(shown, LiveProgress):
+            shown.abandon()
+        if begun.yet:
+            log("stopped." if isinstance(error, KeyboardInterrupt) else f"failed: {type(error).__name__}: {error}")
+        raise
+    for observer in (shown, written):
+        if observer is not None:
+            observer.finish()
+    if draw_report and not (folder / "report.html").exists():  # the run was finished before, its report was not
+        draw(folder)
+    return result.tree, begun.warnings
+
+
+class _Begun:
+    """Notes that training has begun, from when on the folder is this run's, and which warnings were shown."""
+
+    def __init__(self) -> None:
+        self.yet = False
+        self.warnings: list[str] = []
+
+    def started(self, description: Mapping[str, Any]) -> None:
+        """Training begins."""
+        self.yet = True
+
+    def progressed(self, progress: Any) -> None:
+        """Nothing."""
+
+    def warned(self, text: str) -> None:
+        """Keep it, so that it is not shown twice."""
+        self.warnings.append(text)
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _draw_report(folder: Path, warn: Any, debug: bool) -> None:
+    """Draw the page; a run whose page cannot be drawn is done all the same."""
+    from graphsilo import report
+
+    try:
+        report.write(folder)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        reason = str(error) if isinstance(error, GraphsiloError) else f"{type(error).__name__}: {error}"
+        warn(
+            f"the report page could not be drawn ({reason.rstrip('.')}). The results are complete; "
+            f"`graphsilo report {shlex.quote(str(folder))}` tries again."
+        )
+
+
+def _tell(
+    tree: Mapping[str, Any], folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool
+) -> None:
+    if quiet:
+        terminal.say(str(folder))
+        return
+    from graphsilo.cli import summary
+
+    print(file=sys.stderr)
+    terminal.show(summary.sheet(tree).draw())
+    terminal.say()
+    for text in summary.remarks(tree):
+        if text not in warned:
+            terminal.say(f"Note: {text}")
+    page = folder / "report.html"
+    print(f"Results: {folder}")
+    if draw_report and page.exists():
+        print(f"Report:  {page}")
+
+
+def claim_folder(config: RunConfig) -> Path:
+    """The next free folder below ``runs`` for this configuration, made so that no other process takes it.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
+    name = folder_name(config)
+    number = 1
+    while True:
+        folder = RUNS / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise ConfigError(f"the folder {folder} cannot be made ({error.strerror}); choose another with --out.") from (
+                None
+            )
+        else:
+            return folder
+
+
+def folder_name(config: RunConfig) -> str:
+    """What a run is called: data, rule and clients, method.
+
+    Example:
+        >>> folder_name(RunConfig.model_validate({"data": "Cora", "partition": {"clients": 5}}))
+        'Cora-louvain5-fedavg'
+    """
+    names = [config.data.name] if isinstance(config.data.name, str) else config.data.name
+    data = "+".join(Path(name).stem if "." in name else name for name in names[:3])
+    cut = config.partition
+    rule = Path(cut.file).stem if cut.file else f"{cut.rule}{cut.clients}"
+    parts = [data, rule, config.method.name]
+    return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
+
+
+def unfinished_run() -> Path:
+    """The one unfinished run below ``runs``.
+
+    Raises:
+        ConfigError: There is none, or more than one.
+    """
+    found = sorted(
+        path.parent for path in RUNS.glob("*/config.yaml") if not (path.parent / "result.json").exists()
+    )
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ConfigError(
+            f"--resume goes on with a run, and {RUNS}/ holds no unfinished one: name its folder with --out DIR."
+        )
+    raise ConfigError(
+        f"--resume goes on with one run, and {len(found)} in {RUNS}/ are unfinished: name one with --out DIR "
+        f"({', '.join(map(str, found[:5]))}{', ...' if len(found) > 5 else ''})."
+    )
+
+
+def _stored_config(folder: Path, *, given: bool) -> Path | None:
+    path = folder.expanduser() / "config.yaml"
+    if path.exists():
+        return path
+    if given:
+        return None  # stopped before it was written: the flags say what to begin with
+    raise ConfigError(
+        f"--resume takes the settings from {path}, which is not there: is this the folder of a run? A run that was "
+        f"stopped before training began is started again with its settings."
+    )
+
+
+def _how_to_go_on(folder: Path) -> str:
+    if not (folder / "config.yaml").exists():
+        return "stopped before training began; nothing was kept."
+    if (folder / "result.json").exists():
+        return f"stopped; the results in {folder} are complete."
+    again = f"graphsilo run --resume --out {shlex.quote(str(folder))}"
+    if not any((folder / "checkpoints").glob("*.ckpt")):
+        return f"stopped before the first checkpoint; `{again}` begins anew."
+    return f"stopped; continue with `{again}`."
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Take away a folder that this command made and nothing was written to."""
+    with contextlib.suppress(OSError):
+        if {path.name for path in folder.iterdir()} <= {".lock"}:
+            (folder / ".lock").unlink(missing_ok=True)
+            folder.rmdir()
+            folder.parent.rmdir() if folder.parent == RUNS else None
