@@ -39,7 +39,7 @@ check: .venv/.dev ## everything a change must pass: format, lint, types, imports
 	@scripts/check
 
 bench: .venv/.dev ## measure speed, memory and scores (minutes; needs the real graphs)
-	$(BIN)/python -m bench
+	$(BIN)/python benchmarks/foundation.py
 
 docs: .venv/.dev ## build the documentation into site/
 	@scripts/check docs

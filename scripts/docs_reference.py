@@ -135,7 +135,7 @@ def catalog() -> str:
         if item.task == "graph":
             counts = (item.graphs, *counts)
         origin = "generated" if item.generated else f"`{item.pyg_class}`"
-        source = item.citation.removeprefix("Generated: ")
+        source = item.citation.removeprefix("Generated: ").split(', "')[0]
         return (f"`{item.name}`", *(f"{value:,}" for value in counts), split(item), origin, source)
 
     node = [row(item) for item in catalog.names() if item.task == "node"]
@@ -301,6 +301,13 @@ def kinds() -> str:
     return table(("kind", "what it is"), ((f"`{name}`", text) for name, text in KINDS.items()))
 
 
+def conformance() -> str:
+    """What a method is checked for."""
+    from graphsilo.experiments.conformance import CHECKS
+
+    return "\n".join(f"- {_sentence(check.__doc__ or '')}" for check in CHECKS)
+
+
 def command(name: str) -> str:
     """Arguments and options of a command."""
     import click
@@ -340,9 +347,9 @@ def commands() -> str:
 def _command_line() -> Any:
     import typer
 
-    from graphsilo import cli
+    from graphsilo.cli.app import app
 
-    return typer.main.get_command(cli.app)
+    return typer.main.get_command(app)
 
 
 def _sentence(text: str) -> str:
@@ -355,6 +362,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "command": command,
     "commands": commands,
     "configuration": configuration,
+    "conformance": conformance,
     "generator": generator,
     "graph-rules": graph_rules,
     "kinds": kinds,

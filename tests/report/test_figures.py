@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphsilo.report import comparison_page, figures, run_page
+from graphsilo.report import comparison_page, curves, figures, plot, run_page
 from graphsilo.report.formats import Spread
 from graphsilo.report.record import load
 
@@ -23,21 +23,21 @@ def test_plotly_accepts_every_figure(runs: dict[str, Path]) -> None:
     assert len(drawn) == 14
     assert len({figure.name for figure in drawn}) == len(drawn)
     for figure in drawn:
-        for plot in figure.plots.values():
-            graph_objects.Figure(plot)  # raises on an unknown property
+        for each in figure.plots.values():
+            graph_objects.Figure(each)  # raises on an unknown property
 
 
 def test_every_colour_has_a_dark_one(runs: dict[str, Path]) -> None:
     _, drawn = run_page.describe(load(runs["fedavg"]))
     used = set(re.findall(r"#[0-9a-fA-F]{3,8}\b", repr([figure.plots for figure in drawn])))
     assert used
-    assert used <= set(figures.DARK)
+    assert used <= set(plot.DARK)
 
 
 def test_mean_curve_covers_the_rounds_all_seeds_reached(tmp_path: Path, sample: ModuleType) -> None:
     run = load(sample.make_run(tmp_path / "run", seeds=2, rounds=6))
     run.result["seeds"][1]["rounds"] = run.result["seeds"][1]["rounds"][:4]
-    by_round = figures.curves(run)[0].plots["accuracy"]
+    by_round = curves.curves(run)[0].plots["accuracy"]
     means = {trace["name"]: trace for trace in by_round["data"] if "opacity" not in trace}
     assert means["Test"]["x"] == [1.0, 2.0, 3.0, 4.0]
     both = [seed["rounds"][1]["test"]["accuracy"] for seed in run.seeds]
@@ -46,7 +46,7 @@ def test_mean_curve_covers_the_rounds_all_seeds_reached(tmp_path: Path, sample: 
 
 def test_megabytes_add_up_and_start_with_the_set_up(tmp_path: Path, sample: ModuleType) -> None:
     run = load(sample.make_run(tmp_path / "run", seeds=1, rounds=3, clients=2, payload=500_000))
-    [by_size] = [figure for figure in figures.curves(run) if figure.name == "curve-size"]
+    [by_size] = [figure for figure in curves.curves(run) if figure.name == "curve-size"]
     test = next(trace for trace in by_size.plots["accuracy"]["data"] if trace["name"] == "Test")
     # Per round 2 clients * (500,004 up + 500,000 down); set-up 2 * 40 bytes
     assert test["x"] == pytest.approx([(80 + n * 2_000_008) / 1e6 for n in (1, 2, 3)], rel=1e-4)
@@ -82,7 +82,7 @@ def test_a_thousand_clients_stay_small(tmp_path: Path, sample: ModuleType) -> No
 
 def test_long_runs_are_thinned(tmp_path: Path, sample: ModuleType) -> None:
     run = load(sample.make_run(tmp_path / "run", seeds=1, rounds=1500, clients=2))
-    test = figures.curves(run)[0].plots["accuracy"]["data"][1]
+    test = curves.curves(run)[0].plots["accuracy"]["data"][1]
     assert len(test["x"]) == 400
     assert (test["x"][0], test["x"][-1]) == (1.0, 1500.0)
 
@@ -110,7 +110,7 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("colours", list(figures.SERIES.items()))
+@pytest.mark.parametrize("colours", list(plot.SERIES.items()))
 def test_series_stand_out_from_both_pages(colours: tuple[str, str]) -> None:
     light, dark = colours
     assert contrast(light, "#ffffff") >= 3
@@ -123,5 +123,5 @@ def test_no_rounds_no_curves(tmp_path: Path) -> None:
     (folder / "result.json").write_text('{"format": 1, "seeds": [{"seed": 0, "test": {"accuracy": 0.5}}]}')
     run = load(folder)
     empty: list[Any] = []
-    assert figures.curves(run) == empty
-    assert figures.round_cost(run) == empty
+    assert curves.curves(run) == empty
+    assert curves.round_cost(run) == empty

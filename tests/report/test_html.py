@@ -74,7 +74,7 @@ def test_every_section_is_there(page: Page, runs: dict[str, Path]) -> None:
     assert f"{100 * score.mean:.1f} ± {100 * score.std:.1f} %" in words
     assert "FedAvg trained a GCN on Cora" in words
     assert "scored: the clients' own models." in words
-    assert "Cover every node at one client" in words
+    assert "Cover disjoint and complete" in words
     assert "held by 10 silos (partition louvain)" in words
     assert "class prototypes: one average embedding per class" in words
     # Evaluation: 196 bytes from each of ten clients
@@ -217,6 +217,14 @@ def test_other_readings_of_the_run(tmp_path: Path) -> None:
     ):
         assert text in words
     assert words.count("Aggregate") == 0  # the reported row says it already
+
+
+@pytest.mark.parametrize(("method", "promised"), [("global", False), ("fedavg", True)])
+def test_pooled_data_are_not_called_private(tmp_path: Path, sample: ModuleType, method: str, promised: bool) -> None:
+    folder = sample.make_run(tmp_path / "run", method=method, rounds=2, seeds=1, clients=3)
+    words = Page(report.write(folder).read_text()).words
+    assert ("no disclosure kind" in words) is promised
+    assert ("not federated learning" in words) is not promised
 
 
 def test_a_thousand_clients_list_the_worst(tmp_path: Path, sample: ModuleType) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
     name="graphsilo",
@@ -18,16 +18,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-
-class Kind(str, Enum):
-    """What can be listed."""
-
-    methods = "methods"
-    data = "data"
-    partitions = "partitions"
-    models = "models"
-    scenarios = "scenarios"
 
 
 class TableFormat(str, Enum):
@@ -80,7 +70,7 @@ def graphsilo(
 @app.command()
 def run(
     config: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG.yaml]", help="Settings; without it, flags and defaults decide.")
+        Path | None, typer.Argument(metavar="CONFIG.yaml", help="Settings; without it, flags and defaults decide.")
     ] = None,
     data: Annotated[
         list[str] | None,
@@ -209,17 +199,23 @@ def run(
 
 @app.command("list")
 def list_command(
-    kind: Annotated[Kind, typer.Argument(metavar="methods|data|partitions|models|scenarios", help="What to list.")],
+    kind: Annotated[str, typer.Argument(metavar="methods|data|partitions|models|scenarios", help="What to list.")],
     data_root: DataRoot = None,
     debug: Debug = False,
 ) -> None:
     """Show which methods, data sets, partition rules, models or scenarios there are."""
     from graphsilo.cli import listing
 
-    if kind is Kind.data:
-        listing.data(data_root)
-    else:
-        getattr(listing, kind.value)()
+    known = {
+        "methods": listing.methods,
+        "data": lambda: listing.data(data_root),
+        "partitions": listing.partitions,
+        "models": listing.models,
+        "scenarios": listing.scenarios,
+    }
+    if kind not in known:
+        raise ConfigError(f"there is no list of '{kind}'; {nearest(kind, known)}")
+    known[kind]()
 
 
 @app.command()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -221,9 +221,6 @@ class LiveProgress:
         stream: A terminal.
     """
 
-    WIDE = 100
-    """From so many columns on there is a bar."""
-
     def __init__(self, stream: IO[str]):
         from rich.console import Console
         from rich.live import Live
@@ -245,7 +242,7 @@ class LiveProgress:
             self._headed = True
             self.console.print(headline(description))
             self.console.print()
-            self.console.print(self._line("", "round", "", "val %", "best %", "at", "sent", "received", "left", "dim"))
+            self.console.print(self._line(_HEADINGS, style="dim"))
 
     def progressed(self, progress: Progress) -> None:
         """Take note; the screen follows by itself."""
@@ -276,57 +273,42 @@ class LiveProgress:
         if track is not None and not track.closed:
             return self._row(track)
         if self._headed:
-            self._spinner.update(text=f"{self.tracks.name} ...")
+            self._spinner.update(text="Working ...")
         return self._spinner
 
     def _row(self, track: Track) -> Text:
         event = track.last
-        best = ("", "") if event.best is None else (percent(event.best[0]), str(event.best[1]))
+        best, at = ("", "") if event.best is None else (percent(event.best[0]), str(event.best[1]))
         left = track.remaining
-        return self._line(
-            f"{track.name}, seed {event.seed}",
+        when = short_time(event.seconds) if track.closed else "" if left is None else f"{short_time(left)} left"
+        cells = (
+            track.name,
+            str(event.seed),
             f"{event.round}/{event.rounds}",
-            self._bar(event),
             "" if track.validation is None else percent(track.validation),
-            best[0],
-            best[1],
+            best,
+            at,
             data_size(event.upload_bytes),
             data_size(event.download_bytes),
-            short_time(event.seconds) if track.closed else "" if left is None else short_time(left),
-            "" if not track.closed else "green",
-            mark="✓" if track.closed else "›",
+            when,
         )
+        return self._line(cells, done=event.round / max(1, event.rounds), mark="✓" if track.closed else "›")
 
-    def _line(
-        self,
-        name: str,
-        rounds: str,
-        bar: str,
-        validation: str,
-        best: str,
-        at: str,
-        sent: str,
-        received: str,
-        left: str,
-        style: str,
-        *,
-        mark: str = " ",
-    ) -> Text:
-        """One line in fixed columns; 78 signs without the bar."""
+    def _line(self, cells: Sequence[str], *, done: float = 0.0, mark: str = " ", style: str = "") -> Text:
+        """One line in fixed columns, 78 signs wide; what is left of the terminal's width becomes a bar."""
         from rich.text import Text
 
-        room = min(40, max(16, self.console.width - (78 + 22 - 18))) if self.console.width >= self.WIDE else 18
-        if len(name) > room:
-            name = f"{name[: room - 1]}…"
-        cells = [f"{name:<{room}}", f"{rounds:>9}"]
-        if self.console.width >= self.WIDE:
-            cells.append(f"{bar:<20}")
-        cells += [f"{validation:>6}", f"{best:>6}", f"{at:>5}", f"{sent:>8}", f"{received:>8}", f"{left:>7}"]
-        return Text(f"{mark} ", style=style).append(" ".join(cells), style="dim" if style == "dim" else "")
+        parts = [f"{cell:{form}}" for cell, form in zip(cells, _COLUMNS, strict=True)]
+        room = min(30, self.console.width - 80)
+        if room >= 10:
+            filled = round(done * room)
+            parts.insert(3, "━" * filled + ("╌" if mark.strip() else " ") * (room - filled))
+        line = Text(f"{mark} ", style=style or "green", no_wrap=True, overflow="crop")
+        return line.append(" ".join(parts), style=style or "default")
 
-    def _bar(self, event: Progress) -> str:
-        filled = 20 * event.round // max(1, event.rounds)
-        return "━" * filled + "╌" * (20 - filled)
+
+_HEADINGS = ("", "seed", "round", "val %", "best %", "at", "sent", "received", "time")
+_COLUMNS = ("<17.17", ">4", ">7", ">5", ">6", ">4", ">8", ">8", ">9")
 
 
 def short_time(seconds: float) -> str:

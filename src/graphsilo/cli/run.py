@@ -194,7 +194,7 @@ def folder_name(config: RunConfig) -> str:
     names = [config.data.name] if isinstance(config.data.name, str) else config.data.name
     data = "+".join(Path(name).stem if "." in name else name for name in names[:3])
     cut = config.partition
-    rule = Path(cut.file).stem if cut.file else f"{cut.rule}{cut.clients}"
+    rule = Path(cut.file).stem if cut.file else f"{'louvain' if cut.rule == 'auto' else cut.rule}{cut.clients}"
     parts = [data, rule, config.method.name]
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
 

@@ -90,7 +90,9 @@ def table(*headings: str, numbers: Sequence[int] = (), title: str | None = None,
     )
     for place, heading in enumerate(headings):
         is_number = place in numbers
-        grid.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        grid.add_column(
+            heading, justify="right" if is_number else "left", no_wrap=is_number or place == 0, overflow="fold"
+        )
     return grid
 
 
@@ -110,11 +112,12 @@ class Sheet:
 
     def draw(self) -> Table:
         """One line per row where that fits into the terminal, else one line per column."""
+        from rich.measure import Measurement
+
         upright = self._upright()
         screen = console()
-        if screen.measure(upright).maximum <= screen.width:
-            return upright
-        return self._lying()
+        needed = Measurement.get(screen, screen.options.update(max_width=UNLIMITED), upright).maximum
+        return upright if needed <= screen.width else self._lying()
 
     def _upright(self) -> Table:
         grid = table(self.corner, *self.columns, numbers=range(1, len(self.columns) + 1))
@@ -125,7 +128,7 @@ class Sheet:
     def _lying(self) -> Table:
         from rich.text import Text
 
-        grid = table("", *(name for name, _, _ in self.rows), numbers=range(1, len(self.rows) + 1))
+        grid = table(self.corner, *(name for name, _, _ in self.rows), numbers=range(1, len(self.rows) + 1))
         for column in grid.columns[1:]:
             column.no_wrap = False
         for place, heading in enumerate(self.columns):

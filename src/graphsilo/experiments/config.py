@@ -39,7 +39,11 @@ class DataConfig(Settings):
 class PartitionConfig(Settings):
     """How the data is cut into clients."""
 
-    rule: str = setting("louvain", "cutting rule; `graphsilo list partitions` shows all")
+    rule: str = setting(
+        "auto",
+        "cutting rule; `graphsilo list partitions` shows all. auto: louvain for a graph, dirichlet for a collection of "
+        "graphs, one each for several",
+    )
     clients: int = setting(10, "number of clients", ge=1)
     seed: int = setting(2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL")
     split: str = setting("auto", "auto, stratified (per class), global or predefined")

@@ -198,6 +198,7 @@ class SeedRun:
         self.modes = modes_of(config.evaluation, method)
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
+        self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
 
     def federation(self, ledger: Ledger) -> LocalFederation:
         """Clients of this seed in this process, or in the pool's."""
@@ -271,9 +272,8 @@ class SeedRun:
             if self.checkpoints and every and number % every == 0 and number < rounds and not progress.stopped:
                 self._save(server, federation, ledger, None)
         result = self._result(federation)
-        finished = federation.finish(embeddings=self.config.evaluation.embeddings)
-        if folder is not None:
-            _write_models(folder, self.seed, finished, server, self.config)
+        if folder is not None and self.keeps_models:
+            _write_models(folder, self.seed, federation, server, self.config)
         if self.checkpoints:
             self.checkpoints.save(self.seed, {"result": result, "ledger": ledger.state()})
         return result, ledger
@@ -301,7 +301,7 @@ class SeedRun:
                 federation, server, self.method.client, self.modes, auc=config.auc or self.metric == "auc",
                 minimum=self.method_config.min_clients,
             )  # fmt: skip
-            if progress.note(number, scores, self.modes, self.metric):
+            if progress.note(number, scores, self.modes, self.metric) and self.keeps_models:
                 federation.remember()
             row.update(progress.current)
             patience = self.config.run.early_stopping
@@ -755,26 +755,25 @@ def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _write_models(
-    folder: Path, seed: int, finished: Mapping[int, Mapping[str, Any]], server: ServerBase, config: RunConfig
+    folder: Path, seed: int, federation: LocalFederation, server: ServerBase, config: RunConfig
 ) -> None:
-    if config.evaluation.models:
-        for client, kept in finished.items():
+    for client, kept in federation.finish(embeddings=config.evaluation.embeddings):
+        if config.evaluation.models:
             for when in ("best", "last"):
                 weights = {
-                    f"{view}/{name}": tensor
-                    for view, tensors in (kept.get(when) or {}).items()
+                    f"{view}/{name}": tensor.detach()
+                    for view, tensors in (kept[when] or {}).items()
                     for name, tensor in tensors.items()
                 }
                 if weights:
                     disk.write_tensors(folder / "models" / f"seed{seed}-client{client}-{when}.safetensors", weights)
-        aggregate = server.aggregate()
-        if aggregate:
-            disk.write_tensors(folder / "models" / f"seed{seed}-aggregate-last.safetensors", dict(aggregate))
-    for client, kept in finished.items():
         if "embeddings" in kept:
             disk.write_tensors(
                 folder / "embeddings" / f"seed{seed}-client{client}.safetensors", {"embeddings": kept["embeddings"]}
             )
+    aggregate = server.aggregate()
+    if config.evaluation.models and aggregate:
+        disk.write_tensors(folder / "models" / f"seed{seed}-aggregate-last.safetensors", dict(aggregate))
 
 
 __all__ = ["Observer", "Progress", "Result", "Silent", "run"]

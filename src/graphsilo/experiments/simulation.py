@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,9 +27,11 @@ from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import check_mode, check_ratios, ratios_for, splits_for
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.registry import Method
 from graphsilo.types import ClientId, Task
+
+if TYPE_CHECKING:
+    from graphsilo.federation.client import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
     crop = config.scenario.options.get("crop")
     return partition_for_scenario(
         graph,
-        chosen.rule,
+        "louvain" if chosen.rule == "auto" else chosen.rule,
         clients=chosen.clients,
         seed=chosen.seed,
         scenario=config.scenario.name,
@@ -284,7 +286,7 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
         partition = Partition.load(chosen.file)
     else:
         rule = chosen.rule
-        if rule == "louvain" and "rule" not in chosen.model_fields_set:
+        if rule == "auto":
             rule = "domains" if len(collections) > 1 else "dirichlet"
         partition = partition_graphs(
             collections if len(collections) > 1 else collections[0],
@@ -357,6 +359,8 @@ def model_specs(config: RunConfig, clients: list[ClientId]) -> dict[ClientId, Mo
     Raises:
         ConfigError: An unknown model, pool or setting.
     """
+    from graphsilo.federation.client import ModelSpec  # imports torch, which cutting data does not need
+
     chosen = config.model
     entries: list[tuple[str, dict[str, Any]]]
     if chosen.pool is None:

@@ -18,11 +18,12 @@ from graphsilo.data.silo import EvaluationSet, Silo
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.scores import average_precision, roc_auc
+from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models.base import Model
-from graphsilo.models.view import GraphTensors
+from graphsilo.models.view import GraphTensors, tensors_of
 from graphsilo.random import Name, generator
 from graphsilo.training.objective import link_scores
 from graphsilo.types import ClientId
@@ -110,7 +111,6 @@ class ClientBase(ABC, Generic[ConfigT]):
         self.silo = context.silo
         self.config = context.config
         self.round = 0
-        self._tensors: dict[int, GraphTensors] = {}
         self._plans: dict[str, ConfusionPlan] = {}
         self._best: dict[str, Any] | None = None
 
@@ -167,16 +167,16 @@ class ClientBase(ABC, Generic[ConfigT]):
 
     def finish(self, *, embeddings: bool) -> dict[str, Any]:
         """Models of the last and the best round; embeddings of the best on the first evaluation set."""
-        last = {
-            view: {name: tensor.detach().clone() for name, tensor in weights.items()}
-            for view, weights in self.final_models().items()
-        }
-        result: dict[str, Any] = {"last": last, "best": self._best}
+        result: dict[str, Any] = {"last": self.final_models(), "best": self._best}
         if embeddings:
             if self._best is not None:
+                last = encode_tree(result["last"])
                 self.load_final(self._best)
             with torch.no_grad():
                 embedded = self.embed(self.tensors(self.silo.seen.graph))
+            if self._best is not None:
+                result["last"] = decode_tree(last)
+                self.load_final(result["last"])
             if embedded is not None:
                 result["embeddings"] = embedded.cpu()
         return result
@@ -189,10 +189,7 @@ class ClientBase(ABC, Generic[ConfigT]):
 
     def tensors(self, graph: Graph | GraphCollection) -> GraphTensors:
         """The tensors of a graph, made once."""
-        key = id(graph)
-        if key not in self._tensors:
-            self._tensors[key] = GraphTensors(graph, device=self.context.device)
-        return self._tensors[key]
+        return tensors_of(graph, device=self.context.device)
 
     @property
     def data(self) -> GraphTensors:

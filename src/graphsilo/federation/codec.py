@@ -347,7 +347,7 @@ def _open(buffer: NDArray[np.uint8], owner: str) -> tuple[Any, int]:
         raise MessageError(f"{owner}: the message was cut inside its header.")
     try:
         header = _unpack(buffer[8 : 8 + length].tobytes())
-    except (msgspec.DecodeError, RecursionError, TypeError) as error:
+    except (msgspec.DecodeError, RecursionError, TypeError, ValueError, OverflowError) as error:
         raise MessageError(f"{owner}: the header cannot be read ({error}).") from None
     return header, _aligned(8 + length)
 

@@ -222,7 +222,8 @@ class Accumulator(Generic[Reply]):
             elif spec.form == "tensor":
                 self.values[spec.name] = _add(self.values.get(spec.name), value, weight)
             else:
-                self.values[spec.name] = self.values.get(spec.name, 0) + value * (weight if weight != 1.0 else 1)
+                share = int(weight) if isinstance(value, int) and weight == int(weight) else weight
+                self.values[spec.name] = self.values.get(spec.name, 0) + value * share
         self.clients.append(client)
 
     def _check(self, client: ClientId, spec: FieldSpec, value: Any, weight: float) -> None:
@@ -269,8 +270,10 @@ def _add(total: Tensor | None, tensor: Tensor, weight: float) -> Tensor:
     if total is None:
         wide = torch.float64 if tensor.is_floating_point() else torch.int64
         total = tensor.to(wide, copy=True)
-        return total.mul_(weight) if weight != 1.0 else total
-    return total.add_(tensor, alpha=weight if tensor.is_floating_point() or weight != int(weight) else int(weight))
+        return total.mul_(weight if tensor.is_floating_point() else int(weight)) if weight != 1.0 else total
+    if tensor.is_floating_point():
+        return total.add_(tensor, alpha=weight)
+    return total.add_(tensor.to(torch.int64), alpha=int(weight))
 
 
 class Federation(ABC):

@@ -10,9 +10,16 @@ from torch import Tensor
 from graphsilo.federation.client import ClientBase, ClientContext, log_probabilities
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import LocalTrainingConfig
-from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors
-from graphsilo.training.local import LocalTrainer, load_model_state, load_weights, model_state, weights_of
+from graphsilo.training.local import (
+    LocalTrainer,
+    borrowed,
+    check_weights,
+    load_model_state,
+    load_weights,
+    model_state,
+    tensors_of,
+)
 from graphsilo.training.objective import objective
 from graphsilo.training.optimizer import optimizer
 
@@ -29,16 +36,14 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         model: The client's own model.
         weights: Its parameters and float buffers by name.
         trainer: Runs local epochs on it.
-        aggregate: A second model for the ``aggregate`` view, made when a server's model is first installed.
     """
 
     def __init__(self, context: ClientContext[ConfigT]):
         super().__init__(context)
         self.model = self.build_model()
         # The parameters and float buffers by name, looked up once; they are the model's own tensors.
-        self.weights = weights_of(self.model)
-        self.aggregate: Model | None = None
-        self._aggregate_weights: dict[str, Tensor] = {}
+        self.weights = tensors_of(self.model)
+        self._aggregate: dict[str, Tensor] | None = None
         config = self.config
         self.trainer = LocalTrainer(
             self.model,
@@ -63,14 +68,16 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         return self.config.batch_size or (GRAPH_BATCH if self.silo.schema.task == "graph" else 0)
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        model = self.aggregate if view == "aggregate" and self.aggregate is not None else self.model
-        return log_probabilities(model, data, self.silo.schema.task)
+        task = self.silo.schema.task
+        if view == "own" or self._aggregate is None:
+            return log_probabilities(self.model, data, task)
+        with borrowed(self.weights, self._aggregate):
+            return log_probabilities(self.model, data, task)
 
     def install_aggregate(self, weights: Tensors) -> None:
-        if self.aggregate is None:
-            self.aggregate = self.build_model()
-            self._aggregate_weights = weights_of(self.aggregate)
-        load_weights(self._aggregate_weights, weights)
+        # Kept as received: views of one broadcast that all clients of a process share, not a copy for each.
+        check_weights(self.weights, weights)
+        self._aggregate = {name: tensor.to(self.data.device) for name, tensor in weights.items()}
 
     def state(self) -> dict[str, Any]:
         return {"model": model_state(self.model), "optimizer": self.trainer.optimizer.state()}

@@ -123,6 +123,21 @@ class GraphTensors:
         """Only what is needed to compute these items (nodes; graphs of a collection), in this order."""
         return self.full if items is None else View(self, np.asarray(items, dtype=np.int64))
 
+    def kept_view(self, items: NDArray[np.int64]) -> View:
+        """The same, remembered: for items that are asked for again and again, such as the training nodes."""
+        items = np.asarray(items, dtype=np.int64)
+        return self.cached(("view", items.tobytes()), lambda: View(self, items))
+
+
+def tensors_of(graph: Graph | GraphCollection, *, device: torch.device | str = "cpu") -> GraphTensors:
+    """The tensors of a graph, made once in a process and kept as long as the graph is."""
+    # On the graph itself, so that both go together; a frozen dataclass still has a dictionary.
+    kept: dict[str, GraphTensors] = graph.__dict__.setdefault("_tensors", {})
+    key = str(device)
+    if key not in kept:
+        kept[key] = GraphTensors(graph, device=device)
+    return kept[key]
+
 
 class View:
     """Some rows of a graph, and what it takes to compute a model's output on them.

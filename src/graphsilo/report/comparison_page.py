@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphsilo.report import figures, tables
-from graphsilo.report.figures import Figure, choices, present
+from graphsilo.report import tables
+from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.formats import (
     MISSING,
     data_size,
@@ -20,6 +20,7 @@ from graphsilo.report.formats import (
     short_hash,
     sortable,
 )
+from graphsilo.report.plot import Figure, choices, present
 from graphsilo.report.record import Context, Run
 from graphsilo.report.run_page import sentence
 
@@ -34,11 +35,11 @@ def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Conte
     table = tables.compare_runs(runs, baseline=baseline)
     labels = [row.label for row in table.rows]
     main = table.metrics[0] if table.metrics else "accuracy"
-    curves = figures.overlaid_curves(runs, labels)
+    curves = overlaid_curves(runs, labels)
     sizes = [
         None if row.upload_bytes is None else (row.upload_bytes + (row.download_bytes or 0)) / 1e6 for row in table.rows
     ]
-    trade = figures.trade_off(labels, sizes, [row.scores.get(main) for row in table.rows], main)
+    trade = trade_off(labels, sizes, [row.scores.get(main) for row in table.rows], main)
     data = list(dict.fromkeys(run.data_name for run in runs))
     context: Context = {
         "title": f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",

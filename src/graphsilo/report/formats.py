@@ -72,6 +72,7 @@ _METRIC_TITLES = {
     "hete_f1": "Hete-F1",
     "hete_min_f1": "Hete-Min-F1",
     "auc": "AUC",
+    "ap": "Average precision",
     "average_precision": "Average precision",
     "micro_f1": "Micro-F1",
     "weighted_f1": "Weighted F1",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.report import comparison_page, run_page
-from graphsilo.report.figures import DARK, Figure
 from graphsilo.report.formats import MISSING, number
+from graphsilo.report.plot import DARK, Figure
 from graphsilo.report.record import Context, Run, load, write_page
 
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from graphsilo.report import figures, tables
+from graphsilo.report import curves, figures, tables
 from graphsilo.report.exchange import CLIENT_ROWS, cost_section, ledger_section
-from graphsilo.report.figures import Figure, choices, present
 from graphsilo.report.formats import (
     MISSING,
     MODES,
@@ -34,6 +33,7 @@ from graphsilo.report.formats import (
     with_unit,
     words,
 )
+from graphsilo.report.plot import Figure, choices, present
 from graphsilo.report.record import NOT_METRICS, Context, Run, dig, flatten, mapping, records, sorted_metrics
 
 FIRST_ROWS = 20
@@ -61,12 +61,12 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
     names = [str(name) for name in class_names] if isinstance(class_names, list) else None
     partition = run.section("partition")
     drawn = {
-        "curves": figures.curves(run),
+        "curves": curves.curves(run),
         "partition": present(figures.label_map(partition, names), figures.homophily(partition)),
         "clients": present(figures.client_scores(rows, run.main_metric)),
         "classes": present(figures.confusion(_pooled_confusion(run), names), figures.per_class(_per_class(run), names)),
         "ledger": present(figures.kinds(run.ledger), figures.uploads(run.ledger)) if run.ledger else [],
-        "cost": figures.round_cost(run),
+        "cost": curves.round_cost(run),
     }
     context: Context = {
         "title": f"{run.method_title} on {run.data_name}",
@@ -79,6 +79,7 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "fairness": _fairness(run),
         "ledger": ledger_section(run.ledger, len(run.seeds)),
         "ledger_missing": run.ledger is None,
+        "pooled": _pools_data(run),
         "cost": cost_section(run),
         "settings": _settings(run.config),
         "environment": _environment(run),
@@ -86,6 +87,12 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "metric_choices": choices(drawn["curves"]),
     }
     return context, [figure for group in drawn.values() for figure in group]
+
+
+def _pools_data(run: Run) -> bool:
+    """Whether the method is the centralised reference, which works on all silos' data in one place."""
+    method = run.section("method")
+    return method.get("pooled") is True or method.get("name") == "global"
 
 
 def _headline(run: Run) -> Context:
@@ -222,10 +229,10 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
     if worst is not None:
         tiles.append((f"Worst client, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
     up, down = (tables.total_bytes(run, key) for key in ("upload_bytes", "download_bytes"))
-    tiles.append(("Sent for training, per seed", NOT_RECORDED if up is None else data_size(up)))
-    tiles.append(("Received for training, per seed", NOT_RECORDED if down is None else data_size(down)))
+    tiles.append(("Sent, per seed", NOT_RECORDED if up is None else data_size(up)))
+    tiles.append(("Received, per seed", NOT_RECORDED if down is None else data_size(down)))
     cpu = mean(run.values("cpu_seconds"))
-    tiles.append(("Processor time, per seed", NOT_RECORDED if cpu is None else duration(cpu)))
+    tiles.append(("CPU time, per seed", NOT_RECORDED if cpu is None else duration(cpu)))
     return tiles
 
 
@@ -391,7 +398,7 @@ def _clients(run: Run, rows: Sequence[Context]) -> Context | None:
         if any(row.get(key) is not None for row in rows)
     ]
     has_homophily = any(row["homophily"] is not None for row in rows)
-    listed = []
+    table = []
     for row in order[:CLIENT_ROWS]:
         cells = [{"text": str(row["client"]), "value": row["client"], "bar": None}]
         cells += [{"text": integer(row[key]), "value": sortable(row[key]), "bar": None} for key, _ in counts]
@@ -402,21 +409,23 @@ def _clients(run: Run, rows: Sequence[Context]) -> Context | None:
         for name in names:
             bar = bar_width(row[name]) if is_share(name) and row[name] is not None else None
             cells.append({"text": metric(row[name], name), "value": sortable(row[name]), "bar": bar})
-        listed.append(cells)
+        table.append(cells)
     columns = ["Client", *(title for _, title in counts), *(["Homophily"] if has_homophily else [])]
     scores = [row[main] for row in rows if row.get(main) is not None]
     return {
         "columns": columns + [metric_title(name) for name in names],
         "sorted_by": len(columns) + names.index(main) if main in names else 0,
         "sorted_up": sign == 1,
-        "rows": listed,
-        "first": FIRST_ROWS if len(listed) > 2 * FIRST_ROWS else len(listed),
-        "note": _client_note(len(rows), len(listed), main),
+        "rows": table,
+        "first": FIRST_ROWS if len(table) > 2 * FIRST_ROWS else len(table),
+        "note": _client_note(len(rows), len(table), main if main in names else None),
         "spread": _client_spread(scores, main),
     }
 
 
-def _client_note(clients: int, shown: int, main: str) -> str:
+def _client_note(clients: int, shown: int, main: str | None) -> str:
+    if main is None:
+        return "Scores per client: not recorded; the test data belong to no single client."
     text = f"Means over seeds, sorted by {in_sentence(main)}, worst first; choose a heading to sort."
     if shown < clients:
         text += f" The worst {shown} of {integer(clients)} clients are listed; result.json holds all."
@@ -462,7 +471,7 @@ def _partition(partition: Mapping[str, Any]) -> Context | None:
             facts.append((title, low if low == high else f"{low} to {high}"))
     whole = partition.get("is_disjoint_cover")
     if whole is True:
-        facts.append(("Cover", "every node at one client"))
+        facts.append(("Cover", "disjoint and complete"))
     elif whole is False:
         told = [f"{integer(count)} {what}" for what, count in _cover_flaws(partition)]
         facts.append(("Cover", listed(told) or "not disjoint"))
@@ -489,7 +498,7 @@ def _partition(partition: Mapping[str, Any]) -> Context | None:
 
 def _cover_flaws(partition: Mapping[str, Any]) -> list[tuple[str, float]]:
     """How a partition departs from giving every node to exactly one client."""
-    flaws = (("duplicates", "copies"), ("missing", "nodes at no client"), ("held_out", "nodes held out"))
+    flaws = (("duplicates", "copies"), ("missing", "at no client"), ("held_out", "held out"))
     return [(title, count) for key, title in flaws if (count := number(partition.get(key)))]
 
 

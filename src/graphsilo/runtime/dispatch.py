@@ -5,9 +5,8 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
-from numpy.typing import NDArray
-
 import numpy as np
+from numpy.typing import NDArray
 
 from graphsilo.errors import GraphsiloError, MessageError, nearest
 from graphsilo.federation.client import ClientBase

@@ -132,8 +132,8 @@ class LocalFederation(Federation):
         """Put every client where it was."""
         raise NotImplementedError
 
-    def finish(self, *, embeddings: bool) -> dict[ClientId, dict[str, Any]]:
-        """Every client's models worth keeping, and its embeddings."""
+    def finish(self, *, embeddings: bool) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        """Each client's models worth keeping and its embeddings, one client at a time; use them at once."""
         raise NotImplementedError
 
     def peak_rss_bytes(self) -> int:
@@ -177,8 +177,9 @@ class InProcess(LocalFederation):
         for client, state in states.items():
             self._clients[client].load_full_state(state)
 
-    def finish(self, *, embeddings: bool) -> dict[ClientId, dict[str, Any]]:
-        return {client: self._clients[client].finish(embeddings=embeddings) for client in self.clients}
+    def finish(self, *, embeddings: bool) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        for client in self.clients:
+            yield client, self._clients[client].finish(embeddings=embeddings)
 
     def client(self, client: ClientId) -> ClientBase:
         """A client itself: for prediction after a run and for tests; methods cannot reach it."""

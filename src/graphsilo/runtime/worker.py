@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import resource
+import signal
 import socket
 import sys
 import time
@@ -16,7 +17,6 @@ import torch
 
 from graphsilo.data.store import SiloStore
 from graphsilo.errors import ConfigError
-from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
@@ -28,6 +28,8 @@ def main() -> None:
     """Serve until the coordinator says stop or goes away."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
+    # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     clients: dict[int, ClientBase] = {}
     try:
         while True:
@@ -54,7 +56,8 @@ def main() -> None:
                         held.remember()
                     frames.send(connection, {"ok": True})
                 elif operation == "finish":
-                    found = {client: clients[client].finish(embeddings=header["embeddings"]) for client in header["clients"]}
+                    wanted = header["embeddings"]
+                    found = clients[header["client"]].finish(embeddings=header["embeddings"])
                     frames.send(connection, {"ok": True}, [encode_tree(found)])
                 elif operation == "memory":
                     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -64,24 +67,38 @@ def main() -> None:
                     connection,
                     {"ok": False, "kind": type(error).__name__, "text": str(error), "trace": traceback.format_exc()},
                 )
-    except EOFError:
+    except (EOFError, ConnectionError):
         return  # the coordinator has gone; nothing here is worth keeping
 
 
 def _start(header: dict[str, Any]) -> dict[int, ClientBase]:
     store = SiloStore(Path(header["store"]))
-    try:
-        method = registry.load(header["method"])
-    except ConfigError:
-        method = getattr(importlib.import_module(header["module"]), "METHOD")  # noqa: B009 - checked just below
-    config = method.config.model_validate(header["config"])
+    # By module and name, not through the registry: the very classes that the coordinator uses.
+    kind: type[ClientBase] = _named(header["client_class"])
+    config = _named(header["config_class"]).model_validate(header["config"])
     clients: dict[int, ClientBase] = {}
     for client in header["clients"]:
         name, settings = header["models"][str(client)]
-        clients[client] = method.client(
-            ClientContext(client, store.read(client), config, ModelSpec(name, settings), header["seed"], header["device"])
+        model = ModelSpec(name, settings)
+        clients[client] = kind(
+            ClientContext(client, store.read(client), config, model, header["seed"], header["device"])
         )
     return clients
+
+
+def _named(place: list[str]) -> Any:
+    """A class from its module and qualified name."""
+    module, names = place
+    try:
+        found: Any = importlib.import_module(module)
+        for name in names.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"a worker process cannot import {module}.{names} ({error}). Put the method at the top level of a module "
+            f"that can be imported by name, or run with workers=1."
+        ) from None
+    return found
 
 
 def _call(connection: socket.socket, clients: dict[int, ClientBase], header: dict[str, Any], payloads: list) -> None:

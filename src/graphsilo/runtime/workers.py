@@ -84,8 +84,8 @@ class WorkerPool:
             header = {
                 "do": "start",
                 "store": str(self.folder),
-                "method": method.name,
-                "module": method.client.__module__,
+                "client_class": [method.client.__module__, method.client.__qualname__],
+                "config_class": [type(config).__module__, type(config).__qualname__],
                 "config": config.model_dump(mode="json"),
                 "clients": list(clients),
                 "models": {str(client): [models[client].name, dict(models[client].settings)] for client in clients},
@@ -214,10 +214,10 @@ class Workers(LocalFederation):
                     if waiting[index] == 0:
                         selector.unregister(key.fileobj)
 
-    def _gather(self, operation: str, **options: Any) -> dict[ClientId, Any]:
+    def _gather(self, operation: str) -> dict[ClientId, Any]:
         found: dict[ClientId, Any] = {}
         for index, clients in enumerate(self.pool.clients_of):
-            self.pool.send(index, {"do": operation, "clients": list(clients), **options})
+            self.pool.send(index, {"do": operation, "clients": list(clients)})
         for index in range(len(self.pool.clients_of)):
             found.update(decode_tree(self.pool.answer(index)[1][0]))
         return dict(sorted(found.items()))
@@ -238,8 +238,11 @@ class Workers(LocalFederation):
         for index in range(len(self.pool.clients_of)):
             self.pool.answer(index)
 
-    def finish(self, *, embeddings: bool) -> dict[ClientId, dict[str, Any]]:
-        return self._gather("finish", embeddings=embeddings)
+    def finish(self, *, embeddings: bool) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        for client in self.clients:
+            index = self._worker[client]
+            self.pool.send(index, {"do": "finish", "client": client, "embeddings": embeddings})
+            yield client, decode_tree(self.pool.answer(index)[1][0])
 
     def peak_rss_bytes(self) -> int:
         peaks = [super().peak_rss_bytes()]

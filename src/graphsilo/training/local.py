@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -66,11 +67,16 @@ class LocalTrainer:
         return float(torch.stack(losses).mean())
 
 
-def weights_of(model: Model) -> dict[str, Tensor]:
-    """The model's parameters and float buffers by name; the tensors themselves, not copies."""
-    named = {name: parameter.detach() for name, parameter in model.named_parameters()}
+def tensors_of(model: Model) -> dict[str, Tensor]:
+    """The model's parameters and float buffers by name: the objects themselves."""
+    named: dict[str, Tensor] = dict(model.named_parameters())
     named.update({name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()})
     return named
+
+
+def weights_of(model: Model) -> dict[str, Tensor]:
+    """The same detached from autograd; they still share the model's memory."""
+    return {name: tensor.detach() for name, tensor in tensors_of(model).items()}
 
 
 def load_weights(
@@ -79,14 +85,28 @@ def load_weights(
     """Copy weights into a model.
 
     Args:
-        model: Whose parameters and float buffers are overwritten; or these by name, as ``weights_of`` gives them.
+        model: Whose parameters and float buffers are overwritten; or these by name, as ``tensors_of`` gives them.
         weights: By name.
         names: Which ones must be there; None means all of the model's.
 
     Raises:
         MessageError: A name is missing or unknown, or a shape differs.
     """
-    mine = weights_of(model) if isinstance(model, Model) else model
+    mine = tensors_of(model) if isinstance(model, Model) else model
+    check_weights(mine, weights, names=names)
+    with torch.no_grad():
+        for name, value in weights.items():
+            mine[name].copy_(value)
+
+
+def check_weights(
+    mine: Mapping[str, Tensor], weights: Mapping[str, Tensor], *, names: Sequence[str] | None = None
+) -> None:
+    """Make sure that weights belong to a model.
+
+    Raises:
+        MessageError: A name is missing or unknown, or a shape differs.
+    """
     wanted = mine.keys() if names is None else set(names)
     if weights.keys() != wanted:
         odd = sorted(set(weights) ^ set(wanted))
@@ -94,14 +114,30 @@ def load_weights(
             f"the weights do not belong to this model: '{odd[0]}' is {'missing' if odd[0] in wanted else 'unknown'}. "
             f"Server and clients must use the same model and settings."
         )
-    with torch.no_grad():
+    for name, value in weights.items():
+        if mine[name].shape != value.shape:
+            raise MessageError(
+                f"weight '{name}' must have shape {tuple(mine[name].shape)}; {tuple(value.shape)} came. Server and "
+                f"clients must use the same model and settings."
+            )
+
+
+@contextlib.contextmanager
+def borrowed(mine: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Let a model compute with other weights for a while, without copying either.
+
+    Args:
+        mine: The model's parameters and float buffers by name, as ``tensors_of`` gives them.
+        weights: The others, on the same device; they must not be written to meanwhile.
+    """
+    kept = {name: mine[name].data for name in weights}
+    try:
         for name, value in weights.items():
-            if mine[name].shape != value.shape:
-                raise MessageError(
-                    f"weight '{name}' must have shape {tuple(mine[name].shape)}; {tuple(value.shape)} came. Server "
-                    f"and clients must use the same model and settings."
-                )
-            mine[name].copy_(value)
+            mine[name].data = value
+        yield
+    finally:
+        for name, value in kept.items():
+            mine[name].data = value
 
 
 def model_state(model: Model) -> dict[str, Any]:

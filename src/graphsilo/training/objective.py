@@ -76,7 +76,7 @@ class ClassifyItems(Objective):
     def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
         if size <= 0 or size >= self.num_samples:
             if self._full is None:
-                self._full = self._batch(self._items, self._labels)
+                self._full = (self.data.kept_view(self._items), self._labels, self._share(self._labels))
             yield self._full
             return
         order = torch.randperm(self.num_samples, generator=generator)
@@ -85,8 +85,10 @@ class ClassifyItems(Objective):
 
     def _batch(self, items: NDArray[np.int64], labels: Tensor) -> tuple[View, Tensor, Tensor]:
         """The rows to compute, their labels, and the one-hot labels over their number."""
-        share = F.one_hot(labels, self._num_classes).to(self.data.dtype).div_(max(len(labels), 1))
-        return self.data.view(items), labels, share
+        return self.data.view(items), labels, self._share(labels)
+
+    def _share(self, labels: Tensor) -> Tensor:
+        return F.one_hot(labels, self._num_classes).to(self.data.dtype).div_(max(len(labels), 1))
 
     def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
         view, labels, _ = batch  # type: ignore[misc]

@@ -1,0 +1,124 @@
+"""``graphsilo list``: what there is to choose from, without importing torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from graphsilo.cli.terminal import count, is_terminal, say, show, table
+
+
+def methods() -> None:
+    """Every method, the own ones and those of other packages."""
+    from graphsilo.federation import registry
+
+    found = registry.listings()
+    foreign = any(item.source != "graphsilo" for item in found)
+    grid = table("method", "title", "what it does", *(["from"] if foreign else []))
+    for item in found:
+        grid.add_row(item.name, item.title, item.summary, *([item.source] if foreign else []))
+    show(grid)
+    _hint("`graphsilo explain METHOD` shows what a method sends, and its settings.")
+
+
+def data(root: Path | None) -> None:
+    """Every data set of the catalog, and whether its files are on this machine."""
+    from graphsilo.data import catalog
+
+    grid = table("data", "task", "graphs", "nodes", "edges", "features", "classes", "files", numbers=range(2, 7))
+    for item in catalog.names():
+        grid.add_row(
+            item.name,
+            item.task,
+            count(item.graphs),
+            count(item.nodes),
+            count(item.edges),
+            count(item.features),
+            count(item.classes),
+            whereabouts(item.name, data_roots(root)),
+        )
+    show(grid)
+    _hint(
+        "An undirected link counts as two edges. `--data` also takes a .yaml (tables), .npz or .pt file of your own. "
+        "The folder of raw files is named by --data-root or GRAPHSILO_DATA."
+    )
+
+
+def data_roots(root: Path | None) -> list[Path]:
+    """Where raw files are looked for: the folder that was named, then what was downloaded before."""
+    from graphsilo.data import cache
+
+    named = root or os.environ.get("GRAPHSILO_DATA") or None
+    downloads = cache.cache_root() / "raw"
+    return [downloads] if named is None else [Path(named).expanduser(), downloads]
+
+
+def whereabouts(name: str, roots: list[Path]) -> str:
+    """``generated``, ``here`` or ``to download``."""
+    from graphsilo.data import catalog
+
+    source = catalog.entry(name).source
+    if source is None:
+        return "generated"
+    stands_in = source.alternative
+    for root in roots:
+        if not source.missing(root) or (stands_in is not None and (root / stands_in).is_file()):
+            return "here"
+    return "to download"
+
+
+def partitions() -> None:
+    """Every rule, for one graph and for collections of graphs."""
+    from graphsilo.data.partition import graph_rules, rules
+
+    grid = table("rule", "how it cuts one graph", "source")
+    for rule in rules():
+        grid.add_row(rule.name, rule.summary, rule.source)
+    show(grid)
+    say()
+    grid = table("rule", "how it shares out a collection of graphs")
+    for shared in graph_rules():
+        grid.add_row(shared.name, shared.summary)
+    show(grid)
+    _hint("`graphsilo explain RULE` shows a rule's settings.")
+
+
+def models() -> None:
+    """Every backbone."""
+    from graphsilo.models import settings
+
+    grid = table("model", "what it is", "tasks")
+    for name in settings.names():
+        item = settings.entry(name)
+        known = ", ".join((item.name, *item.aliases))
+        grid.add_row(known, item.summary, ", ".join(item.tasks))
+    show(grid)
+    say()
+    grid = table("pool", "different models, dealt out to clients in turn (--set model.pool=NAME)")
+    for pool in settings.pools():
+        entries = [_entry(model, extra) for model, extra in settings.pool(pool)]
+        grid.add_row(pool, ", ".join(entries))
+    show(grid)
+    _hint("`graphsilo explain MODEL` shows a model's source and settings.")
+
+
+def _entry(model: str, extra: dict[str, object]) -> str:
+    told = " ".join(f"{key}={value}" for key, value in extra.items())
+    return f"{model} {told}".strip()
+
+
+def scenarios() -> None:
+    """Every scenario."""
+    from graphsilo.data.scenarios import SCENARIOS
+
+    grid = table("scenario", "what is asked at test time")
+    for name, meaning in SCENARIOS.items():
+        grid.add_row(name, meaning)
+    show(grid)
+
+
+def _hint(text: str) -> None:
+    """A last line for people; a pipe gets the table alone."""
+    if is_terminal():
+        say()
+        say(text)

@@ -1,0 +1,110 @@
+"""``graphsilo predict``: classes and probabilities from a saved model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphsilo.cli.terminal import is_terminal, say, show, table
+from graphsilo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphsilo.experiments.predict import Prediction
+
+SHOWN = 20
+"""Rows on a terminal; a pipe or a file gets all of them."""
+
+
+def predict_command(
+    run: Path,
+    *,
+    client: int,
+    seed: int | None,
+    checkpoint: str,
+    graph: Path | None,
+    nodes: Sequence[int] | None,
+    out: Path | None,
+) -> None:
+    """Predict and write the rows.
+
+    Args:
+        run: Folder of a finished run.
+        client, seed, checkpoint: Whose model, of which seed, from which round.
+        graph: Graph to predict on; None takes the client's own.
+        nodes: Only these; None means all.
+        out: CSV file; None prints a table on a terminal, or CSV into a pipe.
+
+    Raises:
+        GraphsiloError: As loading the run does.
+        ConfigError: A node is not there.
+    """
+    from graphsilo.experiments import disk
+    from graphsilo.experiments.predict import predict
+
+    found = predict(run, client=client, seed=seed, checkpoint=checkpoint, graph=graph)
+    rows = _rows(found, nodes)
+    if out is not None:
+        disk.write_text(out.expanduser(), to_csv(found, rows))
+        say(f"{len(rows)} predictions on {found.on}: {out}")
+    elif is_terminal():
+        _tell(found, rows)
+    else:
+        sys.stdout.write(to_csv(found, rows))
+
+
+def to_csv(found: Prediction, rows: Sequence[int]) -> str:
+    """Id, class, its name where it has one, its probability, and the probability of every class.
+
+    Args:
+        found: The predictions.
+        rows: Which of them, in this order.
+    """
+    names = found.class_names
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    count = found.probabilities.shape[1]
+    headings = [f"p_{names[index] if names else index}" for index in range(count)]
+    writer.writerow(["node", "class", *(["class_name"] if names else []), "probability", *headings])
+    for row in rows:
+        chosen = int(found.classes[row])
+        values = [f"{float(value):.6g}" for value in found.probabilities[row]]
+        name = [names[chosen]] if names else []
+        writer.writerow([int(found.node_ids[row]), chosen, *name, values[chosen], *values])
+    return file.getvalue()
+
+
+def _rows(found: Prediction, nodes: Sequence[int] | None) -> list[int]:
+    if nodes is None:
+        return list(range(len(found.node_ids)))
+    place = {int(node): row for row, node in enumerate(found.node_ids)}
+    missing = [node for node in nodes if node not in place]
+    if missing:
+        known = found.node_ids
+        raise ConfigError(
+            f"node {missing[0]} is not on {found.on}, which holds {len(known)} nodes numbered from {known.min()} to "
+            f"{known.max()}. Run without --nodes to see them all."
+        )
+    return [place[node] for node in nodes]
+
+
+def _tell(found: Prediction, rows: Sequence[int]) -> None:
+    say(f"Predictions on {found.on}:")
+    say()
+    grid = table("node", "class", "probability", "next", numbers=(0, 2))
+    for row in rows[:SHOWN]:
+        chances = found.probabilities[row]
+        order = chances.argsort()[::-1]
+        second = f"{_name(found, int(order[1]))} {chances[order[1]]:.2f}" if len(order) > 1 else ""
+        grid.add_row(str(found.node_ids[row]), _name(found, int(order[0])), f"{chances[order[0]]:.2f}", second)
+    show(grid)
+    if len(rows) > SHOWN:
+        say()
+        say(f"{len(rows) - SHOWN} more; --out FILE.csv writes them all.")
+
+
+def _name(found: Prediction, index: int) -> str:
+    return found.class_names[index] if found.class_names else str(index)

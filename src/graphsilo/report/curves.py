@@ -1,0 +1,311 @@
+"""Figures along rounds and bytes: scores of one run, of several runs, and what a round costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphsilo.report.formats import MODES, in_sentence, is_share, number, words
+from graphsilo.report.plot import (
+    DASHES,
+    HOVER,
+    Figure,
+    Plot,
+    axis_title,
+    colour,
+    dash,
+    layout_of,
+    line_trace,
+    plain,
+    short,
+    size_unit,
+    symbol,
+)
+from graphsilo.report.record import Run, dig, mapping, records, sorted_metrics
+
+_POINTS = 400
+_SEED_LINES = 10
+
+
+def curves(run: Run) -> list[Figure]:
+    """Validation and test scores by round and by megabytes sent, one choice per metric.
+
+    Thin lines are seeds, the thick line is their mean over the rounds that all of them reached; diamonds mark the
+    round that validation chose.
+    """
+    tracks = [_Track(seed) for seed in run.seeds]
+    names = sorted_metrics(name for track in tracks for name in track.metrics)
+    if not any(len(track.rounds) for track in tracks) or not names:
+        return []
+    if run.main_metric in names:
+        names = [run.main_metric] + [name for name in names if name != run.main_metric]
+    by_round = {name: _curve(tracks, name, by_size=False) for name in names}
+    figures = [
+        Figure(
+            "curve-rounds",
+            "By communication round. Thin lines are single seeds, thick lines their mean; "
+            "diamonds mark the round that validation chose.",
+            f"Line chart of validation and test {in_sentence(names[0])} by round",
+            330,
+            by_round,
+            "curves",
+        )
+    ]
+    if any(track.size is not None for track in tracks):
+        figures.append(
+            Figure(
+                "curve-size",
+                "By megabytes that crossed the silos' boundaries so far, both directions and all clients together, "
+                "set-up included.",
+                f"Line chart of validation and test {in_sentence(names[0])} by cumulative megabytes",
+                330,
+                {name: _curve(tracks, name, by_size=True) for name in names},
+                "curves",
+            )
+        )
+    return figures
+
+
+def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
+    """Mean test scores of several runs, by round and by megabytes; one choice per metric."""
+    tracks = [[_Track(seed) for seed in run.seeds] for run in runs]
+    names = sorted_metrics(name for group in tracks for track in group for name in track.metrics)
+    figures = []
+    for key, by_size, caption in (
+        ("compare-rounds", False, "Test score by communication round, mean over seeds."),
+        ("compare-size", True, "Test score by megabytes sent so far, both directions, set-up included."),
+    ):
+        plots = {}
+        for name in names:
+            data = []
+            for position, (group, label) in enumerate(zip(tracks, labels, strict=True)):
+                x, y = _mean_line(group, "test", name, by_size=by_size)
+                if x:
+                    style = {"color": colour(position), "dash": dash(position), "width": 2.2}
+                    data.append(line_trace(x, y, label, style))
+            if data:
+                title = axis_title(name)
+                layout = layout_of("MB sent and received", title) if by_size else _round_layout(title, data)
+                plots[name] = {"data": data, "layout": layout}
+        if plots:
+            first = next(iter(plots))
+            figures.append(
+                Figure(key, caption, f"Line chart of test {in_sentence(first)} of all runs", 380, plots, "compare")
+            )
+    return figures
+
+
+def trade_off(
+    labels: Sequence[str], megabytes: Sequence[float | None], scores: Sequence[Any], name: str
+) -> Figure | None:
+    """Score against megabytes per run, deviations as whiskers; None with fewer than two complete pairs."""
+    data = []
+    for position, (label, size, score) in enumerate(zip(labels, megabytes, scores, strict=True)):
+        if size is None or score is None:
+            continue
+        factor = 100 if is_share(name) else 1
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": label,
+                "x": [size],
+                "y": [short(factor * score.mean)],
+                "error_y": {
+                    "type": "data",
+                    "array": [short(factor * (score.std or 0))],
+                    "color": colour(position),
+                    "thickness": 1.2,
+                },
+                "marker": {"color": colour(position), "size": 11, "symbol": symbol(position)},
+                "hovertemplate": f"%{{y:.1f}}, %{{x:,.2f}} MB<extra>{plain(label)}</extra>",
+            }
+        )
+    if len(data) < 2:
+        return None
+    layout = layout_of("MB sent and received per seed", axis_title(name))
+    positive = all(trace["x"][0] > 0 for trace in data)  # type: ignore[index]
+    if positive and max(trace["x"][0] for trace in data) > 30 * min(trace["x"][0] for trace in data):  # type: ignore[index]
+        layout["xaxis"] |= {"type": "log", "dtick": 1}
+    return Figure(
+        "trade-off",
+        "Score against communication: up and to the left is better. Whiskers are one standard deviation over seeds.",
+        f"Scatter of {in_sentence(name)} against megabytes per run",
+        360,
+        {name: {"data": data, "layout": layout}},
+    )
+
+
+def round_cost(run: Run) -> list[Figure]:
+    """Bytes and seconds of each round, mean over seeds."""
+    rounds = _mean_rounds(run, ("upload_bytes", "download_bytes", "cpu_seconds", "wall_seconds"))
+    if not rounds["round"]:
+        return []
+    figures = []
+    sizes = [value for key in ("upload_bytes", "download_bytes") for value in rounds[key] if value]
+    if sizes:
+        factor, unit = size_unit(max(sizes))
+        figures.append(
+            Figure(
+                "round-bytes",
+                "Bytes per round, all clients together, mean over seeds.",
+                "Line chart of bytes sent and received per round",
+                260,
+                {"bytes": _cost_plot(rounds, {"upload_bytes": "sent", "download_bytes": "received"}, factor, unit)},
+            )
+        )
+    if any(value for key in ("cpu_seconds", "wall_seconds") for value in rounds[key]):
+        figures.append(
+            Figure(
+                "round-seconds",
+                "Seconds per round, mean over seeds: processor time of all clients and the server, and the clock.",
+                "Line chart of processor and clock seconds per round",
+                260,
+                {"seconds": _cost_plot(rounds, {"cpu_seconds": "processor", "wall_seconds": "clock"}, 1, "Seconds")},
+            )
+        )
+    return figures
+
+
+class _Track:
+    """Scores and cumulative bytes of one seed along its rounds."""
+
+    def __init__(self, seed: Mapping[str, Any]) -> None:
+        rows = [row for row in records(seed.get("rounds")) if number(row.get("round")) is not None]
+        if len(rows) > _POINTS:
+            picked = np.unique(np.linspace(0, len(rows) - 1, _POINTS).astype(int))
+        else:
+            picked = np.arange(len(rows))
+        keep = [rows[i] for i in picked]
+        self.rounds = [int(row["round"]) for row in keep]
+        self.rows = keep
+        self.best = number(seed.get("best_round"))
+        self.seed = seed.get("seed")
+        self.metrics = sorted_metrics(
+            name
+            for row in keep
+            for group in ("test", "validation")
+            for name, value in mapping(row.get(group)).items()
+            if number(value) is not None
+        )
+        self.size: list[float] | None = None
+        if any(number(row.get("upload_bytes")) is not None for row in rows):
+            each = [(number(row.get("upload_bytes")) or 0) + (number(row.get("download_bytes")) or 0) for row in rows]
+            start = sum(number(dig(seed, "setup", key)) or 0 for key in ("upload_bytes", "download_bytes"))
+            self.size = ((start + np.cumsum(each)) / 1e6)[picked].tolist() if len(picked) else []
+
+    def line(self, group: str, name: str) -> dict[int, float]:
+        """Score by round, where it was recorded; ``group`` is a dotted path such as ``modes.own_local.test``."""
+        keys = (*group.split("."), name)
+        values = zip(self.rounds, (number(dig(row, *keys)) for row in self.rows), strict=True)
+        return {when: score for when, score in values if score is not None}
+
+    def sizes(self) -> dict[int, float]:
+        """Megabytes so far by round."""
+        return dict(zip(self.rounds, self.size, strict=True)) if self.size is not None else {}
+
+
+def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
+    factor = 100 if is_share(name) else 1
+    data: list[Plot] = []
+    for position, group in enumerate(("validation", "test")):
+        style = {"color": colour(position), "dash": "dash" if group == "validation" else "solid"}
+        if len(tracks) > 1:
+            for track in tracks[:_SEED_LINES]:
+                x, y = _mean_line([track], group, name, by_size=by_size)
+                if x:
+                    thin = line_trace(x, y, f"{group}, seed {track.seed}", {**style, "dash": "solid", "width": 1})
+                    data.append(
+                        thin | {"opacity": 0.45, "hoverinfo": "skip", "showlegend": False, "legendgroup": group}
+                    )
+        x, y = _mean_line(tracks, group, name, by_size=by_size)
+        if x:
+            data.append(line_trace(x, y, words(group), {**style, "width": 2.4}) | {"legendgroup": group})
+    modes = dict.fromkeys(mode for track in tracks for row in track.rows for mode in mapping(row.get("modes")))
+    for position, mode in enumerate(modes, start=2):
+        x, y = _mean_line(tracks, f"modes.{mode}.test", name, by_size=by_size)
+        if x:
+            dotted: Plot = {"color": colour(position), "dash": "dot", "width": 1.8}
+            data.append(line_trace(x, y, f"Test, {MODES.get(mode, words(mode))}", dotted))
+    chosen: list[tuple[float, float]] = []
+    for track in tracks:
+        line, sizes = track.line("test", name), track.sizes()
+        when = int(track.best) if track.best is not None else None
+        if when in line and (not by_size or when in sizes):
+            chosen.append((sizes[when] if by_size else when, short(factor * line[when])))
+    if chosen:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "chosen round",
+                "x": [short(x) for x, _ in chosen],
+                "y": [y for _, y in chosen],
+                "marker": {
+                    "symbol": "diamond",
+                    "size": 9,
+                    "color": colour(1),
+                    "line": {"color": HOVER, "width": 1.2},
+                },
+                "hovertemplate": "%{y:.1f} at %{x}<extra>chosen round</extra>",
+            }
+        )
+    layout = layout_of("MB sent and received", axis_title(name)) if by_size else _round_layout(axis_title(name), data)
+    return {"data": data, "layout": layout}
+
+
+def _mean_line(tracks: Sequence[_Track], group: str, name: str, *, by_size: bool) -> tuple[list[float], list[float]]:
+    """Mean over the seeds that recorded the score, at the rounds that all of these reached."""
+    lines = [(line, track.sizes()) for track in tracks if (line := track.line(group, name))]
+    if by_size:
+        lines = [(line, sizes) for line, sizes in lines if sizes]
+    if not lines:
+        return [], []
+    common = sorted(set.intersection(*(set(line) for line, _ in lines)))
+    factor = 100 if is_share(name) else 1
+    y = [short(factor * float(np.mean([line[when] for line, _ in lines]))) for when in common]
+    if not by_size:
+        return [float(when) for when in common], y
+    return [short(float(np.mean([sizes[when] for _, sizes in lines]))) for when in common], y
+
+
+def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
+    listed = [
+        [row for row in records(seed.get("rounds")) if number(row.get("round")) is not None] for seed in run.seeds
+    ]
+    seeds = [{row["round"]: row for row in rows} for rows in listed if rows]
+    if not seeds:
+        return {"round": []} | {key: [] for key in keys}
+    common: list[Any] = sorted(set.intersection(*(set(rows) for rows in seeds)))
+    if len(common) > _POINTS:
+        common = [common[i] for i in np.unique(np.linspace(0, len(common) - 1, _POINTS).astype(int))]
+    found: dict[str, list[Any]] = {"round": common}
+    for key in keys:
+        column: list[Any] = []
+        for when in common:
+            known = [value for rows in seeds if (value := number(rows[when].get(key))) is not None]
+            column.append(float(np.mean(known)) if known else None)
+        found[key] = column
+    return found
+
+
+def _cost_plot(rounds: Mapping[str, list[Any]], series: Mapping[str, str], factor: float, unit: str) -> Plot:
+    data = []
+    for position, (key, title) in enumerate(series.items()):
+        if any(value is not None for value in rounds[key]):
+            y = [None if value is None else short(value / factor) for value in rounds[key]]
+            style = {"color": colour(position), "dash": DASHES[position], "width": 2}
+            data.append(line_trace(rounds["round"], y, title, style, digits=3))
+    layout = _round_layout(unit, data)
+    layout["yaxis"]["rangemode"] = "tozero"
+    return {"data": data, "layout": layout}
+
+
+def _round_layout(y_title: str, data: Sequence[Plot]) -> Plot:
+    """A layout over rounds; few rounds get a tick each, for there is no round 1.5."""
+    layout = layout_of("Round", y_title)
+    if max((x for trace in data for x in trace["x"]), default=0) <= 12:
+        layout["xaxis"]["dtick"] = 1
+    return layout

@@ -1,0 +1,73 @@
+"""Every byte is noted, by field and kind."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphsilo.federation.codec import decode_tree, encode, encode_tree
+from graphsilo.federation.ledger import COLUMNS, Ledger
+from graphsilo.federation.message import Message, Tensors, sends
+
+
+class Note(Message):
+    weights: Tensors = sends("model")
+    rows: Tensor = sends("embedding")
+    number: int = sends("counts")
+
+
+def note() -> tuple[Ledger, int]:
+    """Weights of 100 and 3 floats: 448 + 64 bytes; rows of 16 doubles: 128 bytes."""
+    ledger = Ledger()
+    encoded = encode(Note(weights={"a": torch.ones(100), "b": torch.ones(3)}, rows=torch.ones(16).double(), number=1))
+    ledger.at("setup", 0)
+    ledger.record(0, "down", "start", encoded)
+    ledger.at("round", 1)
+    for client in (0, 1):
+        ledger.record(client, "up", "train", encoded)
+        ledger.record(client, "up", "train", encoded)
+    ledger.at("round", 2)
+    ledger.record(1, "up", "train", encoded)
+    return ledger, encoded.num_bytes - 640
+
+
+def test_bytes_per_field_and_kind():
+    ledger, header = note()
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in ledger.rows()]
+    first = {row["field"]: row for row in rows if row["phase"] == "setup"}
+    assert {name: row["bytes"] for name, row in first.items()} == {
+        "weights": 512, "rows": 128, "number": 0, "(header)": header
+    }  # fmt: skip
+    assert {name: row["kind"] for name, row in first.items()} == {
+        "weights": "model", "rows": "embedding", "number": "counts", "(header)": "control"
+    }  # fmt: skip
+    assert {row["direction"] for row in rows if row["phase"] == "setup"} == {"down"}
+    assert {row["message"] for row in rows} == {"test_ledger.Note"}
+    twice = [row for row in rows if row["round"] == 1 and row["field"] == "weights"]
+    assert [(row["client"], row["bytes"], row["messages"]) for row in twice] == [(0, 1024, 2), (1, 1024, 2)]
+
+
+def test_totals():
+    ledger, header = note()
+    one = 640 + header
+    assert ledger.total("setup") == {"up": 0, "down": one}
+    assert ledger.total("round") == {"up": 5 * one, "down": 0}
+    assert ledger.total("round", 1) == {"up": 4 * one, "down": 0}
+    assert ledger.total("round", 2) == {"up": one, "down": 0}
+    assert ledger.total("evaluation") == {"up": 0, "down": 0}
+    assert ledger.by_kind() == {"model": 5 * 512, "embedding": 5 * 128, "counts": 0, "control": 5 * header}
+    assert ledger.by_kind("down")["control"] == header
+    assert sum(row[8] for row in ledger.rows()) == 6 * one
+
+
+def test_state_comes_back_and_goes_on():
+    ledger, _ = note()
+    again = Ledger()
+    again.load_state(decode_tree(encode_tree(ledger.state())))
+    assert again.rows() == ledger.rows()
+    assert again.total("round", 1) == ledger.total("round", 1)
+    for one in (ledger, again):
+        one.at("round", 3)
+        one.record(5, "up", "train", encode(Note(weights={}, rows=torch.ones(1), number=1)))
+    assert again.rows() == ledger.rows()
+    assert again.total("round") == ledger.total("round")
