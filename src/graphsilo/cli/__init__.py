@@ -19,6 +19,10 @@ STOPPED = 130
 """Exit code after Ctrl-C or SIGTERM, as shells use it."""
 
 
+class Stopped(Exception):
+    """A person or the system ended a command; the text says what became of it and how to go on."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -39,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()
         return 0  # the reader had seen enough, e.g. `| head`
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, Stopped) as stop:
         _complain(str(stop) or "stopped.", stop, debug)
         return STOPPED
     except GraphsiloError as error:
@@ -76,7 +80,9 @@ def _dispatch(arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.Exit as end:
-        return int(end.exit_code)
+        status = int(end.exit_code)
+    if status == STOPPED:  # what the argument parser makes of Ctrl-C
+        raise KeyboardInterrupt
     return status if isinstance(status, int) else 0
 
 

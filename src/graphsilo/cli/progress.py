@@ -260,9 +260,12 @@ class LiveProgress:
             self._live.stop()
 
     def abandon(self) -> None:
-        """The same after a failure: what was going on is not shown as done."""
+        """The same after a failure: what was going on stays, without a tick."""
         if self._live.is_started:
             self._live.stop()
+            track = self.tracks.current
+            if track is not None and not track.closed:
+                self.console.print(self._row(track))
 
     def _end(self, track: Track | None) -> None:
         if track is not None:

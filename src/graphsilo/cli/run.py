@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsilo.cli import terminal
+from graphsilo.cli import Stopped, terminal
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import RunConfig, load_config
 
@@ -47,7 +47,7 @@ def run_command(
 
     Raises:
         GraphsiloError: As the parts do.
-        KeyboardInterrupt: With a text that says how to go on.
+        Stopped: By Ctrl-C or SIGTERM.
     """
     if resume:
         out = out or unfinished_run()
@@ -59,7 +59,7 @@ def run_command(
     try:
         tree, warned = _train(config, folder, resume=resume, quiet=quiet, draw_report=draw_report, debug=debug)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(folder)) from None
+        raise Stopped(_how_to_go_on(folder)) from None
     finally:
         if not existed:
             _remove_if_empty(folder)
@@ -197,6 +197,21 @@ def folder_name(config: RunConfig) -> str:
     rule = Path(cut.file).stem if cut.file else f"{'louvain' if cut.rule == 'auto' else cut.rule}{cut.clients}"
     parts = [data, rule, config.method.name]
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
+
+
+def _rule(config: RunConfig) -> str:
+    """The cutting rule, also where the data decides."""
+    from graphsilo.data import catalog
+
+    name = config.data.name
+    if config.partition.rule != "auto":
+        return config.partition.rule
+    if not isinstance(name, str):
+        return "domains"
+    try:
+        return "dirichlet" if catalog.entry(name).task == "graph" else "louvain"
+    except ConfigError:  # data of one's own
+        return "louvain"
 
 
 def unfinished_run() -> Path:

@@ -655,6 +655,7 @@ def _assemble(
             "title": method.title,
             "citation": method.citation,
             "evaluates": list(method.evaluates),
+            "pooled": method.pooled,
         },
         "data": {**simulation.describe(), "hash": simulation.data_hash},
         "partition": {

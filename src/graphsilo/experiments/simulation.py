@@ -95,9 +95,40 @@ def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | Graph
     chosen = config.data
     names = chosen.name if isinstance(chosen.name, list) else [chosen.name]
     loaded = [catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed) for name in names]
+    for item in loaded:
+        check_finite(item)
     if len({type(item) for item in loaded}) > 1:
         raise DataError("data.name mixes single graphs and collections of graphs; name only one kind.")
     return loaded if isinstance(chosen.name, list) and len(loaded) > 1 else loaded[0]
+
+
+def check_finite(item: Graph | GraphCollection) -> None:
+    """Refuse NaN and infinity among the features: one such number would silently spoil every model.
+
+    Raises:
+        DataError: Names the first one.
+    """
+    graph = item.union if isinstance(item, GraphCollection) else item
+    values = graph.features.data if sp.issparse(graph.features) else np.asarray(graph.features)
+    # A finite sum proves that every entry is finite; an overflowing sum of finite entries is looked at again.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float64)):
+            return
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad) == 0:
+        return
+    if sp.issparse(graph.features):
+        row = int(np.searchsorted(graph.features.indptr, bad[0][0], side="right") - 1)
+        column = int(graph.features.indices[bad[0][0]])
+        value = values[bad[0][0]]
+    else:
+        row, column = (int(number) for number in bad[0])
+        value = values[row, column]
+    name = f" ('{graph.feature_names[column]}')" if graph.feature_names else ""
+    raise DataError(
+        f"{item.name}: feature {column}{name} of node {row} is {value}, and {len(bad)} features in all are NaN or "
+        f"infinite. Models need finite numbers: fill in or drop what is missing."
+    )
 
 
 def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:

@@ -1,0 +1,135 @@
+"""FedProx: the invariants of its specification, through the real machinery."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from graphsilo.experiments import conformance
+from graphsilo.experiments.runner import run
+from graphsilo.federation import registry
+from graphsilo.training.local import weights_of
+
+TWO = [(1.0, 0.0), (3.0, 4.0)]
+
+
+def one_round(server, federation):
+    federation.at("round", 1)
+    server.round(federation, 1)
+    return server.weights
+
+
+def moved(kit, mu, *, curvature=1.0, optimum=0.0, epochs=10, lr=0.1):
+    """How far one client is from the start after its epochs."""
+    server, federation = kit.quadratic("fedprox", [(curvature, optimum)], mu=mu, local_epochs=epochs, lr=lr)
+    one_round(server, federation)
+    return abs(kit.value_of(weights_of(federation.client(0).model)) - 1.0)
+
+
+def test_by_hand(kit):
+    # 1 -> 0.9 -> 0.9 - 0.1 (0.9 + 0.5 (0.9 - 1)) = 0.815; 1 -> 1.9 -> 1.9 - 0.1 (3 (1.9 - 4) + 0.5 · 0.9) = 2.485
+    server, federation = kit.quadratic("fedprox", TWO, mu=0.5)
+    weights = one_round(server, federation)
+    locals_ = [kit.value_of(weights_of(federation.client(client).model)) for client in (0, 1)]
+    assert locals_ == pytest.approx([0.815, 2.485], abs=1e-6)
+    assert kit.value_of(weights) == pytest.approx(1.65, abs=1e-6)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5, 3.0])
+def test_one_local_step_is_fedavg(kit, mu):
+    prox = one_round(*kit.quadratic("fedprox", TWO, mu=mu, local_epochs=1))
+    plain = one_round(*kit.quadratic("fedavg", TWO, local_epochs=1))
+    assert all(torch.equal(prox[name], plain[name]) for name in plain)
+
+
+@pytest.mark.parametrize("settings", [{}, {"batch_size": 3}, {"participation": 0.5}], ids=str)
+def test_without_pull_it_is_fedavg_in_every_round(settings):
+    def scores(name, **more):
+        tree = run(conformance.small_config(registry.load(name), {**settings, **more})).tree["seeds"][0]
+        return [[row["validation"], row["test"], row["modes"]] for row in tree["rounds"]]
+
+    assert scores("fedprox", mu=0.0) == scores("fedavg")
+    assert scores("fedprox", mu=5.0) != scores("fedavg")
+
+
+@pytest.mark.parametrize("mu", [0.5, 2.0, 8.0, 10.0])
+def test_displacement_is_bounded(kit, mu):
+    # η μ <= 1. On (x - 0)²/2 from 1 the largest gradient met is 1, so |θ - w| <= 1 / μ.
+    assert moved(kit, mu, epochs=50) <= 1.0 / mu + 1e-6
+
+
+def test_displacement_shrinks_with_mu(kit):
+    found = [moved(kit, mu) for mu in (0.0, 0.01, 0.1, 1.0, 3.0, 9.0)]
+    assert all(np.diff(found) <= 0)
+    assert moved(kit, 1000.0, lr=1e-3) < 1.1e-3
+
+
+def test_the_penaltys_gradient(kit):
+    """What is added to the gradients is the finite difference of μ/2 ‖θ − w‖²."""
+    mu, step = 0.7, 1e-3
+    server, federation = kit.quadratic("fedprox", [(0.0, 0.0)], mu=mu, local_epochs=1)
+    client = federation.client(0)
+    caught = []
+    client.run_epochs = lambda **options: caught.append(options["adjust"])
+    one_round(server, federation)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in client.model.parameters():
+            parameter.copy_(1.0 + torch.randn(parameter.shape, generator=generator))
+    gradients = [torch.zeros_like(parameter) for parameter in client.model.parameters()]
+    caught[0](gradients)
+
+    def penalty(parameters):
+        return 0.5 * mu * sum(float((parameter.double() - 1.0).square().sum()) for parameter in parameters)
+
+    parameters = [parameter.detach().double().clone() for parameter in client.model.parameters()]
+    for index, parameter in enumerate(parameters):
+        flat = parameter.view(-1)
+        for place in range(flat.numel()):
+            flat[place] += step
+            above = penalty(parameters)
+            flat[place] -= 2 * step
+            below = penalty(parameters)
+            flat[place] += step
+            assert gradients[index].view(-1)[place].item() == pytest.approx((above - below) / (2 * step), abs=1e-5)
+
+
+def test_the_reference_is_this_rounds_download(kit):
+    # The optimum is the start of round 2 only if the pull is towards the new download.
+    server, federation = kit.quadratic("fedprox", [(1.0, 0.0)], mu=9.0, local_epochs=50)
+    first = kit.value_of(one_round(server, federation))
+    federation.at("round", 2)
+    server.round(federation, 2)
+    # The fixed point of each round is w · μ / (1 + μ) = 0.9 w.
+    assert first == pytest.approx(0.9, abs=1e-5)
+    assert kit.value_of(server.weights) == pytest.approx(0.81, abs=1e-5)
+
+
+def epochs_of(kit, stragglers, *, local_epochs=5, clients=40, rounds=5):
+    server, federation = kit.quadratic(
+        "fedprox", [(1.0, 0.0)] * clients, stragglers=stragglers, local_epochs=local_epochs
+    )
+    found = []
+    for number in range(1, rounds + 1):
+        federation.at("round", number)
+        before = [federation.client(client).trainer.objective.steps for client in range(clients)]
+        server.round(federation, number)
+        after = [federation.client(client).trainer.objective.steps for client in range(clients)]
+        found += [late - early for late, early in zip(after, before, strict=True)]
+    return np.array(found)
+
+
+def test_stragglers(kit):
+    assert set(epochs_of(kit, 0.0)) == {5}
+    assert set(epochs_of(kit, 1.0)) == {1, 2, 3, 4}
+    half = epochs_of(kit, 0.5)
+    assert 60 < (half < 5).sum() < 140  # 100 of 200 on average
+    assert (half == epochs_of(kit, 0.5)).all()
+    assert set(epochs_of(kit, 1.0, local_epochs=1)) == {1}
+
+
+def test_stragglers_count_in_the_mean(kit):
+    server, federation = kit.quadratic("fedprox", TWO, stragglers=1.0, mu=0.0)
+    # Two epochs become one for everybody: 0.9 and 1.9.
+    assert kit.value_of(one_round(server, federation)) == pytest.approx(1.4, abs=1e-6)
