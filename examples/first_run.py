@@ -7,6 +7,6 @@ graph = graphsilo.load("citation-sbm")
 cut = graphsilo.partition(graph, "louvain", clients=5)
 print([len(nodes) for nodes in cut.nodes])
 
-result = graphsilo.run(data="citation-sbm", clients=5, method="fedprox", rounds=20, settings={"method.mu": 0.1})
-print(result.accuracy())
+result = graphsilo.run(data=graph, partition=cut, method={"name": "fedprox", "mu": 0.1}, rounds=20)
+print(f"test accuracy {result.accuracy():.3f}")
 # --8<-- [end:run]

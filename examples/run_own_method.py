@@ -3,12 +3,10 @@
 # --8<-- [start:run]
 from own_method import METHOD
 
-from graphsilo.experiments.config import load_config
-from graphsilo.experiments.runner import run
+import graphsilo
 from graphsilo.federation import registry
 
 registry.register(METHOD)
 for method in ("fedavg", "fedper"):
-    config = load_config(overrides={"method": method, "method.rounds": 20, "partition.clients": 5})
-    print(method, run(config).accuracy())
+    print(method, graphsilo.run(clients=5, method=method, rounds=20).accuracy())
 # --8<-- [end:run]

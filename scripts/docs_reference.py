@@ -310,18 +310,18 @@ def conformance() -> str:
 
 def command(name: str) -> str:
     """Arguments and options of a command."""
-    import click
-
     found = _command_line()
     for word in name.split("."):
-        found = found.commands[word]  # type: ignore[attr-defined]
+        found = found.commands[word]
     rows = []
     for item in found.params:
         if getattr(item, "hidden", False):
             continue
-        words = ", ".join(f"`{word}`" for word in (*item.opts, *item.secondary_opts))
-        if isinstance(item, click.Argument):
-            words = f"`{(item.metavar or item.name or '').upper()}`"
+        if item.param_type_name == "argument":
+            words = f"`{item.metavar or item.name.upper()}`"
+        else:
+            words = ", ".join(f"`{word}`" for word in (*item.opts, *item.secondary_opts))
+            words += f" {item.metavar}" if item.metavar else ""
         rows.append((words, getattr(item, "help", None) or ""))
     usage = _sentence(inspect.cleandoc(found.help or "").split("\n\n")[0].replace("\n", " "))
     return f"{usage}\n\n{table(('option', 'meaning'), rows)}" if rows else usage

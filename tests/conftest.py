@@ -54,7 +54,9 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def golden_root() -> Path:
-    root = CHECKOUT.parent / "shared" / "golden"
-    if not root.is_dir():
-        pytest.skip("no golden partitions beside the checkout")
+    data = find_data_root()
+    candidates = [CHECKOUT.parent / "shared" / "golden", *([data.parent / "golden"] if data else [])]
+    root = next((path for path in candidates if path.is_dir()), None)
+    if root is None:
+        pytest.skip("no golden partitions beside the checkout or the data")
     return root

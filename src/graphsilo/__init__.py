@@ -1,1 +1,73 @@
+"""graphsilo trains graph neural networks over graphs that may not leave the place where they are kept.
 
+The calls of the command line, from Python::
+
+    import graphsilo
+
+    result = graphsilo.run(data="Cora", clients=10, method={"name": "fedprox", "mu": 0.1}, seeds=[0, 1, 2])
+    print(result.accuracy())
+
+Everything public is imported from here, when it is first used: ``import graphsilo`` alone costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from graphsilo.__about__ import __version__
+
+if TYPE_CHECKING:
+    from graphsilo.api import compare, load, partition, predict, run
+    from graphsilo.data.graph import Graph, GraphCollection
+    from graphsilo.data.partition.artefact import Partition
+    from graphsilo.errors import GraphsiloError
+    from graphsilo.experiments.config import RunConfig
+    from graphsilo.experiments.predict import Prediction
+    from graphsilo.experiments.runner import Result
+    from graphsilo.report.tables import Comparison
+
+__all__ = [
+    "Comparison",
+    "Graph",
+    "GraphCollection",
+    "GraphsiloError",
+    "Partition",
+    "Prediction",
+    "Result",
+    "RunConfig",
+    "__version__",
+    "compare",
+    "load",
+    "partition",
+    "predict",
+    "run",
+]
+
+_HOMES = {
+    "Comparison": "graphsilo.report.tables",
+    "Graph": "graphsilo.data.graph",
+    "GraphCollection": "graphsilo.data.graph",
+    "GraphsiloError": "graphsilo.errors",
+    "Partition": "graphsilo.data.partition.artefact",
+    "Prediction": "graphsilo.experiments.predict",
+    "Result": "graphsilo.experiments.runner",
+    "RunConfig": "graphsilo.experiments.config",
+    "compare": "graphsilo.api",
+    "load": "graphsilo.api",
+    "partition": "graphsilo.api",
+    "predict": "graphsilo.api",
+    "run": "graphsilo.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'graphsilo' has no attribute '{name}'")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -202,7 +202,7 @@ def test_encoding_is_canonical():
         ({"named": {1: torch.ones(2)}}, "Everything.named must hold tensors named by text"),
         ({"named": {"a": 3}}, "Everything.named must hold dense tensors"),
         ({"listed": {"a": torch.ones(1)}}, "Everything.listed must hold a list of tensors"),
-        ({"number": torch.ones(1)}, "holds something that no message can carry"),
+        ({"number": torch.ones(1)}, "Tensor came"),
         ({"number": 2**70}, "holds something that no message can carry"),
     ],
     ids=str,
@@ -236,7 +236,9 @@ def test_shapes_must_agree(one, other):
 
 
 def test_a_shape_error_says_what_was_agreed():
-    with pytest.raises(MessageError, match=r"Everything\.other must have shape \('nodes',\) \{'nodes': 3\}; \(4,\) came"):
+    with pytest.raises(
+        MessageError, match=r"Everything\.other must have shape \('nodes',\) \{'nodes': 3\}; \(4,\) came"
+    ):
         decode(encode(everything(other=torch.ones(4))).data, Everything)
 
 
@@ -433,7 +435,9 @@ def test_floats_in_a_state_are_exact():
     assert [value.hex() for value in back] == [value.hex() for value in values]
 
 
-@pytest.mark.parametrize("bad", [np.ones(2), {"x": {1, 2}}, [object()], {"x": 2**70}, np.float32(1)], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [np.ones(2), {"x": {1, 2}}, [object()], {"x": 2**70}, np.float32(1)], ids=lambda bad: type(bad).__name__
+)
 def test_what_a_state_cannot_hold(bad):
     with pytest.raises(MessageError):
         encode_tree(bad)

@@ -113,7 +113,9 @@ def test_equal_models_stay_the_same_whatever_the_weights(values, weights):
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.tuples(st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3), WEIGHTS), min_size=2, max_size=6),
+    st.lists(
+        st.tuples(st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3), WEIGHTS), min_size=2, max_size=6
+    ),
     st.randoms(use_true_random=False),
 )
 def test_the_order_of_clients_changes_only_the_last_bits(clients, shuffle):
@@ -223,7 +225,9 @@ def test_replies_require():
     assert [client for client, _ in replies] == [1, 2]
     assert len(replies) == 2
     assert replies[2].weights["w"].tolist() == [2.0]
-    with pytest.raises(FederationError, match=r"3 clients had to answer, 2 did\. First failure: client 3 failed in 'train'") as caught:
+    with pytest.raises(
+        FederationError, match=r"3 clients had to answer, 2 did\. First failure: client 3 failed in 'train'"
+    ) as caught:
         replies.require()
     assert caught.value.__notes__ == ["\nTraceback: here"]
     with pytest.raises(FederationError, match="5 clients had to answer"):

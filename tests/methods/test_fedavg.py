@@ -47,7 +47,8 @@ def test_weights_are_sample_counts(kit):
 
 
 @pytest.mark.parametrize(
-    ("weight_by", "expected"), [("train", (3 * 0.81 + 2.53) / 4), ("uniform", 1.67), ("nodes", (6 * 0.81 + 9 * 2.53) / 15)]
+    ("weight_by", "expected"),
+    [("train", (3 * 0.81 + 2.53) / 4), ("uniform", 1.67), ("nodes", (6 * 0.81 + 9 * 2.53) / 15)],
 )
 def test_weight_by(kit, weight_by, expected):
     settings = {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.0, "local_epochs": 2, "weight_by": weight_by}
@@ -98,7 +99,11 @@ def test_a_share_that_is_not_a_binary_fraction_counts_right(kit):
 
 def test_one_round_of_descent_is_one_central_step(kit):
     """Full batch, one epoch, SGD, weights by training counts."""
-    silos = [kit.tiny_silo(0, train=(0, 1, 2)), kit.tiny_silo(1, nodes=9, train=(0, 3, 4, 5, 8)), kit.tiny_silo(2, train=(1,))]
+    silos = [
+        kit.tiny_silo(0, train=(0, 1, 2)),
+        kit.tiny_silo(1, nodes=9, train=(0, 3, 4, 5, 8)),
+        kit.tiny_silo(2, train=(1,)),
+    ]
     settings = {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.01, "local_epochs": 1}
     server, federation = kit.build("fedavg", silos, **settings)
     model = server.build_model()
@@ -115,7 +120,9 @@ def test_one_round_of_descent_is_one_central_step(kit):
         torch.testing.assert_close(weights[name], expected, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("settings", [{}, {"batch_size": 2}, {"local_epochs": 5}, {"optimizer": "sgd", "lr": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"batch_size": 2}, {"local_epochs": 5}, {"optimizer": "sgd", "lr": 0.1}], ids=str
+)
 def test_one_client_is_centralised_training_bit_for_bit(kit, settings):
     """Against a loop that knows of no federation, with dropout on."""
     silo = kit.tiny_silo(0, nodes=12, train=(0, 1, 2, 5, 7))
@@ -172,7 +179,7 @@ def test_moments_survive_rounds_unless_reset(kit):
     def steps(**settings):
         server, federation = kit.quadratic("fedavg", [(1.0, 0.0)], optimizer="adam", lr=0.01, **settings)
         rounds(server, federation, 3)
-        return federation.client(0).trainer.optimizer.state()["steps"][0].item()
+        return federation.client(0).trainer.optimizer.state()["step"].item()
 
     assert steps() == 6.0
     assert steps(reset_optimizer=True) == 2.0
@@ -183,7 +190,7 @@ def test_batches_are_steps(kit):
     _, federation = kit.build("fedavg", [silo], batch_size=3, local_epochs=2)
     client = federation.client(0)
     client.run_epochs()
-    assert client.trainer.optimizer.state()["steps"][0].item() == 2 * 3  # 7 items in batches of 3, 3 and 1
+    assert client.trainer.optimizer.state()["step"].item() == 2 * 3  # 7 items in batches of 3, 3 and 1
 
 
 def test_the_servers_tensors_are_never_shared(kit):

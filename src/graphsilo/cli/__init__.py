@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return 0  # the reader had seen enough, e.g. `| head`
     except (KeyboardInterrupt, Stopped) as stop:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # behind the ^C that the terminal shows
         _complain(str(stop) or "stopped.", stop, debug)
         return STOPPED
     except GraphsiloError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 
-class TableFormat(str, Enum):
+class TableFormat(StrEnum):
     """How a comparison is written."""
 
     table = "table"
@@ -29,7 +29,7 @@ class TableFormat(str, Enum):
     csv = "csv"
 
 
-class Kept(str, Enum):
+class Kept(StrEnum):
     """Which of the saved models."""
 
     best = "best"
@@ -259,9 +259,7 @@ def partition(
         "partition.file": None if file is None else str(file.expanduser()),
         "scenario": scenario,
     }
-    partition_command(
-        {name: value for name, value in overrides.items() if value is not None}, assignments or [], out
-    )
+    partition_command({name: value for name, value in overrides.items() if value is not None}, assignments or [], out)
 
 
 @app.command()

@@ -47,7 +47,8 @@ def compare_command(
 def _tell(found: Comparison) -> None:
     show(sheet(found).draw())
     say()
-    for text in (*found.legend, *found.notes, *(f"Warning: {text}" for text in found.warnings)):
+    legend = [text.replace("bold: best mean", "*: best mean") for text in found.legend]
+    for text in (*legend, *found.notes, *(f"Warning: {text}" for text in found.warnings)):
         say(text)
 
 

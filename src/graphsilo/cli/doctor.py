@@ -176,7 +176,9 @@ def _data(root: Path | None) -> Iterator[Finding]:
     searched = " and ".join(map(str, roots))
     if not here:
         yield Finding(
-            "note", "data", f"no data sets in {searched}: they are downloaded when first used; generated data always work"
+            "note",
+            "data",
+            f"none in {searched}: data sets are downloaded when first used; generated ones always work",
         )
         return
     yield Finding("ok", "data", f"{len(here)} of {len(names)} data sets in {searched}: {', '.join(here)}")

@@ -53,7 +53,6 @@ def explain_command(name: str) -> None:
 
 def _explain_method(method: Method) -> None:
     from graphsilo.experiments.conformance import handlers_of
-    from graphsilo.federation.client import ClientBase
 
     say(f"{method.title} ({method.name}): {method.summary}")
     say()
@@ -71,7 +70,7 @@ def _explain_method(method: Method) -> None:
         ]
     )
     handlers = handlers_of(method.client)
-    common = set(handlers_of(ClientBase))
+    common = {name for name, item in handlers.items() if item.function.__module__ == "graphsilo.federation.client"}
     own = {name: item for name, item in handlers.items() if name not in common}
     say()
     say(
@@ -274,4 +273,5 @@ def _values(annotation: Any, bounds: Iterable[Any]) -> str:
         for key, sign in _BOUNDS.items()
         if isinstance(getattr(bound, key, None), int | float)
     ]
-    return " ".join([_WORDS.get(annotation, str(getattr(annotation, "__name__", annotation))), ", ".join(limits)]).strip()
+    word = _WORDS.get(annotation, str(getattr(annotation, "__name__", annotation)))
+    return f"{word} {', '.join(limits)}".strip()

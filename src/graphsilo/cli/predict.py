@@ -94,12 +94,12 @@ def _rows(found: Prediction, nodes: Sequence[int] | None) -> list[int]:
 def _tell(found: Prediction, rows: Sequence[int]) -> None:
     say(f"Predictions on {found.on}:")
     say()
-    grid = table("node", "class", "probability", "next", numbers=(0, 2))
+    grid = table("node", "class", "probability", "second", "probability", numbers=(0, 2, 4))
     for row in rows[:SHOWN]:
         chances = found.probabilities[row]
         order = chances.argsort()[::-1]
-        second = f"{_name(found, int(order[1]))} {chances[order[1]]:.2f}" if len(order) > 1 else ""
-        grid.add_row(str(found.node_ids[row]), _name(found, int(order[0])), f"{chances[order[0]]:.2f}", second)
+        cells = [text for index in order[:2] for text in (_name(found, int(index)), f"{chances[index]:.2f}")]
+        grid.add_row(str(found.node_ids[row]), *cells)
     show(grid)
     if len(rows) > SHOWN:
         say()

@@ -230,6 +230,7 @@ class LiveProgress:
         self.tracks = Tracks()
         self._spinner = Spinner("dots", "Preparing data ...")
         self._headed = False
+        self._digits = 3
         self._live = Live(
             console=self.console, get_renderable=self._draw, refresh_per_second=5, transient=True, redirect_stdout=False
         )
@@ -240,6 +241,7 @@ class LiveProgress:
         self._end(self.tracks.begin(description))
         if not self._headed:
             self._headed = True
+            self._digits = max(3, len(str(description["rounds"])))
             self.console.print(headline(description))
             self.console.print()
             self.console.print(self._line(_HEADINGS, style="dim"))
@@ -298,11 +300,19 @@ class LiveProgress:
         return self._line(cells, done=event.round / max(1, event.rounds), mark="✓" if track.closed else "›")
 
     def _line(self, cells: Sequence[str], *, done: float = 0.0, mark: str = " ", style: str = "") -> Text:
-        """One line in fixed columns, 78 signs wide; what is left of the terminal's width becomes a bar."""
+        """One line in fixed columns, 78 signs wide; what is left of the terminal's width becomes a bar.
+
+        Two signs stay free, or the ``^C`` that a terminal shows would break the line and leave it standing.
+        """
         from rich.text import Text
 
-        parts = [f"{cell:{form}}" for cell, form in zip(cells, _COLUMNS, strict=True)]
-        room = min(30, self.console.width - 80)
+        extra = self._digits - 3
+        forms = list(_COLUMNS)
+        forms[2], forms[5] = f">{7 + 2 * extra}", f">{4 + extra}"
+        room = min(30, self.console.width - 83 - 3 * extra)
+        if room < 10:
+            forms[0] = f"<{17 - 3 * extra}.{17 - 3 * extra}"
+        parts = [f"{cell:{form}}" for cell, form in zip(cells, forms, strict=True)]
         if room >= 10:
             filled = round(done * room)
             parts.insert(3, "━" * filled + ("╌" if mark.strip() else " ") * (room - filled))

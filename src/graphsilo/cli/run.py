@@ -98,6 +98,8 @@ def _train(
     for observer in (shown, written):
         if observer is not None:
             observer.finish()
+    if not begun.yet and not quiet:
+        _to_stderr("This run was finished before; nothing was computed.")
     if draw_report and not (folder / "report.html").exists():  # the run was finished before, its report was not
         draw(folder)
     return result.tree, begun.warnings
@@ -142,9 +144,7 @@ def _draw_report(folder: Path, warn: Any, debug: bool) -> None:
         )
 
 
-def _tell(
-    tree: Mapping[str, Any], folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool
-) -> None:
+def _tell(tree: Mapping[str, Any], folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool) -> None:
     if quiet:
         terminal.say(str(folder))
         return
@@ -177,9 +177,8 @@ def claim_folder(config: RunConfig) -> Path:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise ConfigError(f"the folder {folder} cannot be made ({error.strerror}); choose another with --out.") from (
-                None
-            )
+            text = f"the folder {folder} cannot be made ({error.strerror}); choose another with --out."
+            raise ConfigError(text) from None
         else:
             return folder
 
@@ -193,9 +192,8 @@ def folder_name(config: RunConfig) -> str:
     """
     names = [config.data.name] if isinstance(config.data.name, str) else config.data.name
     data = "+".join(Path(name).stem if "." in name else name for name in names[:3])
-    cut = config.partition
-    rule = Path(cut.file).stem if cut.file else f"{'louvain' if cut.rule == 'auto' else cut.rule}{cut.clients}"
-    parts = [data, rule, config.method.name]
+    cut = Path(config.partition.file).stem if config.partition.file else f"{_rule(config)}{config.partition.clients}"
+    parts = [data, cut, config.method.name]
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
 
 
@@ -220,9 +218,7 @@ def unfinished_run() -> Path:
     Raises:
         ConfigError: There is none, or more than one.
     """
-    found = sorted(
-        path.parent for path in RUNS.glob("*/config.yaml") if not (path.parent / "result.json").exists()
-    )
+    found = sorted(path.parent for path in RUNS.glob("*/config.yaml") if not (path.parent / "result.json").exists())
     if len(found) == 1:
         return found[0]
     if not found:

@@ -467,7 +467,10 @@ class SeedProgress:
             kept = self.views.setdefault(mode, ViewProgress())
             value = light.get("validation", {}).get(metric)
             kept.last = sets
-            better = value is not None and value > kept.best_value
+            # A round in which a client was not scored is no match for one in which all were: its mean is of others.
+            scored = len(sets[_first_set(mode)].clients)
+            before = len(kept.best[_first_set(mode)].clients) if kept.best else 0
+            better = value is not None and (scored, value) > (before, kept.best_value)
             # Without anything to validate on no round is better than another: the last one is reported.
             if better or not kept.best or (value is None and kept.best_value == float("-inf")):
                 kept.best, kept.best_round = sets, number

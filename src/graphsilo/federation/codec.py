@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,7 +41,6 @@ _FLOATS = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
 
 M = TypeVar("M", bound=Message)
 
-_pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 
 
@@ -81,7 +80,7 @@ def encode(message: Message) -> Encoded:
                 raise MessageError(f"{type(message).__name__}.{spec.name} must not be None.")
             body[spec.name] = None
         elif spec.form == "plain":
-            body[spec.name] = _plain_out(value)
+            body[spec.name] = value
         elif spec.form == "tensor":
             body[spec.name] = packer.add(value, message, spec)
         elif spec.form == "tensors":
@@ -133,18 +132,18 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
             f"{kind.__name__}: {start + length} bytes were announced, {buffer.shape[0]} came; the message was cut or "
             f"extended on its way."
         )
-    specs = {spec.name: spec for spec in kind.specs()}
-    unknown = sorted(str(name) for name in body if name not in specs)
-    if unknown:
-        raise MessageError(f"{kind.__name__} has no field '{unknown[0]}'; {nearest(unknown[0], specs)}")
+    specs = kind.specs()
     unpacker = _Unpacker(buffer, start, length, kind.__name__)
     values = {}
-    for field in fields(cast("Any", kind)):
-        spec = specs[field.name]
-        if field.name in body:
-            values[field.name] = unpacker.field(spec, body[field.name])
-        elif field.default is MISSING:
-            raise MessageError(f"{kind.__name__}.{field.name} is missing.")
+    for spec in specs:
+        if spec.name in body:
+            values[spec.name] = unpacker.field(spec, body[spec.name])
+        elif spec.required:
+            raise MessageError(f"{kind.__name__}.{spec.name} is missing.")
+    if len(values) < len(body):
+        names = [spec.name for spec in specs]
+        unknown = min(str(name) for name in body if name not in names)
+        raise MessageError(f"{kind.__name__} has no field '{unknown}'; {nearest(unknown, names)}")
     unpacker.finish()
     return kind(**values)
 
@@ -198,6 +197,9 @@ def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any
 
 def _key(key: Any) -> Any:
     return tuple(key) if isinstance(key, list) else key
+
+
+_pack = msgspec.msgpack.Encoder(enc_hook=lambda value: _plain_out(value)).encode
 
 
 class _Packer:
@@ -353,11 +355,12 @@ def _open(buffer: NDArray[np.uint8], owner: str) -> tuple[Any, int]:
 
 
 def _plain_out(value: Any) -> Any:
+    """What msgpack does not know: numpy's numbers, and mappings that are no dictionaries."""
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, Mapping):
-        return {key: _plain_out(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain_out(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+        return dict(value)
+    raise MessageError(f"a message carries tensors, numbers, truth values and text; {type(value).__name__} came.")
 
 
 def _plain_in(value: Any, spec: FieldSpec, where: str) -> Any:
@@ -365,7 +368,7 @@ def _plain_in(value: Any, spec: FieldSpec, where: str) -> Any:
         converted = msgspec.convert(value, spec.plain_type, strict=True, str_keys=False)
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
         raise MessageError(f"{where}: {error}.") from None
-    if not spec.allow_nan and _has_nan(converted):
+    if spec.has_floats and not spec.allow_nan and _has_nan(converted):
         raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
     return converted
 

@@ -237,7 +237,14 @@ class Accumulator(Generic[Reply]):
         known = self.values.get(spec.name)
         if known is None or spec.form == "plain":
             return
-        if _shapes(known) != _shapes(value):
+        if spec.form == "tensors":
+            same = known.keys() == value.keys() and all(
+                value[key].shape == old.shape and value[key].is_floating_point() == old.is_floating_point()
+                for key, old in known.items()
+            )
+        else:
+            same = _shapes(known) == _shapes(value)
+        if not same:
             raise MessageError(
                 f"client {client}: {self.kind.__name__}.{spec.name} has shapes {_shapes(value)}, the other clients' "
                 f"have {_shapes(known)}. All clients must run the same model and settings to be summed."

@@ -58,6 +58,8 @@ class FieldSpec:
         shape: Per dimension a number or a name; one name means one size throughout the message. None: any shape.
         allow_nan: Whether NaN and infinity may pass.
         weighted_by: For sums: the field whose value this one counts with.
+        required: Whether the sender must fill it in.
+        has_floats: Whether a plain value may hold a float, hence NaN.
     """
 
     name: str
@@ -68,6 +70,8 @@ class FieldSpec:
     shape: tuple[int | str, ...] | None
     allow_nan: bool
     weighted_by: str | None
+    required: bool
+    has_floats: bool
 
 
 def sends(
@@ -199,5 +203,14 @@ def _spec(cls: type[Message], field: dataclasses.Field, annotation: Any) -> Fiel
         )
     meta = field.metadata
     return FieldSpec(
-        field.name, meta["kind"], form, optional, inner, meta["shape"], meta["allow_nan"], meta["weighted_by"]
+        name=field.name,
+        kind=meta["kind"],
+        form=form,
+        optional=optional,
+        plain_type=inner,
+        shape=meta["shape"],
+        allow_nan=meta["allow_nan"],
+        weighted_by=meta["weighted_by"],
+        required=field.default is dataclasses.MISSING,
+        has_floats="float" in str(inner),
     )

@@ -57,10 +57,10 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
             ),
         )
 
-    def run_epochs(self, **options: Any) -> float:
-        """Local training with this round's generator; options as in ``LocalTrainer.run``. Returns the mean loss."""
+    def run_epochs(self, **options: Any) -> None:
+        """Local training with this round's generator; options as in ``LocalTrainer.run``."""
         epochs = int(options.pop("epochs", self.config.local_epochs))
-        return self.trainer.run(epochs, self.generator("train"), batch_size=self.batch_size, **options)
+        self.trainer.run(epochs, self.generator("train"), batch_size=self.batch_size, **options)
 
     @property
     def batch_size(self) -> int:

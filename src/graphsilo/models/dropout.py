@@ -1,7 +1,7 @@
 """Dropout whose randomness is an argument.
 
-Masks are drawn as 16-bit integers from the caller's generator: several times cheaper than a Bernoulli draw per entry,
-with keep probabilities exact to 2^-16 (0.5 and every other multiple of 2^-16 are exact).
+Masks are drawn as 8- or 16-bit integers from the caller's generator: several times cheaper than a Bernoulli draw per
+entry, with keep probabilities exact to 2^-16 (0.5 and every other multiple of 2^-8 are exact with 8 bits).
 """
 
 from __future__ import annotations
@@ -10,30 +10,47 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-
-_LEVELS = 1 << 16
 
 
 def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
     """0 with probability ``rate``, else 1 / (1 - rate); same dtype and device as ``like``."""
-    draws, threshold, scale = _draw(shape, rate, generator)
+    threshold, scale = keep_threshold(rate)
+    draws = draw_bits(shape.numel(), rate, generator).view(shape)
     return (draws.to(like.device) >= threshold).to(like.dtype).mul_(scale)
 
 
-def _draw(shape: torch.Size, rate: float, generator: torch.Generator) -> tuple[Tensor, int, float]:
-    """16 random bits per entry, the smallest value that is kept, and the factor of kept entries."""
-    count = shape.numel()
-    words = torch.empty((count + 3) // 4, dtype=torch.int64, device=generator.device)
+def draw_bits(count: int, rate: float, generator: torch.Generator) -> Tensor:
+    """[count] int8 or int16, every value equally likely."""
+    dtype = torch.int8 if _bits(rate) == 8 else torch.int16
+    each = 8 // dtype.itemsize
+    words = torch.empty((count + each - 1) // each, dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
-    dropped = min(round(rate * _LEVELS), _LEVELS - 1)
-    # Divided by the probability that the 16 bits can express, so that the mean stays exact.
-    return (
-        words.view(torch.int16)[:count].view(shape),
-        dropped - _LEVELS // 2,
-        _LEVELS / (_LEVELS - dropped),
-    )
+    return words.view(dtype)[:count]
+
+
+def keep_threshold(rate: float) -> tuple[int, float]:
+    """The smallest draw that is kept, and the factor of kept entries."""
+    levels = 1 << _bits(rate)
+    dropped = min(round(rate * levels), levels - 1)
+    # Divided by the probability that the bits can express, so that the mean stays exact.
+    return dropped - levels // 2, levels / (levels - dropped)
+
+
+def scale_of(draws: NDArray[np.integer[Any]], values: Tensor, rate: float) -> Tensor:
+    """The factor that ReLU and dropout multiply each entry by, from draws; CPU and float32 only."""
+    threshold, factor = keep_threshold(rate)
+    # Comparisons of a few thousand entries are several times faster in numpy; the numbers are the same.
+    keep = draws.reshape(values.shape) >= threshold
+    keep &= values.numpy() > 0
+    return torch.from_numpy(np.multiply(keep, np.float32(factor), dtype=np.float32))
+
+
+def _bits(rate: float) -> int:
+    """How many random bits an entry needs."""
+    return 8 if (rate * 256).is_integer() and rate < 1 else 16
 
 
 def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
@@ -58,10 +75,7 @@ def relu_dropout(values: Tensor, rate: float, generator: torch.Generator | None)
 def relu_dropout_scale(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
     """The factor that ReLU and dropout multiply each entry by (constant for the backward pass)."""
     if generator is not None and rate and values.device.type == "cpu" and values.dtype is torch.float32:
-        # Comparisons of a few thousand entries are several times faster in numpy; the numbers are the same.
-        draws, threshold, scale = _draw(values.shape, rate, generator)
-        keep = (draws.numpy() >= threshold) & (values.numpy() > 0)
-        return torch.from_numpy(np.multiply(keep, np.float32(scale), dtype=np.float32))
+        return scale_of(draw_bits(values.numel(), rate, generator).numpy(), values, rate)
     positive = values > 0
     if generator is None or rate == 0.0:
         return positive.to(values.dtype)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from graphsilo.models.dropout import relu_dropout_scale
-from graphsilo.models.operators import Operator
+from graphsilo.models.operators import Operator, matmul
 from graphsilo.models.view import Norm, View
 
 
@@ -148,7 +148,7 @@ def _layer(terms: tuple[Term, ...], parameters: Sequence[Tensor], position: int,
         if hidden is None:
             value = operator.mm(weight)  # type: ignore[union-attr]
         else:
-            value = torch.mm(hidden if rows is None else hidden.index_select(0, rows), weight)
+            value = matmul(hidden if rows is None else hidden.index_select(0, rows), weight)
             if operator is not None:
                 value = operator.mm(value)
         total = value if total is None else total.add_(value)
@@ -201,7 +201,7 @@ def _backward(
         for index, (operator, rows) in enumerate(terms):
             inner = gradient if operator is None else operator.tmm(gradient)
             source = hidden if rows is None else hidden.index_select(0, rows)
-            gradients[position + index] = torch.mm(source.t(), inner)
+            gradients[position + index] = matmul(source.t(), inner)
             inner = torch.mm(inner, parameters[position + index].t())
             if rows is not None:
                 below = hidden.new_zeros(hidden.shape) if below is None else below

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,8 @@ from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import Encoded, decode, encode
 from graphsilo.federation.interface import Failure, Handler
 from graphsilo.federation.message import Message
+from graphsilo.training.together import Driver
+from graphsilo.types import ClientId
 
 
 @dataclass
@@ -74,3 +78,35 @@ def _written_field(message: Message) -> str | None:
             if tensor._version:
                 return spec.name
     return None
+
+
+class Group:
+    """The clients of one process, run side by side so that small ones can train together.
+
+    Handlers that are under way at once hold their replies in memory, so no more than ``SIDE_BY_SIDE`` are.
+    """
+
+    SIDE_BY_SIDE = 32
+    REMEMBERED = 64
+
+    def __init__(self) -> None:
+        self._drivers: dict[tuple[int, ...], Driver] = {}
+
+    def call(
+        self, name: str, round_number: int, addressed: Sequence[tuple[ClientBase, Inbox]]
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        """Run a handler at several clients; the answers in the order given."""
+        for start in range(0, len(addressed), self.SIDE_BY_SIDE):
+            part = addressed[start : start + self.SIDE_BY_SIDE]
+            calls = [partial(call, client, name, round_number, inbox) for client, inbox in part]
+            answers = [calls[0]()] if len(calls) == 1 else self._driver(part).run(calls)
+            for (client, _), answer in zip(part, answers, strict=True):
+                yield client.id, answer
+
+    def _driver(self, part: Sequence[tuple[ClientBase, Inbox]]) -> Driver:
+        key = tuple(client.id for client, _ in part)
+        if key not in self._drivers:
+            if len(self._drivers) >= self.REMEMBERED:
+                del self._drivers[next(iter(self._drivers))]
+            self._drivers[key] = Driver()
+        return self._drivers[key]

@@ -21,7 +21,7 @@ from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.runtime import frames
-from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.runtime.dispatch import Group, Inbox
 
 
 def main() -> None:
@@ -31,6 +31,7 @@ def main() -> None:
     # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     clients: dict[int, ClientBase] = {}
+    group = Group()
     try:
         while True:
             header, payloads = frames.receive(connection)
@@ -38,11 +39,11 @@ def main() -> None:
             if operation == "stop":
                 return
             if operation == "call":
-                _call(connection, clients, header, payloads)
+                _call(connection, clients, group, header, payloads)
                 continue
             try:
                 if operation == "start":
-                    clients = _start(header)
+                    clients, group = _start(header), Group()
                     frames.send(connection, {"ok": True})
                 elif operation == "states":
                     tree = {client: clients[client].full_state() for client in header["clients"]}
@@ -101,20 +102,25 @@ def _named(place: list[str]) -> Any:
     return found
 
 
-def _call(connection: socket.socket, clients: dict[int, ClientBase], header: dict[str, Any], payloads: list) -> None:
+def _call(
+    connection: socket.socket,
+    clients: dict[int, ClientBase],
+    group: Group,
+    header: dict[str, Any],
+    payloads: list[Any],
+) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
-    for client, index in header["to"]:
-        started = time.process_time()
-        reply = call(clients[client], header["handler"], header["round"], inboxes[index])
-        cpu = time.process_time() - started
+    addressed = [(clients[client], inboxes[index]) for client, index in header["to"]]
+    started = time.process_time()
+    for client, reply in group.call(header["handler"], header["round"], addressed):
+        now = time.process_time()
+        answer: dict[str, Any] = {"client": client, "cpu": now - started}
+        started = now
         if isinstance(reply, Failure):
-            frames.send(
-                connection,
-                {"client": client, "cpu": cpu, "failure": [reply.kind, reply.reason, reply.trace]},
-            )
+            frames.send(connection, {**answer, "failure": [reply.kind, reply.reason, reply.trace]})
         else:
             fields = [list(field) for field in reply.field_bytes]
-            frames.send(connection, {"client": client, "cpu": cpu, "name": reply.name, "fields": fields}, [reply.data])
+            frames.send(connection, {**answer, "name": reply.name, "fields": fields}, [reply.data])
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError
 from graphsilo.models.base import Model
-from graphsilo.training.objective import Objective
-from graphsilo.training.optimizer import Optimizer
+from graphsilo.training.objective import ClassifyItems, ExtraLoss, Objective
+from graphsilo.training.optimizer import Adam, Optimizer
+from graphsilo.training.together import Work, submit
 
 Adjust = Callable[[list[Tensor]], None]
 """Changes gradients in place before a step, e.g. adds a proximal term."""
@@ -38,9 +39,9 @@ class LocalTrainer:
         *,
         batch_size: int = 0,
         adjust: Adjust | None = None,
-        extra_loss: Callable[[Model], Tensor] | None = None,
-    ) -> float:
-        """Run whole epochs.
+        extra_loss: ExtraLoss | None = None,
+    ) -> None:
+        """Run whole epochs; nothing where there is nothing to learn from.
 
         Args:
             epochs: How many passes over the training items.
@@ -48,23 +49,30 @@ class LocalTrainer:
             batch_size: Items per step; 0 for the full batch.
             adjust: Called with the gradients before each step.
             extra_loss: A term added to the loss of every step.
-
-        Returns:
-            Mean loss over the steps; NaN where there is nothing to learn from.
         """
-        if self.objective.num_samples == 0:
-            return float("nan")
-        losses = []
-        for _ in range(epochs):
-            for batch in self.objective.batches(batch_size, generator):
-                loss, gradients = self.objective.gradients(self.model, batch, generator, self.parameters, extra_loss)
-                if adjust is not None:
+        if self.objective.num_samples:
+            submit(Work(self, epochs, generator, batch_size, adjust, extra_loss))
+
+    def run_alone(self, work: Work) -> None:
+        """The same for this client by itself."""
+        for _ in range(work.epochs):
+            for batch in self.objective.batches(work.batch_size, work.generator):
+                gradients = self.objective.gradients(
+                    self.model, batch, work.generator, self.parameters, work.extra_loss
+                )
+                if work.adjust is not None:
                     with torch.no_grad():
-                        adjust(gradients)
+                        work.adjust(gradients)
                 self.optimizer.step(gradients)
-                losses.append(loss)
-        # Read once at the end: asking an accelerator for each value would stop it every step.
-        return float(torch.stack(losses).mean())
+
+    def can_join(self) -> bool:
+        """Whether full-batch epochs of this client may be run together with others'."""
+        return (
+            isinstance(self.objective, ClassifyItems)
+            and isinstance(self.optimizer, Adam)
+            and "_stack" in self.model.__dict__
+            and all(tensor.device.type == "cpu" and tensor.dtype is torch.float32 for tensor in self.parameters)
+        )
 
 
 def tensors_of(model: Model) -> dict[str, Tensor]:

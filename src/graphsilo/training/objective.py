@@ -44,13 +44,13 @@ class Objective(ABC):
         generator: torch.Generator,
         parameters: Sequence[Tensor],
         extra_loss: ExtraLoss | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The loss on a batch and its gradient for every parameter; zeros where a parameter plays no part."""
+    ) -> list[Tensor]:
+        """The gradient of a batch's loss for every parameter; zeros where a parameter plays no part."""
         loss = self.loss(model, batch, generator)
         if extra_loss is not None:
             loss = loss + extra_loss(model)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        return loss.detach(), [
+        return [
             torch.zeros_like(parameter) if gradient is None else gradient
             for parameter, gradient in zip(parameters, found, strict=True)
         ]
@@ -101,16 +101,14 @@ class ClassifyItems(Objective):
         generator: torch.Generator,
         parameters: Sequence[Tensor],
         extra_loss: ExtraLoss | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    ) -> list[Tensor]:
         view, labels, share = batch  # type: ignore[misc]
         traced = model.trace(view, generator) if extra_loss is None else None
         if traced is None:
             return super().gradients(model, batch, generator, parameters, extra_loss)
         logits, pull = traced
-        log_probabilities = F.log_softmax(logits, dim=1)
-        loss = F.nll_loss(log_probabilities, labels)
         # d/dz of the mean cross-entropy: (softmax(z) - onehot) / n.
-        return loss, pull(log_probabilities.exp_().mul_(1.0 / len(labels)).sub_(share))
+        return pull(F.log_softmax(logits, dim=1).exp_().mul_(1.0 / len(labels)).sub_(share))
 
 
 class PredictLinks(Objective):

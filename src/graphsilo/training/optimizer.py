@@ -52,43 +52,64 @@ class Adam(Optimizer):
     ):
         super().__init__(parameters, lr=lr, weight_decay=weight_decay)
         self.betas, self.eps = betas, eps
-        self._first: list[Tensor] = []
-        self._second: list[Tensor] = []
+        # Both moments by parameter; empty before the first step. Their tensors may be replaced by equal ones.
+        self.first: list[Tensor] = []
+        self.second: list[Tensor] = []
         # One counter serves all parameters: they are always updated together.
         self._step: Tensor | None = None
 
-    def _start(self) -> None:
-        self._first = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self._second = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self._step = torch.zeros((), device=self.parameters[0].device if self.parameters else None)
-
-    @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor]) -> None:
+    def start(self) -> None:
+        """Make the moments, if there are none yet."""
         if self._step is None:
-            self._start()
-        step = self._step
-        assert step is not None
-        step += 1.0
+            self.first = [torch.zeros_like(parameter) for parameter in self.parameters]
+            self.second = [torch.zeros_like(parameter) for parameter in self.parameters]
+            self._step = torch.zeros((), device=self.parameters[0].device if self.parameters else None)
+
+    def count(self) -> Tensor:
+        """Count one more step; returns the counter."""
+        self.start()
+        assert self._step is not None
+        self._step += 1.0
+        return self._step
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far."""
+        return 0 if self._step is None else int(self._step)
+
+    def kernel(
+        self,
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        first: list[Tensor],
+        second: list[Tensor],
+        step: Tensor,
+    ) -> None:
+        """The update itself, in place, on any tensors."""
         torch._fused_adam_(
-            self.parameters, list(gradients), self._first, self._second, [],
-            [step] * len(self.parameters),
+            parameters, gradients, first, second, [], [step] * len(parameters),
             lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay, eps=self.eps,
             amsgrad=False, maximize=False,
         )  # fmt: skip
 
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        step = self.count()
+        with torch.no_grad():
+            self.kernel(self.parameters, list(gradients), self.first, self.second, step)
+
     def reset(self) -> None:
-        self._first, self._second, self._step = [], [], None
+        self.first, self.second, self._step = [], [], None
 
     def state(self) -> dict[str, Any]:
-        return {"first": list(self._first), "second": list(self._second), "step": self._step}
+        return {"first": list(self.first), "second": list(self.second), "step": self._step}
 
     def load_state(self, state: dict[str, Any]) -> None:
+        self.reset()
         if state["step"] is None:
-            self.reset()
             return
-        self._start()
+        self.start()
         self._step = state["step"].clone()
-        for mine, saved in ((self._first, "first"), (self._second, "second")):
+        for mine, saved in ((self.first, "first"), (self.second, "second")):
             for tensor, value in zip(mine, state[saved], strict=True):
                 tensor.copy_(value)
 

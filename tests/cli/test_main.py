@@ -1,0 +1,145 @@
+"""Exit codes, errors in one paragraph, and what is imported for which command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from graphsilo import cli
+from graphsilo.errors import RunError
+
+HEAVY = ("torch", "torch_geometric", "pandas", "sklearn", "sknetwork", "pyarrow", "plotly", "numpy")
+
+
+def test_help_and_version(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    for command in ("run", "list", "explain", "partition", "compare", "report", "predict", "doctor"):
+        assert command in out
+    assert call()[0] == 0  # without a command: the same help
+    code, out, _ = call("--version")
+    assert (code, out.split()[0]) == (0, "graphsilo")
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """Heavy packages that a fresh process has loaded after a command."""
+    program = (
+        "import sys\nfrom graphsilo.cli import main\n"
+        f"code = main({list(arguments)!r})\n"
+        f"print('LOADED', *[name for name in {HEAVY!r} if name in sys.modules])\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("LOADED")[2].split())
+
+
+def test_help_imports_nothing_heavy():
+    assert imported_by("--help") == set()
+    assert imported_by("run", "--help") == set()
+
+
+@pytest.mark.parametrize("kind", ["methods", "data", "partitions", "models", "scenarios"])
+def test_listing_imports_no_torch(kind):
+    assert not imported_by("list", kind) & {"torch", "torch_geometric", "sklearn", "pyarrow"}
+
+
+def test_partition_imports_no_torch():
+    loaded = imported_by("partition", "--data", "citation-sbm", "--set", "data.nodes=100", "--clients", "2")
+    assert not loaded & {"torch", "torch_geometric", "sklearn"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rum"], "no such command 'rum'. Did you mean 'run'?"),
+        (["run", "--metod", "x"], "--method"),
+        (["run", "--method", "fedavgg"], "did you mean 'fedavg'?"),
+        (["run", "--set", "method.muu=1", "--method", "fedprox"], "did you mean 'mu'?"),
+        (["run", "--set", "rounds"], "--set needs NAME=VALUE"),
+        (["run", "--data", "Corra"], "did you mean 'Cora'?"),
+        (["run", "--seeds", "one"], "--seeds takes whole numbers"),
+        (["run", "--workers", "0"], "run.workers"),
+        (["run", "nowhere.yaml"], "nowhere.yaml cannot be read"),
+        (["list", "model"], "did you mean 'models'?"),
+        (["explain", "fedavgg"], "did you mean 'fedavg'?"),
+        (["predict"], "--run"),
+        (["partition", "--rule", "louvian"], "did you mean 'louvain'?"),
+    ],
+)
+def test_wrong_usage_is_one_paragraph_and_exit_code_2(call, monkeypatch, tmp_path, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*arguments)
+    assert code == 2
+    assert out == ""
+    assert words in err
+    assert err.startswith("graphsilo: ")
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())  # nothing is left behind
+
+
+def test_failures_exit_with_1(call, tmp_path):
+    code, _, err = call("report", tmp_path / "nothing")
+    assert code == 1
+    assert "nothing" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (RuntimeError("odd"), 1, "this is a bug in graphsilo, not your mistake: RuntimeError: odd. Run"),
+        (RunError("the run is gone."), 1, "graphsilo: the run is gone."),
+        (KeyboardInterrupt(), 130, "graphsilo: stopped."),
+        (cli.Stopped("stopped; continue so."), 130, "graphsilo: stopped; continue so."),
+        (MemoryError(), 1, "memory ran out"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "the system refused: Permission denied (/x)."),
+        (BrokenPipeError(), 0, ""),
+    ],
+)
+def test_what_becomes_of_exceptions(monkeypatch, capsys, error, code, words):
+    def fail(arguments):
+        raise error
+
+    monkeypatch.setattr(cli, "_dispatch", fail)
+    monkeypatch.setattr(cli, "_discard_output", lambda: None)
+    assert cli.main(["run"]) == code
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
+    assert cli.main(["run", "--debug"]) == code
+    if words:
+        assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m graphsilo list data | head -n 1; exit ${{PIPESTATUS[0]}}",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_says_how_to_go_on(small, tmp_path, number):
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "graphsilo", "run", *small, "--rounds", "100000", "--out", str(folder)]
+    command += ["--set", "run.checkpoint_every=2", "--workers", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not any((folder / "checkpoints").glob("*.ckpt")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == f"graphsilo: stopped; continue with `graphsilo run --resume --out {folder}`."
+    assert "Traceback" not in err
+    log = (folder / "log.txt").read_text().splitlines()
+    assert log[-1].endswith("stopped.")
+    assert Path(folder / "config.yaml").exists()

@@ -1,0 +1,174 @@
+"""``graphsilo run``: folders, what is printed where, the log, and resuming."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graphsilo.cli.app import references, whole_numbers
+from graphsilo.cli.run import claim_folder, folder_name, unfinished_run
+from graphsilo.errors import ConfigError, RunError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.runner import SeedRun
+
+
+def test_results_and_progress(call, small, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call("run", *small, "--rounds", "20", "--seeds", "0,1", "--reference", "local")
+    assert code == 0
+    assert out.splitlines()[0].startswith("Test, % (2 seeds)  Accuracy  ") or "Accuracy" in out.splitlines()[0]
+    rows = [line.split("  ")[0] for line in out.splitlines() if line]
+    assert "FedAvg" in rows
+    assert "Local only" in rows
+    assert "Results: runs/citation-sbm-random3-fedavg" in out
+    assert "Report:  runs/citation-sbm-random3-fedavg/report.html" in out
+    lines = err.splitlines()
+    assert lines[0].startswith("FedAvg on citation-sbm (150 nodes, ")
+    assert lines[0].endswith("random, 3 clients; gcn; 20 rounds; seeds 0, 1")
+    first = [line for line in lines if line.startswith("FedAvg, seed 0 (1/2): ")]
+    assert [line.split(": ")[1].split(",")[0] for line in first] == [
+        *(f"round {number}/20" for number in range(2, 20, 2)), "done after 20 rounds",
+    ]  # fmt: skip
+    assert sum(": done after 20 rounds" in line for line in lines) == 4  # two seeds of the run and of the reference
+    folder = tmp_path / "runs/citation-sbm-random3-fedavg"
+    assert {"config.yaml", "result.json", "rounds.parquet", "ledger.parquet", "report.html", "log.txt"} <= {
+        path.name for path in folder.iterdir()
+    }
+    log = (folder / "log.txt").read_text().splitlines()
+    told = [line for line in lines if line.strip()]
+    assert [line.split(" ", 2)[2] for line in log] == told  # the same lines, with the time before them
+
+
+def test_quiet_prints_only_the_folder_and_takes_the_next_free_one(call, small, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for number in ("", "-2", "-3"):
+        code, out, err = call("run", *small, "--rounds", "1", "--quiet", "--no-report")
+        assert (code, err) == (0, "")
+        assert out == f"runs/citation-sbm-random3-fedavg{number}\n"
+        assert not (Path(out.strip()) / "report.html").exists()
+
+
+def test_flags_win_over_the_file_and_set_wins_over_flags(call, small, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"method": {"name": "fedprox", "rounds": 9, "mu": 0.5}, "run": {"seeds": [7]}}))
+    out = tmp_path / "run"
+    code, _, err = call(
+        "run", config, *small, "--rounds", "3", "--seeds", "1", "--set", "method.rounds=2", "--out", out, "--no-report"
+    )
+    assert code == 0, err
+    tree = json.loads((out / "result.json").read_text())
+    assert tree["config"]["method"]["mu"] == 0.5
+    assert tree["config"]["method"]["rounds"] == 2
+    assert [seed["seed"] for seed in tree["seeds"]] == [1]
+
+
+def test_resume_needs_only_the_folder(call, small, monkeypatch, tmp_path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    flags = [*small, "--rounds", "6", "--set", "run.checkpoint_every=2", "--no-report"]
+    assert call("run", *flags, "--out", whole)[0] == 0
+
+    original = SeedRun._round
+
+    def interrupted(self, number, *arguments):
+        if number == 5:
+            raise KeyboardInterrupt
+        return original(self, number, *arguments)
+
+    monkeypatch.setattr(SeedRun, "_round", interrupted)
+    code, _, err = call("run", *flags, "--out", part)
+    assert code == 130
+    assert f"continue with `graphsilo run --resume --out {part}`" in err
+    monkeypatch.setattr(SeedRun, "_round", original)
+    code, out, err = call("run", "--resume", "--out", part)
+    assert code == 0
+    assert "round 5/6" in err
+    assert "round 4/6" not in err
+    assert f"Report:  {part}/report.html" in out
+    first, second = (json.loads((folder / "result.json").read_text()) for folder in (whole, part))
+    assert first["seeds"][0]["test"] == second["seeds"][0]["test"]
+    assert first["fingerprint"] == second["fingerprint"]
+    log = (part / "log.txt").read_text()
+    assert "stopped." in log
+    assert log.count("FedAvg on citation-sbm") == 2  # appended
+    code, out, err = call("run", "--resume", "--out", part)
+    assert code == 0
+    assert "finished before" in err
+
+
+def test_a_finished_folder_is_not_overwritten(call, small, finished):
+    before = (finished / "result.json").read_bytes(), (finished / "log.txt").read_bytes()
+    code, _, err = call("run", *small, "--out", finished)
+    assert code == RunError.exit_code
+    assert "--resume" in err
+    assert before == ((finished / "result.json").read_bytes(), (finished / "log.txt").read_bytes())
+
+
+def test_a_report_that_cannot_be_drawn_does_not_fail_the_run(call, small, monkeypatch, tmp_path):
+    from graphsilo import report
+
+    def broken(folder):
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr(report, "write", broken)
+    code, out, err = call("run", *small, "--rounds", "1", "--out", tmp_path / "run")
+    assert code == 0
+    assert "Results: " in out
+    assert "Report: " not in out
+    assert "warning: the report page could not be drawn (RuntimeError: no ink)" in err
+
+
+def test_which_run_is_resumed(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="holds no unfinished one"):
+        unfinished_run()
+    for name in ("a", "b"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.yaml").touch()
+    (tmp_path / "runs" / "a" / "result.json").touch()
+    assert unfinished_run() == Path("runs/b")
+    (tmp_path / "runs" / "a" / "result.json").unlink()
+    with pytest.raises(ConfigError, match=r"2 in runs/ are unfinished: name one with --out DIR \(runs/a, runs/b\)"):
+        unfinished_run()
+
+
+def test_resume_without_a_run(call, tmp_path):
+    code, _, err = call("run", "--resume", "--out", tmp_path / "none")
+    assert code == 2
+    assert "is this the folder of a run?" in err
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "citation-sbm-louvain10-fedavg"),
+        ({"data": "Cora", "partition": {"rule": "louvain+", "clients": 5}}, "Cora-louvain+5-fedavg"),
+        ({"data": "MUTAG", "method": "local"}, "MUTAG-dirichlet10-local"),
+        ({"data": "my data/bank one.yaml"}, "bank_one-louvain10-fedavg"),
+        ({"data": "Cora", "partition": {"file": "cuts/p.npz"}}, "Cora-p-fedavg"),
+        ({"data": ["MUTAG", "PROTEINS"]}, "MUTAG+PROTEINS-domains10-fedavg"),
+    ],
+)
+def test_folder_names(settings, name):
+    assert folder_name(load_config(overrides=settings)) == name
+
+
+def test_claimed_folders_differ(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    config = load_config()
+    assert [claim_folder(config).name for _ in range(2)] == [folder_name(config), f"{folder_name(config)}-2"]
+
+
+def test_lists_of_numbers():
+    assert whole_numbers("0,1, 4-6", "--seeds") == [0, 1, 4, 5, 6]
+    for wrong in ("", "a", "1-", "-1", "1.5"):
+        with pytest.raises(ConfigError, match="--seeds takes whole numbers"):
+            whole_numbers(wrong, "--seeds")
+
+
+def test_references():
+    assert references(None) is None
+    assert references(["local,global"]) == ["local", "global"]
+    assert references(["all"]) == ["local", "global", "global_cut"]

@@ -1,0 +1,52 @@
+"""The table at the end of a run, on a made-up result."""
+
+from __future__ import annotations
+
+from graphsilo.cli.summary import remarks, sheet
+
+FAILURE = "client 2 failed in 'train' (E: x)"
+TREE = {
+    "method": {"title": "FedAvg"},
+    "summary": {
+        "test": {
+            "accuracy": {"mean": 0.8, "std": 0.01},
+            "macro_f1": {"mean": 0.7, "std": None},
+            "worst_client": {"accuracy": {"mean": 0.5, "std": 0.0}},
+        },
+        "scenarios": {"unseen_node": {"accuracy": {"mean": 0.6, "std": 0.0}}},
+        "upload_bytes": 1500, "download_bytes": 2_000_000,
+    },
+    "references": {
+        "local": {"accuracy": {"mean": 0.75, "std": 0.0}},
+        "global": {"accuracy": {"mean": 0.85, "std": 0.0}},
+        "gap_closed": {"accuracy": 0.5},
+    },
+    "seeds": [
+        {"best_round": 3, "cpu_seconds": 1.0, "rounds": [{"round": 1, "failures": [FAILURE]}]},
+        {"best_round": 5, "cpu_seconds": 2.0, "rounds": [{"round": 4, "failures": [FAILURE]}]},
+    ],
+    "warnings": ["client 1 has no test item."],
+}  # fmt: skip
+
+
+def test_run_and_references():
+    found = sheet(TREE)
+    assert found.corner == "Test, % (2 seeds)"
+    run = dict(zip(found.columns, found.rows[0][1], strict=True))
+    assert found.rows[0][0] == "FedAvg"
+    assert run == {
+        "Accuracy": "80.0 ± 1.0", "Macro-F1": "70.0", "Worst client": "50.0 ± 0.0", "Unseen node": "60.0 ± 0.0",
+        "Best round": "3, 5", "Sent": "1.5 kB", "Received": "2.0 MB", "CPU": "1.5 s", "Gap closed": "50 %",
+    }  # fmt: skip
+    assert [name for name, _, _ in found.rows[1:]] == ["Local only", "Centralised"]
+    assert found.rows[1][1][:2] == ["75.0 ± 0.0", "–"]
+    assert all(len(cells) == len(found.columns) for _, cells, _ in found.rows)
+
+
+def test_remarks_name_what_failed():
+    assert remarks(TREE) == [
+        "client 1 has no test item.",
+        "client 2 failed in 'train' (E: x), in rounds 1, 4; the method went on without it.",
+    ]
+    worse = {**TREE, "references": {"gap_closed": {"accuracy": None}}}
+    assert any("no gap to close" in text for text in remarks(worse))

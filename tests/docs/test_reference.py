@@ -1,0 +1,143 @@
+"""Tables made from the code name everything that the code has, and every page gets the tables it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphsilo import models
+from graphsilo.data import catalog
+from graphsilo.data.generated import GENERATORS, setting_names
+from graphsilo.data.partition import graph_rules, rules
+from graphsilo.data.perturb import PerturbOptions
+from graphsilo.data.scenarios import SCENARIOS
+from graphsilo.experiments.config import SECTIONS, RunConfig
+from graphsilo.federation import registry
+from graphsilo.federation.message import KINDS
+
+
+def first_cells(table: str) -> list[str]:
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    return [row.split("|")[1].strip().strip("`") for row in rows]
+
+
+def test_table_is_markdown(reference: ModuleType) -> None:
+    made = reference.table(("a", "b"), [(1, "x|y"), (2, "two\nlines")], align="r")
+    assert made == "| a | b |\n|---:|---|\n| 1 | x\\|y |\n| 2 | two lines |"
+
+
+def test_docstring_entries(reference: ModuleType) -> None:
+    @dataclass
+    class Options:
+        """Settings.
+
+        Attributes:
+            first: One line.
+            second, third: Two
+                lines, with ``code``.
+        """
+
+        first: int = 1
+        second: str = ""
+        third: bool = True
+
+    assert reference.described(Options, "Attributes") == {
+        "first": "One line.",
+        "second": "Two lines, with `code`.",
+        "third": "Two lines, with `code`.",
+    }
+    assert reference.options_table(Options).splitlines()[2:] == [
+        "| `first` | `1` | One line. |",
+        "| `second` | (empty) | Two lines, with `code`. |",
+        "| `third` | `true` | Two lines, with `code`. |",
+    ]
+
+
+def test_catalog_has_every_data_set(reference: ModuleType) -> None:
+    assert sorted(first_cells(reference.catalog())) == sorted(item.name for item in catalog.names())
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_every_setting_of_generated_data(reference: ModuleType, name: str) -> None:
+    assert first_cells(reference.generator(name)) == list(setting_names(name))
+
+
+def test_every_rule_with_its_options(reference: ModuleType) -> None:
+    made = reference.rules()
+    assert [line[5:-1] for line in made.splitlines() if line.startswith("### ")] == [rule.name for rule in rules()]
+    for rule in rules():
+        section = made.split(f"### `{rule.name}`\n")[1].split("\n### ")[0]
+        assert first_cells(section) == list(rule.options.__dataclass_fields__)
+    assert first_cells(reference.graph_rules()) == [rule.name for rule in graph_rules()]
+
+
+def test_every_model_with_its_settings(reference: ModuleType) -> None:
+    made = reference.models()
+    for name in models.names():
+        section = made.split(f"### `{name}`\n")[1].split("\n### ")[0]
+        assert first_cells(section) == [setting for setting, *_ in models.describe(name)]
+    assert first_cells(reference.pools()) == list(models.pools())
+
+
+def test_every_scenario_perturbation_and_kind(reference: ModuleType) -> None:
+    assert first_cells(reference.scenarios()) == list(SCENARIOS)
+    assert first_cells(reference.kinds()) == list(KINDS)
+    assert first_cells(reference.options("graphsilo.data.perturb:PerturbOptions")) == list(
+        PerturbOptions.__dataclass_fields__
+    )
+
+
+def test_every_setting_of_the_configuration(reference: ModuleType) -> None:
+    wanted = [name for name in RunConfig.model_fields if name not in SECTIONS]
+    wanted += [f"{section}.{name}" for section, kind in SECTIONS.items() for name in kind.model_fields]
+    assert first_cells(reference.configuration()) == wanted
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_setting_and_message_of_a_method(reference: ModuleType, name: str) -> None:
+    assert first_cells(reference.settings(name)) == list(registry.load(name).config.model_fields)
+    assert "to the client" in reference.messages(name)
+    assert "to the server" in reference.messages(name)
+
+
+def test_messages_of_fedavg(reference: ModuleType) -> None:
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in reference.messages("fedavg").splitlines()[2:]]
+    assert rows == [
+        ["`train`", "to the client", "`TrainRequest`", "`weights`", "named tensors", "`model`"],
+        ["`train`", "to the server", "`TrainReply`", "`weights`", "named tensors",
+         "`model`, counted `num_samples` times in the sum"],
+        ["`train`", "to the server", "`TrainReply`", "`num_samples`", "number", "`counts`"],
+    ]  # fmt: skip
+
+
+def test_every_option_of_every_command(reference: ModuleType) -> None:
+    import typer
+
+    from graphsilo.cli.app import app
+
+    made = reference.commands()
+    group = typer.main.get_command(app)
+    assert "run" in group.commands  # type: ignore[attr-defined]
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        section = made.split(f"### `graphsilo {name}`\n")[1].split("\n### ")[0]
+        for parameter in command.params:
+            words = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar]
+            for word in words:
+                assert f"`{word}`" in section.replace("\\|", "|")
+            assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
+
+
+def test_every_marker_of_every_page_is_replaced(reference: ModuleType, checkout: Path) -> None:
+    for page in sorted((checkout / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for found in reference.MARKER.finditer(text):
+            assert found["name"] in reference.TABLES, f"{page} asks for {found[0]}"
+        assert not reference.MARKER.search(reference.on_page_markdown(text))
+
+
+def test_unknown_markers_stop_the_build(reference: ModuleType) -> None:
+    with pytest.raises(ValueError, match="no table 'catalogue'"):
+        reference.on_page_markdown("<!-- catalogue -->")

@@ -1,0 +1,97 @@
+"""The built site is complete and loads nothing from outside."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+
+class Resources(HTMLParser):
+    """Addresses that a browser loads by itself: not links that a person follows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag in ("script", "img", "iframe", "source", "video", "audio", "embed", "track"):
+            self.found += [address for address in (values.get("src"), values.get("srcset")) if address]
+        if tag == "link" and values.get("rel") not in ("canonical", "next", "prev", "edit", "alternate"):
+            self.found.append(values.get("href") or "")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def pages(site: Path) -> list[Path]:
+    return sorted(site.rglob("*.html"))
+
+
+def test_every_page_is_built(site: Path, checkout: Path) -> None:
+    sources = {path.relative_to(checkout / "docs").with_suffix(".html") for path in (checkout / "docs").rglob("*.md")}
+    assert sources <= {path.relative_to(site) for path in pages(site)}
+
+
+def test_pages_load_nothing_from_outside(site: Path) -> None:
+    for page in pages(site):
+        reader = Resources()
+        reader.feed(page.read_text(encoding="utf-8"))
+        outside = [address for address in reader.found if re.match(r"(https?:)?//", address)]
+        assert not outside, f"{page.name} loads {outside[0]}"
+        for address in reader.found:
+            if page.name != "404.html" and not address.startswith("data:"):
+                assert (page.parent / address.split("?")[0].split("#")[0]).exists(), f"{page.name}: no {address}"
+
+
+def test_styles_load_nothing_from_outside(site: Path) -> None:
+    for style in site.rglob("*.css"):
+        text = style.read_text(encoding="utf-8")
+        assert not re.search(r"@import|url\(\s*[\"']?(https?:)?//", text), f"{style.name} loads from outside"
+
+
+def test_no_marker_is_left(site: Path) -> None:
+    for page in pages(site):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"<!-- (settings|messages|options|catalog|rules)\b", text), page.name
+        assert "--8&lt;--" not in text, page.name
+
+
+@pytest.mark.browser
+def test_a_browser_asks_nobody(site: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine")
+    playwright = pytest.importorskip("playwright.sync_api")
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync"]  # fmt: skip
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    home = f"http://127.0.0.1:{server.server_port}/"
+    try:
+        with playwright.sync_playwright() as started:
+            browser = started.chromium.launch(executable_path=chromium, args=quiet)
+            page = browser.new_page(viewport={"width": 800, "height": 900})
+            asked: list[str] = []
+            errors: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            for path in ("index.html", "methods/fedavg.html", "configuration.html", "python.html"):
+                page.goto(home + path, wait_until="networkidle")
+                wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                assert wide == 0, f"{path} is wider than the window"
+            browser.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [address for address in asked if not address.startswith((home, "data:", "blob:"))] == []
+    assert errors == []

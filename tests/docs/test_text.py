@@ -1,0 +1,144 @@
+"""What people read is true: commands parse, links lead somewhere, examples run."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from graphsilo.experiments.config import RunConfig, load_config
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+EXAMPLES = CHECKOUT / "examples"
+TEXTS = [*sorted(CHECKOUT.glob("*.md")), *sorted((CHECKOUT / "docs").rglob("*.md"))]
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Every ``graphsilo`` command in a shell block or a table, and every make target."""
+    for path in TEXTS:
+        text = path.read_text(encoding="utf-8")
+        blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, flags=re.DOTALL)
+        lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+        lines += re.findall(r"`((?:graphsilo|make) [^`]*)`", text)
+        for line in lines:
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words and words[0] in ("graphsilo", ".venv/bin/graphsilo", "make"):
+                yield path.name, words
+
+
+COMMANDS = list(commands())
+
+
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, id=f"{page}: {' '.join(words)}") for page, words in COMMANDS if words[0] != "make"]
+)
+def test_commands_parse(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option exists, and for runs the whole configuration is valid."""
+    import typer
+
+    from graphsilo.cli import run as run_module
+    from graphsilo.cli.app import app
+
+    checked: list[RunConfig] = []
+
+    def check(path: Path | None, *, overrides: Any, assignments: Any, **_: Any) -> None:
+        file = None if path is None or not (EXAMPLES / path.name).exists() else EXAMPLES / path.name
+        config = load_config(file, overrides=overrides, assignments=assignments)
+        config.method_config()
+        checked.append(config)
+
+    monkeypatch.setattr(run_module, "run_command", check)
+    group = typer.main.get_command(app)
+    arguments = [word for word in words[1:] if word not in ("...", "DIR...", "COMMAND")]
+    if words[1:2] == ["run"]:
+        group.main(arguments, prog_name="graphsilo", standalone_mode=False)
+        assert checked
+    elif arguments and arguments[0].islower() and "--help" not in arguments:
+        command = group.commands[arguments[0]]  # type: ignore[attr-defined]
+        known = {word for parameter in command.params for word in parameter.opts}
+        assert {word.split("=")[0] for word in arguments[1:] if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, id=" ".join(words)) for _, words in COMMANDS if words[0] == "make"]
+)
+def test_make_targets_exist(words: list[str]) -> None:
+    makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    assert {word for word in words[1:] if "=" not in word} <= targets
+
+
+def test_the_readme_names_two_commands() -> None:
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert "make quickstart" in text
+    assert "make test" in text
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for address in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        if not address.startswith("http"):
+            assert (path.parent / address).exists(), f"{path.name} links to {address}"
+
+
+def test_the_readme_shows_the_example() -> None:
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    source = (EXAMPLES / "first_run.py").read_text(encoding="utf-8")
+    shown = source.split("# --8<-- [start:run]\n")[1].split("# --8<-- [end:run]")[0]
+    assert f"```python\n{shown}```" in readme
+
+
+@pytest.mark.parametrize("name", ["first_run.py", "run_own_method.py"])
+def test_examples_run(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)], cwd=EXAMPLES, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_own_method_is_short() -> None:
+    assert len((EXAMPLES / "own_method.py").read_text(encoding="utf-8").splitlines()) <= 60
+
+
+def test_the_own_method_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphsilo.experiments.conformance import check_method
+
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    check_method(importlib.import_module("own_method").METHOD)
+
+
+def test_the_example_configuration_is_valid() -> None:
+    config = load_config(EXAMPLES / "cora.yaml")
+    assert config.method_config().model_dump()["mu"] == 0.01
+    assert config.data.options == {"row_normalize": True}
+
+
+def test_the_example_tables_load() -> None:
+    from graphsilo.data import load
+
+    graph = load(str(EXAMPLES / "tables" / "hospital.yaml"))
+    spec = yaml.safe_load((EXAMPLES / "tables" / "hospital.yaml").read_text(encoding="utf-8"))
+    assert graph.class_names == tuple(spec["classes"])
+    assert (graph.num_nodes, graph.num_features) == (60, 5)
+
+
+def test_nothing_of_one_machine() -> None:
+    """No folder of one machine and no address of a package registry in what is published."""
+    places = [CHECKOUT / name for name in ("Makefile", "mkdocs.yml", "pyproject.toml", "constraints.txt")]
+    places += [*TEXTS, *(CHECKOUT / "scripts").iterdir(), *EXAMPLES.rglob("*.*"), CHECKOUT / ".ci" / "run"]
+    pattern = re.compile(
+        r"(?<![\w.])/(work|farm|tmp|root|home)/|files\.pythonhosted|pypi\.org/simple|download\.pytorch"
+    )
+    for place in places:
+        if place.is_file() and place.suffix != ".pyc":
+            found = pattern.search(place.read_text(encoding="utf-8"))
+            assert found is None, f"{place}: {found[0] if found else ''}"

@@ -1,0 +1,221 @@
+"""Settings from a file, flags and assignments, checked at the edge."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from graphsilo.errors import ConfigError
+from graphsilo.experiments.config import RunConfig, load_config, validated
+from graphsilo.methods.fedprox import FedProxConfig
+
+
+def written(tmp_path, text):
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_defaults_are_written_out():
+    tree = load_config().complete()
+    assert tree["data"]["name"] == "citation-sbm"
+    assert tree["method"]["name"] == "fedavg"
+    assert tree["method"]["rounds"] == 100
+    assert tree["method"]["local_epochs"] == 3
+    assert tree["run"]["seeds"] == [0]
+    assert "options" not in tree["method"]
+    assert set(tree) == set(RunConfig.model_fields)
+
+
+def test_names_stand_for_sections(tmp_path):
+    config = load_config(
+        written(tmp_path, "data: Cora\npartition: metis\nmodel: sage\nmethod: fedprox\nscenario: unseen\n")
+    )
+    assert (config.data.name, config.partition.rule, config.model.name) == ("Cora", "metis", "sage")
+    assert (config.method.name, config.scenario.name) == ("fedprox", "unseen")
+
+
+def test_settings_stand_beside_the_name(tmp_path):
+    config = load_config(
+        written(tmp_path, "partition: {rule: dirichlet, alpha: 0.5, clients: 4}\nmethod: {name: fedprox, mu: 0.1}\n")
+    )
+    assert config.partition.options == {"alpha": 0.5}
+    assert config.partition.clients == 4
+    assert config.method_config().mu == 0.1
+
+
+def test_later_ones_win(tmp_path):
+    path = written(tmp_path, "partition: {clients: 4, seed: 1}\nmethod: {name: fedprox, mu: 0.1, rounds: 7}\n")
+    config = load_config(
+        path,
+        overrides={"partition.clients": 5, "method.rounds": None, "partition.seed": 2},
+        assignments=["partition.clients=6", "method.mu=0.3"],
+    )
+    assert (config.partition.clients, config.partition.seed) == (6, 2)
+    assert (config.method_config().rounds, config.method_config().mu) == (7, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.1", 0.1), ("1e-3", 1e-3), ("1E3", 1000.0), ("1", 1.0), (" 0.5 ", 0.5), (".5", 0.5),
+    ],
+)  # fmt: skip
+def test_numbers_of_assignments(text, value):
+    assert load_config(assignments=["method.name=fedprox", f"method.mu={text}"]).method_config().mu == value
+
+
+def test_types_of_assignments():
+    config = load_config(
+        assignments=[
+            "run.seeds=[3, 4]", "method.reset_optimizer=true", "method.min_clients=null", "data.name=Cora",
+            "evaluation.modes=[own_local]", "run.early_stopping=~", "partition.ratios=[0.2, 0.4, 0.4]",
+        ]
+    )  # fmt: skip
+    assert config.run.seeds == [3, 4]
+    assert config.method_config().reset_optimizer is True
+    assert config.method_config().min_clients is None
+    assert config.evaluation.modes == ["own_local"]
+    assert config.partition.ratios == (0.2, 0.4, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [
+        ("partition.client=3", None),  # goes to the rule's options, refused when cutting
+        ("run.seedz=[1]", r"unknown setting 'seedz' for run; did you mean 'seeds'\?"),
+        ("evaluation.evry=2", r"unknown setting 'evry' for evaluation; did you mean 'every'\?"),
+        ("methd.mu=1", r"unknown setting 'methd\.mu'; did you mean 'method'\?"),
+        ("rounds=3", "unknown setting 'rounds'"),
+        ("method.rounds", r"--set needs NAME=VALUE, such as method\.mu=0\.1; got 'method\.rounds'"),
+        ("run.seeds=[1, ", "the value is no valid YAML"),
+        ("run.seeds=3", r"run\.seeds: Input should be a valid list"),
+        ("run.seeds=[]", r"run\.seeds"),
+        ("run.seeds=[1, 1]", r"run\.seeds must differ"),
+        ("run.workers=0", r"run\.workers: .*greater than or equal to 1 \(got 0\)"),
+        ("partition.clients=0", r"partition\.clients"),
+        ("partition.clients=2.5", r"partition\.clients"),
+        ("scenario.name=unsen", r"scenario\.name.*'seen', 'unseen', 'open' or 'inductive'"),
+        ("evaluation.modes=[own]", r"evaluation\.modes\.0"),
+        ("run.references=[lokal]", r"run\.references\.0"),
+        ("task=nodes", "task"),
+        ("partition.clients.more=3", r"'partition\.clients' is a value, not a section"),
+        ("perturb.edge_noise.x=3", None),
+    ],
+)
+def test_wrong_assignments(assignment, text):
+    if text is None:
+        load_config(assignments=[assignment])
+        return
+    with pytest.raises(ConfigError, match=text):
+        load_config(None, overrides={"partition.clients": 4}, assignments=[assignment])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [
+        ("method.mue=1", r"unknown setting 'mue' for fedprox; did you mean 'mu'\?"),
+        ("method.mu=-1", r"method\.fedprox\.mu: .*greater than or equal to 0"),
+        ("method.mu=x", r"method\.fedprox\.mu: .*valid number"),
+        ("method.mu=nan", r"method\.fedprox\.mu: .*finite number"),
+        ("method.optimizer=adan", r"method\.fedprox\.optimizer: .*'adam' or 'sgd'"),
+        ("method.rounds=0", r"method\.fedprox\.rounds"),
+        ("method.participation=0", r"method\.fedprox\.participation"),
+        ("method.participation=1.1", r"method\.fedprox\.participation"),
+        ("method.local_epochs=0", r"method\.fedprox\.local_epochs"),
+        ("method.stragglers=2", r"method\.fedprox\.stragglers"),
+    ],
+)
+def test_wrong_settings_of_a_method(assignment, text):
+    config = load_config(assignments=["method.name=fedprox", assignment])
+    with pytest.raises(ConfigError, match=text):
+        config.method_config()
+
+
+def test_unknown_methods():
+    with pytest.raises(ConfigError, match=r"unknown method 'fedprx'; did you mean 'fedprox'\?"):
+        load_config(assignments=["method=fedprx"]).method_config()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a\n- b\n", "must be a table of sections; it is a list"),
+        ("data: [", "is no valid YAML"),
+        ("just text", "must be a table of sections; it is a str"),
+        ("datta: Cora\n", r"unknown setting 'datta' for the configuration; did you mean 'data'\?"),
+        ("run: {seed: [0]}\n", r"unknown setting 'seed' for run; did you mean 'seeds'\?"),
+        ("run: 3\n", "run"),
+        ("1: 2\n", "unknown setting '1'"),
+        ("run: {seeds: [.nan]}\n", r"run\.seeds\.0"),
+    ],
+)
+def test_wrong_files(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(written(tmp_path, text))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(ConfigError, match=r"no\.yaml cannot be read \(No such file"):
+        load_config(tmp_path / "no.yaml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path)
+    (tmp_path / "run.yaml").write_bytes(b"data: \xff\xfe\x00")
+    with pytest.raises(ConfigError, match="no text in UTF-8"):
+        load_config(tmp_path / "run.yaml")
+
+
+def test_an_empty_file_is_the_defaults(tmp_path):
+    assert load_config(written(tmp_path, "")) == load_config()
+
+
+def test_another_method_drops_the_settings_of_the_old_one(tmp_path):
+    path = written(tmp_path, "method: {name: fedprox, mu: 0.5}\npartition: {rule: dirichlet, alpha: 0.1, clients: 4}\n")
+    config = load_config(path, overrides={"method.name": "fedavg", "partition.rule": "metis"})
+    assert config.method.options == {}
+    assert config.partition.options == {}
+    assert config.partition.clients == 4
+    same = load_config(path, overrides={"method.name": "fedprox", "partition.rule": "dirichlet"})
+    assert same.method.options == {"mu": 0.5}
+    assert same.partition.options == {"alpha": 0.1}
+    new = load_config(path, overrides={"method": "fedavg", "method.server_lr": 0.5})
+    assert new.method.options == {"server_lr": 0.5}
+
+
+def test_another_model_drops_the_settings_of_the_old_one(tmp_path):
+    path = written(tmp_path, "model: {name: gamlp, hops: 5}\n")
+    assert load_config(path, assignments=["model=gcn"]).model.options == {}
+    assert load_config(path, assignments=["model.hops=3"]).model.options == {"hops": 3}
+
+
+def test_a_name_turns_into_a_section_when_a_setting_is_added(tmp_path):
+    config = load_config(written(tmp_path, "method: fedprox\n"), assignments=["method.mu=0.2"])
+    assert config.method_config().mu == 0.2
+
+
+CONFIGS = [
+    {},
+    {"method": {"name": "fedprox", "mu": 0.1, "participation": 0.5}, "partition": {"rule": "dirichlet", "alpha": 0.3}},
+    {"data": {"name": ["a.yaml", "b.yaml"], "row_normalize": True}, "run": {"seeds": [3, 1], "references": ["local"]}},
+    {"model": {"pool": ["gcn", {"name": "sage", "hidden": 8}], "dropout": 0.1}, "method": "local"},
+    {"scenario": {"name": "unseen", "hops": 1}, "perturb": {"edge_noise": 0.1}, "task": "node"},
+    {
+        "evaluation": {"modes": ["own_global"], "every": 5, "select_by": "macro_f1"},
+        "partition": {"ratios": [0.5, 0.2, 0.3]},
+    },
+]
+
+
+@pytest.mark.parametrize("tree", CONFIGS, ids=lambda tree: "+".join(tree) or "defaults")
+def test_a_complete_configuration_is_itself(tmp_path, tree):
+    first = validated(RunConfig, tree, "")
+    second = load_config(written(tmp_path, yaml.safe_dump(first.complete(), sort_keys=False)))
+    assert second.complete() == first.complete()
+    assert second.method_config() == first.method_config()
+    assert load_config(written(tmp_path, yaml.safe_dump(second.complete()))) == second
+
+
+def test_settings_are_frozen():
+    config = FedProxConfig()
+    with pytest.raises(Exception, match="frozen"):
+        config.mu = 3.0

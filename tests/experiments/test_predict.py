@@ -1,0 +1,171 @@
+"""Predictions of saved runs are those that were scored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from graphsilo.data.files import save_graph
+from graphsilo.errors import ConfigError, DataError, RunError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.predict import predict
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import prepare
+
+
+@pytest.fixture(scope="module")
+def finished(small, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    config = small(evaluation__models=True, run__seeds=[3, 4], method__rounds=8, method__lr=0.05)
+    return folder, run(config, out=folder).tree, prepare(config)
+
+
+def score(prediction, silo, kind="test"):
+    items = silo.seen.items[kind]
+    return float((prediction.classes[items] == silo.seen.graph.labels[items]).mean())
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("client", [0, 1, 2])
+def test_the_runs_own_scores(finished, client, place):
+    folder, tree, simulation = finished
+    seed = tree["seeds"][place]
+    made = predict(folder, client=client, seed=seed["seed"])
+    silo = simulation.silos[client]
+    assert score(made, silo) == pytest.approx(seed["clients"][client]["test"]["accuracy"], abs=1e-12)
+    assert np.array_equal(made.node_ids, silo.graph.global_ids)
+    assert np.allclose(made.probabilities.sum(axis=1), 1.0, atol=1e-5)
+    assert made.probabilities.shape == (silo.graph.num_nodes, 3)
+    assert np.array_equal(made.classes, made.probabilities.argmax(axis=1))
+    assert made.on == f"client {client}'s own graph"
+
+
+def test_best_and_last(finished):
+    folder, tree, simulation = finished
+    seed = tree["seeds"][0]
+    last = [score(predict(folder, client=client, checkpoint="last"), simulation.silos[client]) for client in range(3)]
+    sizes = [silo.graph.num_nodes for silo in simulation.silos]
+    assert np.average(last, weights=sizes) == pytest.approx(seed["test_last"]["accuracy"], abs=1e-12)
+    assert np.array_equal(
+        predict(folder, client=1).classes, predict(folder, client=1, seed=3, checkpoint="best").classes
+    )
+
+
+def test_a_grown_graph(finished, tmp_path):
+    """Old nodes far from the new one are predicted as before; the new one is predicted, too."""
+    folder, _, simulation = finished
+    own = simulation.silos[0].seen.graph
+    n = own.num_nodes
+    dense = np.asarray(own.features)
+    grown = replace(
+        own,
+        features=np.concatenate([dense, dense[:1]]),
+        edges=np.concatenate([own.edges, [[0, n], [n, 0]]], axis=1).astype(np.int64),
+        labels=np.append(own.labels, -1),
+        node_ids=None,
+        splits={},
+    )
+    before, after = predict(folder, client=0), predict(folder, client=0, graph=grown)
+    assert len(after.classes) == n + 1
+    adjacency = own.adjacency() + np.eye(n)
+    far = np.flatnonzero(np.asarray((adjacency @ adjacency @ adjacency)[0]).ravel()[:n] == 0)
+    assert len(far) > 5
+    assert np.allclose(before.probabilities[far], after.probabilities[far], atol=1e-6)
+    path = save_graph(tmp_path / "grown.npz", grown)
+    from_file = predict(folder, client=0, graph=path)
+    assert np.allclose(from_file.probabilities, after.probabilities, atol=1e-6)
+    assert "given" in after.on
+
+
+def test_another_order_of_nodes_is_followed(finished):
+    folder, _, simulation = finished
+    own = simulation.silos[1].seen.graph
+    order = np.random.default_rng(0).permutation(own.num_nodes)
+    made = predict(folder, client=1, graph=own.subgraph(order))
+    assert np.allclose(made.probabilities, predict(folder, client=1).probabilities[order], atol=1e-5)
+
+
+def test_wrong_features(finished, molecules):
+    folder, _, simulation = finished
+    own = simulation.silos[0].seen.graph
+    with pytest.raises(DataError, match=r"was trained on 40 features.*has 39.*same features in the same order"):
+        predict(folder, client=0, graph=replace(own, features=own.features[:, :39]))
+    with pytest.raises(DataError, match="predicts on a single graph"):
+        predict(folder, client=0, graph=molecules)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"client": 3}, "has clients 0 to 2; 3 was asked for"),
+        ({"client": 0, "seed": 0}, r"has seeds \[3, 4\]; 0 was asked for"),
+        ({"client": 0, "checkpoint": "first"}, "'best' and 'last'; 'first'"),
+    ],
+    ids=str,
+)
+def test_what_a_run_does_not_have(finished, options, text):
+    with pytest.raises(ConfigError, match=text):
+        predict(finished[0], **options)
+
+
+def test_folders_without_a_run(tmp_path, small):
+    with pytest.raises(RunError, match="Is this the folder of a run"):
+        predict(tmp_path, client=0)
+    run(small(), out=tmp_path / "run")
+    with pytest.raises(RunError, match=r"Models are saved unless evaluation\.models is false"):
+        predict(tmp_path / "run", client=0)
+
+
+def test_a_damaged_model(small, tmp_path):
+    run(small(evaluation__models=True, method__rounds=1), out=tmp_path / "run")
+    path = tmp_path / "run" / "models" / "seed0-client0-best.safetensors"
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(RunError, match="cannot be read"):
+        predict(tmp_path / "run", client=0)
+
+
+def test_links_have_no_classes(small, tmp_path):
+    run(small(task="link", evaluation__models=True, method__rounds=1), out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="no classes of nodes"):
+        predict(tmp_path / "run", client=0)
+
+
+@pytest.mark.parametrize("method", ["local", "global", "fedprox"])
+def test_other_methods(small, tmp_path, method):
+    config = small(method__name=method, evaluation__models=True)
+    seed = run(config, out=tmp_path / "run").tree["seeds"][0]
+    simulation = prepare(config, None)
+    if method == "global":
+        made = predict(tmp_path / "run", client=0)
+        assert len(made.classes) == 150
+        return
+    for client in range(3):
+        made = predict(tmp_path / "run", client=client)
+        assert score(made, simulation.silos[client]) == pytest.approx(seed["clients"][client]["test"]["accuracy"])
+
+
+def test_graphs_are_predicted(molecules, tmp_path):
+    config = load_config(
+        overrides={
+            "data.name": str(molecules), "partition.clients": 2, "partition.rule": "random", "model.name": "gin",
+            "model.hidden": 8, "method.rounds": 2, "partition.ratios": [0.6, 0.2, 0.2],
+        }
+    )  # fmt: skip
+    seed = run(config, out=tmp_path / "run").tree["seeds"][0]
+    made = predict(tmp_path / "run", client=1)
+    silo = prepare(config).silos[1]
+    assert len(made.classes) == len(silo.graph)
+    assert score(made, silo) == pytest.approx(seed["clients"][1]["test"]["accuracy"])
+
+
+def test_scenarios_are_predicted_on_the_training_graph(small, tmp_path):
+    config = small(scenario__name="unseen", partition__rule="metis", evaluation__models=True)
+    seed = run(config, out=tmp_path / "run").tree["seeds"][0]
+    silo = prepare(config).silos[0]
+    made = predict(tmp_path / "run", client=0)
+    assert score(made, silo) == pytest.approx(seed["clients"][0]["test"]["accuracy"])
+    grown = predict(tmp_path / "run", client=0, graph=silo.evaluations[1].graph)
+    items = silo.evaluations[1].items["unseen_node"]
+    assert len(grown.classes) > max(items)

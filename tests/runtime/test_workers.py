@@ -1,0 +1,205 @@
+"""Worker processes: the same numbers, and trouble that is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphsilo.errors import FederationError
+from graphsilo.experiments import conformance
+from graphsilo.experiments.runner import run
+from graphsilo.federation.ledger import Ledger
+from graphsilo.methods.fedavg import TrainRequest
+from graphsilo.runtime.in_process import InProcess
+from graphsilo.runtime.workers import WorkerPool
+
+
+@pytest.fixture(scope="module")
+def pool(troubled, simulation_of):
+    """Two processes for the four clients, shared by the tests of this file."""
+    pool = WorkerPool(simulation_of.silos, 2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def spread(pool, troubled, config_of, simulation_of):
+    """A federation over the pool, and a server."""
+
+    def make(**settings):
+        typed = config_of(**settings).method_config()
+        server, _, _ = conformance.assemble(troubled.METHOD, settings)
+        federation = pool.federation(troubled.METHOD, typed, simulation_of.models, 0, "cpu", Ledger())
+        federation.at("round", 1)
+        return server, federation
+
+    return make
+
+
+def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
+    assert pool.clients_of == [(0, 2), (1, 3)]
+    _, federation = spread()
+    replies = federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))
+    assert replies.clients == (0, 1, 2, 3)
+    processes = [reply.process for _, reply in replies]
+    assert processes[0] == processes[2] != processes[1] == processes[3]
+    assert os.getpid() not in processes
+    one = federation.ask(troubled.Client.echo, {3: troubled.Echo(client=0, round=0, process=0, value=5.0)})
+    assert one.clients == (3,)
+    assert one[3].value == 6.0
+
+
+def test_rounds_states_models_and_ledger_are_those_of_one_process(spread, federation_of):
+    server, federation = spread()
+    twin_server, twin = federation_of()
+    for number in (1, 2, 3):
+        for one, where in ((server, federation), (twin_server, twin)):
+            where.at("round", number)
+            one.round(where, number)
+        assert all(torch.equal(value, twin_server.weights[name]) for name, value in server.weights.items())
+    assert sorted(federation.ledger.rows()) == sorted(twin.ledger.rows())
+    federation.remember()
+    twin.remember()
+    mine, theirs = federation.client_states(), twin.client_states()
+    assert list(mine) == list(theirs) == [0, 1, 2, 3]
+    for client in mine:
+        assert torch.equal(
+            mine[client]["best"]["own"]["layers.0.weight"], theirs[client]["best"]["own"]["layers.0.weight"]
+        )
+    again_server, again = spread()
+    again_server.load_state(server.state())
+    again.load_client_states(mine)
+    for one, where in ((again_server, again), (twin_server, twin)):
+        where.at("round", 4)
+        one.round(where, 4)
+    assert all(torch.equal(value, twin_server.weights[name]) for name, value in again_server.weights.items())
+    kept, expected = dict(again.finish(embeddings=True)), dict(twin.finish(embeddings=True))
+    assert list(kept) == [0, 1, 2, 3]
+    for client in kept:
+        assert torch.equal(kept[client]["embeddings"], expected[client]["embeddings"])
+        for when in ("best", "last"):
+            assert kept[client][when]["own"].keys() == expected[client][when]["own"].keys()
+            assert all(
+                torch.equal(value, expected[client][when]["own"][name])
+                for name, value in kept[client][when]["own"].items()
+            )
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("raise", r"client 2 failed in 'train' \(ValueError: the disk of this hospital is gone\)"),
+        ("nan", "NaN or infinity"),
+        ("shape", "has shapes"),
+        ("write", "wrote into the received field"),
+    ],
+)
+def test_failures_come_from_other_processes(spread, troubled, how, text):
+    server, federation = spread(who=[2], when=1, how=how)
+    total = federation.sum(troubled.Client.train, TrainRequest(weights=server.weights))
+    # Client 0 lives in the same process, and is refused as well where the bytes that both received were written to.
+    assert list(total.failures) == ([0, 2] if how == "write" and 0 in total.failures else [2])
+    assert {1, 3} <= set(total.clients)
+    with pytest.raises(FederationError, match=text) as caught:
+        total.require()
+    assert ("troubled.py" in "".join(getattr(caught.value, "__notes__", []))) == (how == "raise")
+    # The processes are fit for more.
+    assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 4
+
+
+def test_large_messages_do_not_block(spread, troubled):
+    """More than socket buffers hold, both ways, to all clients at once."""
+    server, federation = spread()
+    weights = {name: value.clone() for name, value in server.weights.items()}
+    extra = {"extra": torch.zeros(3_000_000)}
+    replies = federation.ask(troubled.Client.train, TrainRequest(weights={**weights, **extra}))
+    assert len(replies.failures) == 4  # this model has no such weight
+    assert "'extra' is unknown" in replies.failures[0].reason
+
+
+def test_a_class_that_cannot_be_imported(pool, troubled, config_of, simulation_of):
+    class Hidden(troubled.Client):
+        """Lives inside a function."""
+
+    with pytest.raises(FederationError, match=r"cannot import troubled\.|cannot import .*Hidden"):
+        pool.federation(
+            replace(troubled.METHOD, client=Hidden), config_of().method_config(), simulation_of.models, 0, "cpu"
+        )
+    # Both workers answered; none is out of step.
+    for index in range(1, len(pool.processes)):
+        with pytest.raises(FederationError):
+            pool.answer(index)
+
+
+def test_client_time_is_counted(spread):
+    server, federation = spread()
+    server.round(federation, 1)
+    assert federation.client_cpu_seconds > 0
+    assert federation.peak_rss_bytes() > 1_000_000
+
+
+def test_more_workers_than_clients_and_nothing_left_behind(simulation_of, troubled, config_of, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pool = WorkerPool(simulation_of.silos[:2], 9)
+    processes = list(pool.processes)
+    assert len(processes) == 2
+    assert pool.clients_of == [(0,), (1,)]
+    federation = pool.federation(troubled.METHOD, config_of().method_config(), simulation_of.models, 0, "cpu")
+    assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 2
+    assert [path.name.startswith("graphsilo-") for path in tmp_path.iterdir()] == [True]
+    pool.close()
+    pool.close()
+    assert [process.poll() for process in processes] == [0, 0]  # ended and waited for: no zombie
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_worker_is_told_and_the_run_resumes(config_of, monkeypatch, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    settings = {"who": [1], "when": 3, "how": "kill", "marker": str(tmp_path / "killed")}
+    config = config_of(run={"workers": 2, "checkpoint_every": 1}, **settings)
+    with pytest.raises(FederationError, match=r"worker process of clients 1, 3 was killed by SIGKILL.*--resume"):
+        run(config, out=tmp_path / "run")
+    assert list((tmp_path / "scratch").iterdir()) == []
+    resumed = run(
+        config.model_copy(update={"run": config.run.model_copy(update={"workers": 1})}),
+        out=tmp_path / "run",
+        resume=True,
+    )
+    whole = run(config.model_copy(update={"run": config.run.model_copy(update={"workers": 1})}))
+    assert conformance.numbers(resumed.tree) == conformance.numbers(whole.tree)
+
+
+@pytest.mark.parametrize("name", ["local", "fedprox"])
+@pytest.mark.slow
+def test_other_methods(name):
+    from graphsilo.federation import registry
+
+    conformance.check_workers(registry.load(name), {})
+
+
+def test_workers_end_when_the_coordinator_is_gone(simulation_of):
+    pool = WorkerPool(simulation_of.silos[:1], 1)
+    process = pool.processes[0]
+    for connection in pool.connections:
+        connection.close()
+    assert process.wait(timeout=60) == 0
+    pool.close()
+
+
+def test_workers_leave_interruption_to_the_coordinator(spread, pool, troubled):
+    _, federation = spread()
+    for process in pool.processes:
+        process.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 4
+
+
+def test_serial_and_spread_share_one_implementation():
+    assert InProcess.sum.__qualname__ == "LocalFederation.sum"

@@ -1,0 +1,154 @@
+"""What ``import graphsilo`` offers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphsilo
+from graphsilo import api
+from graphsilo.errors import ConfigError, RunError, UnsupportedError
+
+SMALL = {"name": "citation-sbm", "nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
+QUICK = {"data": SMALL, "partition": "random", "clients": 3, "model": {"name": "gcn", "hidden": 8}, "rounds": 2}
+
+
+def test_everything_that_is_announced_exists():
+    assert graphsilo.__all__ == sorted(graphsilo.__all__)
+    for name in graphsilo.__all__:
+        assert getattr(graphsilo, name) is not None
+    assert set(graphsilo.__all__) <= set(dir(graphsilo))
+    with pytest.raises(AttributeError, match="nothing_of_this"):
+        graphsilo.nothing_of_this  # noqa: B018
+
+
+def test_every_public_function_is_exported():
+    written = {
+        name for name, item in vars(api).items()
+        if inspect.isfunction(item) and item.__module__ == api.__name__ and not name.startswith("_")
+    }  # fmt: skip
+    exported = {name for name in graphsilo.__all__ if inspect.isfunction(getattr(graphsilo, name))}
+    assert written == exported
+
+
+def test_import_is_light():
+    heavy = {"torch", "numpy", "pydantic", "rich", "yaml"}
+    program = f"import sys, graphsilo; print(sorted(set(sys.modules) & {heavy!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_load_and_partition():
+    graph = graphsilo.load(**SMALL)
+    assert (graph.num_nodes, graph.num_classes, graph.num_features) == (150, 3, 40)
+    cut = graphsilo.partition(graph, "dirichlet", clients=3, alpha=0.5, ratios=(0.5, 0.25, 0.25))
+    assert cut.options["alpha"] == 0.5
+    assert sum(map(len, cut.nodes)) == 150
+    assert graphsilo.partition(graph, clients=3).rule == "louvain"
+    kept = graphsilo.partition(graph, "random", clients=3, scenario="open", crop=0.4)
+    assert len(kept.cropped) == 60
+
+
+def test_run_takes_names_tables_and_dotted_settings(tmp_path):
+    config = {"method": {"name": "fedprox", "rounds": 9, "mu": 0.5}, "run": {"early_stopping": 3}}
+    result = graphsilo.run(
+        config, **QUICK, seeds=range(2), method={"mu": 0.3}, **{"method.lr": 0.02, "run.early_stopping": None}
+    )
+    settings = result.tree["config"]
+    assert (settings["method"]["name"], settings["method"]["mu"], settings["method"]["lr"]) == ("fedprox", 0.3, 0.02)
+    assert settings["method"]["rounds"] == 2
+    assert settings["run"]["early_stopping"] is None
+    assert [seed["seed"] for seed in result.tree["seeds"]] == [0, 1]
+    assert result.out is None
+
+
+def test_run_from_file_equals_run_from_objects(tmp_path):
+    """A graph and a cut in memory give the numbers that their names give."""
+    named = graphsilo.run(**QUICK, partition_seed=5)
+    graph = graphsilo.load(**SMALL)
+    cut = graphsilo.partition(graph, "random", clients=3, seed=5)
+    folder = tmp_path / "objects"
+    given = graphsilo.run(**{**QUICK, "data": graph, "partition": cut}, out=folder)
+    assert given.tree["seeds"][0]["test"] == named.tree["seeds"][0]["test"]
+    # the folder alone is enough to take the run up again, and another cut is refused
+    again = graphsilo.run(folder / "config.yaml", out=folder, resume=True)
+    assert again.tree == json.loads((folder / "result.json").read_text())
+    same = graphsilo.run(**{**QUICK, "data": graph, "partition": cut}, out=folder, resume=True)
+    assert same.tree == again.tree
+    other = graphsilo.partition(graph, "random", clients=3, seed=6)
+    with pytest.raises(RunError, match="another configuration"):
+        graphsilo.run(**{**QUICK, "data": graph, "partition": other}, out=folder, resume=True)
+    assert graphsilo.Partition.load(folder / "partition.npz").content_hash == cut.content_hash
+
+
+def test_wrong_arguments_are_explained():
+    with pytest.raises(ConfigError, match=r"graphsilo\.run has no argument 'metod'; did you mean 'method'\?"):
+        graphsilo.run(metod="fedavg")
+    with pytest.raises(ConfigError, match="unknown setting 'muu' for fedprox"):
+        graphsilo.run(**{**QUICK, "method": {"name": "fedprox", "muu": 1}})
+    with pytest.raises(ConfigError, match=r"did you mean 'Cora'\?"):
+        graphsilo.load("corra")
+    with pytest.raises(RunError, match="this run had no folder"):
+        graphsilo.predict(graphsilo.run(**QUICK), 0)
+
+
+def test_compare_and_predict(tmp_path):
+    runs = [graphsilo.run(**QUICK, method=name, out=tmp_path / name) for name in ("fedavg", "local")]
+    memory = graphsilo.run(**QUICK, method="fedprox")
+    table = graphsilo.compare(*runs, memory, report=tmp_path / "c.html", metrics=["accuracy"])
+    assert [row.label for row in table.rows] == ["FedAvg", "Local only", "FedProx"]
+    assert table.rows[2].scores["accuracy"].mean == pytest.approx(memory.accuracy())
+    assert (tmp_path / "c.html").exists()
+    assert (tmp_path / "fedavg" / "report.html").exists()
+    found = graphsilo.predict(runs[0], 2)
+    assert np.allclose(found.probabilities.sum(axis=1), 1, atol=1e-5)
+    same = graphsilo.predict(tmp_path / "fedavg", 2, graph=graphsilo.load(**SMALL))
+    assert len(same.classes) == 150
+
+
+def test_progress_goes_to_stderr(capsys):
+    graphsilo.run(**QUICK, progress=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "done after 2 rounds" in captured.err
+    graphsilo.run(**QUICK)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_page_that_cannot_be_drawn_does_not_lose_the_result(tmp_path, monkeypatch):
+    from graphsilo import report
+
+    def broken(folder):
+        raise OSError("no ink")
+
+    monkeypatch.setattr(report, "write", broken)
+    with pytest.warns(UserWarning, match="no ink"):
+        assert graphsilo.run(**QUICK, out=tmp_path / "run").tree["task"] == "node"
+
+
+@pytest.mark.data
+def test_collections(data_root):
+    graphs = graphsilo.load("MUTAG", root=data_root)
+    assert isinstance(graphs, graphsilo.GraphCollection)
+    cut = graphsilo.partition(graphs, clients=3)
+    assert (cut.rule, cut.kind) == ("dirichlet", "graph")
+    with pytest.raises(UnsupportedError, match="about nodes"):
+        graphsilo.partition(graphs, clients=3, scenario="open")
+    result = graphsilo.run(data=graphs, partition=cut, model={"name": "gin", "hidden": 8}, rounds=1)
+    assert result.tree["task"] == "graph"
+
+
+def test_the_example_runs(tmp_path, capsys):
+    example = Path(__file__).resolve().parents[1] / "examples" / "quickstart.py"
+    runpy.run_path(str(example))["main"](tmp_path)
+    out = capsys.readouterr().out
+    assert "FedProx: accuracy 0." in out
+    assert "may not be comparable" not in out
+    assert (tmp_path / "comparison.html").exists()

@@ -1,0 +1,342 @@
+"""What local training minimises, and the loop around it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+
+from graphsilo import models
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.errors import MessageError
+from graphsilo.models.view import GraphTensors
+from graphsilo.random import generator
+from graphsilo.training.local import LocalTrainer, load_weights, weights_of
+from graphsilo.training.objective import link_scores, objective
+from graphsilo.training.optimizer import optimizer
+
+NODES, CLASSES = 40, 3
+BACKBONES = ["mlp", "gcn", "sage", "gat", "gin", "sgc", "ssgc", "appnp", "gcnii", "sign", "gamlp"]
+
+
+def graph(*, sparse=True, seed=0):
+    draw = np.random.default_rng(seed)
+    ends = draw.integers(NODES, size=(2, 2 * NODES))
+    ends = np.unique(np.sort(ends[:, ends[0] != ends[1]], axis=0), axis=1)
+    features = (draw.random((NODES, 12)) < 0.3).astype(np.float32)
+    return Graph(
+        features=sp.csr_matrix(features) if sparse else features,
+        edges=np.concatenate([ends, ends[::-1]], axis=1).astype(np.int64),
+        labels=draw.integers(CLASSES, size=NODES),
+        num_classes=CLASSES,
+    )
+
+
+def silo(task="node", *, train=range(0, 30, 2), **more):
+    whole = graph(**more)
+    items = np.array(train, dtype=np.int64)
+    return Silo(0, whole, items, (EvaluationSet("seen", whole, {}),), Schema(task, 12, CLASSES))
+
+
+def collection():
+    whole = graph()
+    pointer = np.arange(0, NODES + 1, 5)
+    keep = whole.edges[:, whole.edges[0] // 5 == whole.edges[1] // 5]
+    union = replace(whole.with_edges(keep), labels=np.full(NODES, -1))
+    return GraphCollection(union, pointer, np.arange(8) % 2, 2)
+
+
+def model_for(one, name="gcn", **settings):
+    schema = one.schema
+    return models.build(
+        name, num_features=schema.num_features, num_classes=schema.num_classes, task=schema.task, seed=0, **settings
+    )
+
+
+def full_batch(goal):
+    return next(iter(goal.batches(0, generator(0))))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("name", BACKBONES)
+def test_restricted_rows_change_no_number(name, sparse):
+    """Loss and gradients on the training rows alone are those of the whole graph."""
+    one = silo(sparse=sparse)
+    model, data = model_for(one, name), GraphTensors(one.graph)
+    goal = objective(data, one)
+    rows = torch.from_numpy(one.train)
+    expected = F.cross_entropy(model(data.full)[rows], torch.from_numpy(one.labels[one.train]))
+    loss = goal.loss(model, full_batch(goal), None)
+    torch.testing.assert_close(loss, expected)
+    mine = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    theirs = torch.autograd.grad(expected, list(model.parameters()), allow_unused=True)
+    for left, right in zip(mine, theirs, strict=True):
+        assert (left is None) == (right is None)
+        if left is not None:
+            torch.testing.assert_close(left, right, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_gradients_are_those_of_autograd_with_dropout_on(name):
+    one = silo()
+    model = model_for(one, name)
+    goal = objective(GraphTensors(one.graph), one)
+    batch, parameters = full_batch(goal), list(model.parameters())
+    mine = goal.gradients(model, batch, generator(0, "train"), parameters)
+    expected = goal.loss(model, batch, generator(0, "train"))
+    theirs = torch.autograd.grad(expected, parameters, allow_unused=True)
+    for left, right in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(left, torch.zeros_like(left) if right is None else right, atol=1e-6, rtol=1e-4)
+
+
+def test_an_extra_loss_is_part_of_the_gradient():
+    one = silo()
+    model = model_for(one)
+    goal = objective(GraphTensors(one.graph), one)
+    parameters = list(model.parameters())
+    plain = goal.gradients(model, full_batch(goal), generator(0), parameters)
+    changed = goal.gradients(
+        model, full_batch(goal), generator(0), parameters, lambda net: sum(p.sum() for p in net.parameters())
+    )
+    for left, right in zip(plain, changed, strict=True):
+        torch.testing.assert_close(left + 1.0, right)
+
+
+def test_mean_cross_entropy_by_hand():
+    one = silo(train=[0, 1])
+    model = model_for(one)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    goal = objective(GraphTensors(one.graph), one)
+    assert float(goal.loss(model, full_batch(goal), None).detach()) == pytest.approx(math.log(CLASSES))
+
+
+def test_unlabelled_training_items_are_left_out():
+    one = silo(train=range(10))
+    labels = one.graph.labels.copy()
+    labels[:4] = -1
+    one = replace(one, graph=replace(one.graph, labels=labels))
+    assert objective(GraphTensors(one.graph), one).num_samples == 6
+
+
+def test_noisy_labels_are_learned_from():
+    one = silo()
+    goal = objective(GraphTensors(one.graph), one)
+    noisy = replace(one, noisy_labels=(one.graph.labels + 1) % CLASSES)
+    other = objective(GraphTensors(one.graph), noisy)
+    model = model_for(one)
+    rows = torch.from_numpy(one.train)
+    expected = F.cross_entropy(
+        model(GraphTensors(one.graph).full)[rows], torch.from_numpy(noisy.noisy_labels[one.train])
+    )
+    torch.testing.assert_close(other.loss(model, full_batch(other), None), expected)
+    assert float(goal.loss(model, full_batch(goal), None)) != float(expected)
+
+
+class Seen:
+    """A model that notes which items each batch asks for."""
+
+    def __init__(self):
+        self.items = []
+
+    def __call__(self, view, draw):
+        self.items.append(view.items)
+        return torch.zeros(len(view.items), CLASSES)
+
+
+@pytest.mark.parametrize(("size", "batches"), [(1, 15), (4, 4), (14, 2), (15, 1), (99, 1), (0, 1)])
+def test_batches_cover_every_item_once(size, batches):
+    one = silo()
+    goal = objective(GraphTensors(one.graph), one)
+    for epoch in range(3):
+        seen = Seen()
+        for batch in goal.batches(size, generator(epoch)):
+            goal.loss(seen, batch, None)
+        assert len(seen.items) == batches
+        assert sorted(np.concatenate(seen.items).tolist()) == one.train.tolist()
+
+
+def test_batches_are_shuffled_by_the_generator_alone():
+    one = silo()
+    goal = objective(GraphTensors(one.graph), one)
+
+    def order(seed):
+        seen = Seen()
+        for batch in goal.batches(4, generator(seed)):
+            goal.loss(seen, batch, None)
+        return np.concatenate(seen.items).tolist()
+
+    assert order(0) == order(0)
+    assert order(0) != order(1)
+
+
+def test_batches_carry_their_own_labels():
+    one = silo()
+    goal = objective(GraphTensors(one.graph), one)
+
+    class Oracle:
+        """Knows the true label of every item."""
+
+        def __call__(self, view, draw):
+            return 50.0 * F.one_hot(torch.from_numpy(one.labels[view.items]), CLASSES).float()
+
+    for size in (0, 4):
+        losses = [float(goal.loss(Oracle(), batch, None)) for batch in goal.batches(size, generator(0))]
+        assert max(losses) < 1e-6
+
+
+def test_graph_batches_equal_the_whole():
+    graphs = collection()
+    one = Silo(0, graphs, np.arange(6), (EvaluationSet("seen", graphs, {}),), Schema("graph", 12, 2))
+    goal = objective(GraphTensors(graphs), one)
+    model = model_for(one, "gin")
+    whole = float(goal.loss(model, full_batch(goal), None))
+    parts = [float(goal.loss(model, batch, None)) for batch in goal.batches(2, generator(0))]
+    assert np.mean(parts) == pytest.approx(whole, abs=1e-5)
+
+
+def links():
+    one = silo("link")
+    pairs = one.graph.edges[:, one.graph.edges[0] < one.graph.edges[1]]
+    none = np.zeros((2, 0), dtype=np.int64)
+    return replace(one, links=Links(pairs, none, none, none, none)), pairs
+
+
+def test_link_scores_by_hand():
+    embeddings = torch.tensor([[1.0, 2.0], [3.0, 4.0], [0.5, -1.0]])
+    assert link_scores(embeddings, np.array([[0, 1], [1, 2]])).tolist() == [11.0, -2.5]
+
+
+def test_link_objective():
+    one, pairs = links()
+    goal = objective(GraphTensors(one.graph), one)
+    assert goal.num_samples == pairs.shape[1]
+    drawn, target = full_batch(goal)
+    assert torch.equal(drawn[:, : pairs.shape[1]], torch.from_numpy(pairs))
+    assert target.tolist() == [1.0] * pairs.shape[1] + [0.0] * pairs.shape[1]
+    assert int(drawn.min()) >= 0
+    assert int(drawn.max()) < NODES
+    model = model_for(one)
+    embeddings = model(goal.data.full)
+    score = (embeddings[drawn[0]] * embeddings[drawn[1]]).sum(1)
+    expected = -(target * F.logsigmoid(score) + (1 - target) * F.logsigmoid(-score)).mean()
+    torch.testing.assert_close(goal.loss(model, (drawn, target), None), expected)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_link_batches_cover_every_pair_once(size):
+    one, pairs = links()
+    goal = objective(GraphTensors(one.graph), one)
+    found = []
+    for drawn, target in goal.batches(size, generator(0)):
+        assert int(target.sum()) * 2 == len(target)
+        found += drawn[:, target == 1].t().tolist()
+    assert sorted(map(tuple, found)) == sorted(map(tuple, pairs.T.tolist()))
+
+
+def test_negatives_change_with_the_generator():
+    one, pairs = links()
+    goal = objective(GraphTensors(one.graph), one)
+
+    def negatives(seed):
+        return next(iter(goal.batches(0, generator(seed))))[0][:, pairs.shape[1] :]
+
+    assert torch.equal(negatives(0), negatives(0))
+    assert not torch.equal(negatives(0), negatives(1))
+
+
+def test_link_prediction_needs_links():
+    with pytest.raises(ValueError, match="needs a silo with links"):
+        objective(GraphTensors(graph()), silo("link"))
+
+
+# -- the loop --------------------------------------------------------------------------------------------------------
+
+
+def trainer(one, *, lr=0.05, name="gcn"):
+    model = model_for(one, name)
+    goal = objective(GraphTensors(one.graph), one)
+    return LocalTrainer(model, goal, optimizer("sgd", list(model.parameters()), lr=lr))
+
+
+def current(loop):
+    """The loss without dropout."""
+    return float(loop.objective.loss(loop.model, full_batch(loop.objective), None).detach())
+
+
+def test_the_loop_lowers_the_loss():
+    loop = trainer(silo(), lr=0.5)
+    before = current(loop)
+    loop.run(50, generator(0))
+    assert current(loop) < 0.5 * before
+
+
+def test_epochs_add_up():
+    one, two = trainer(silo()), trainer(silo())
+    draw = generator(0)
+    one.run(2, draw)
+    one.run(3, draw)
+    two.run(5, generator(0))
+    assert all(torch.equal(*pair) for pair in zip(one.parameters, two.parameters, strict=True))
+
+
+def test_nothing_to_learn_from_changes_nothing():
+    loop = trainer(silo(train=()))
+    before = [parameter.detach().clone() for parameter in loop.parameters]
+    loop.run(3, generator(0))
+    assert all(torch.equal(*pair) for pair in zip(before, loop.parameters, strict=True))
+
+
+def test_adjust_changes_the_step():
+    one, still = trainer(silo()), trainer(silo())
+    before = [parameter.detach().clone() for parameter in one.parameters]
+
+    def away(gradients):
+        for gradient in gradients:
+            gradient.zero_().add_(1.0)
+
+    one.run(2, generator(0), adjust=away)
+    for parameter, old in zip(one.parameters, before, strict=True):
+        torch.testing.assert_close(parameter.detach(), old - 2 * 0.05)
+    still.run(2, generator(0), adjust=lambda gradients: [gradient.zero_() for gradient in gradients])
+    assert all(torch.equal(*pair) for pair in zip(before, still.parameters, strict=True))
+
+
+def test_weights_are_copied_in():
+    one, two = trainer(silo()), trainer(silo())
+    one.run(2, generator(0))
+    held = {name: value.clone() for name, value in weights_of(one.model).items()}
+    load_weights(two.model, held)
+    held["layers.0.weight"].zero_()
+    assert torch.equal(weights_of(two.model)["layers.0.weight"], weights_of(one.model)["layers.0.weight"])
+
+
+def test_wrong_weights_are_refused_and_change_nothing():
+    model = trainer(silo()).model
+    good = {name: torch.zeros_like(value) for name, value in weights_of(model).items()}
+    before = {name: value.clone() for name, value in weights_of(model).items()}
+    last = list(good)[-1]
+    cases = [
+        ({key: value for key, value in good.items() if key != last}, f"'{last}' is missing"),
+        ({**good, "extra": torch.zeros(1)}, "'extra' is unknown"),
+        ({**good, last: torch.zeros(99)}, rf"weight '{last}' must have shape"),
+    ]
+    for weights, text in cases:
+        with pytest.raises(MessageError, match=text):
+            load_weights(model, weights)
+        assert all(torch.equal(value, before[name]) for name, value in weights_of(model).items())
+
+
+def test_some_weights_by_name():
+    model = trainer(silo()).model
+    before = weights_of(model)["layers.0.weight"].clone()
+    load_weights(model, {"layers.1.bias": torch.ones(CLASSES)}, names=["layers.1.bias"])
+    assert weights_of(model)["layers.1.bias"].tolist() == [1.0] * CLASSES
+    assert torch.equal(weights_of(model)["layers.0.weight"], before)
