@@ -44,7 +44,7 @@ print(killed)
 """
 
 FEW = [[0.05], [0.12, 0.08], [0.2, 0.2, 0.02]]
-MANY = [[round(0.01 + 0.017 * step, 3), round(0.3 - 0.011 * step, 3)] for step in range(25)]
+MANY = [[round(0.01 + 0.017 * step, 3), round(0.3 - 0.011 * step, 3)] for step in range(0, 25, 2)]
 
 
 def config_tree(config, **more):

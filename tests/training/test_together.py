@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,12 +13,25 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
-from graphsilo.federation.codec import encode_tree
+from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.methods import fedprox
 from graphsilo.runtime.in_process import InProcess
+from graphsilo.training import together as training_together
 from graphsilo.training.objective import ClassifyItems
 
 BACKBONES = ["mlp", "gcn", "sage", "gat", "gin", "sgc", "ssgc", "appnp", "gcnii", "sign", "gamlp"]
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    """Makes sure that clients were joined at all, lest a test shows nothing."""
+    runs = []
+    original = training_together.Joint.run
+    monkeypatch.setattr(
+        training_together.Joint, "run", lambda self, works: (runs.append(works), original(self, works))[1]
+    )
+    yield runs
+    assert runs
 
 
 def silo(client, *, nodes, train, sparse=True, features=300):
@@ -36,7 +51,7 @@ def silo(client, *, nodes, train, sparse=True, features=300):
 
 def silos(**more):
     """Five clients of uneven size; the fourth has nothing to train on."""
-    sizes = [(60, 12), (33, 7), (47, 47), (20, 0), (81, 1)]
+    sizes = [(160, 32), (133, 27), (147, 47), (20, 0), (181, 21)]
     return [silo(client, nodes=nodes, train=train, **more) for client, (nodes, train) in enumerate(sizes)]
 
 
@@ -107,7 +122,7 @@ def test_settings(settings):
             assert state_of(together, client) == state_of(one, client), (number, client)
 
 
-def test_changing_company():
+def test_changing_company(joined):
     """Groups form, break up and form again; each client's own steps are all that counts."""
     together, alone = federations("local", silos())
     company = [
@@ -130,7 +145,7 @@ def test_changing_company():
             assert state_of(together, client) == state_of(alone[client], client), (number, client)
 
 
-def test_states_that_are_loaded_in_between():
+def test_states_that_are_loaded_in_between(joined):
     together, alone = federations("local", silos())
     for number in (1, 2, 3):
         advance(together, number)
@@ -139,8 +154,6 @@ def test_states_that_are_loaded_in_between():
     for number in (4, 5):
         advance(together, number)
     later = {client: state_of(together, client) for client in kept}
-    from graphsilo.federation.codec import decode_tree
-
     for client, one in alone.items():
         together.client(client).load_full_state(decode_tree(np.frombuffer(states[client], dtype=np.uint8).copy()))
         one.client(client).load_full_state(decode_tree(np.frombuffer(states[client], dtype=np.uint8).copy()))
@@ -153,8 +166,9 @@ def test_states_that_are_loaded_in_between():
         assert state_of(one, client) == later[client]
 
 
-def test_the_pull_of_fedprox():
-    together, alone = federations("fedprox", silos(), mu=0.5, stragglers=0.5)
+@pytest.mark.parametrize("stragglers", [0.0, 0.3])
+def test_the_pull_of_fedprox(stragglers):
+    together, alone = federations("fedprox", silos(), mu=0.5, stragglers=stragglers)
     weights = {name: value.detach().clone() for name, value in together.client(0).weights.items()}
     for number in range(1, 6):
         request = fedprox.fedavg.TrainRequest(weights={name: value + 0.01 * number for name, value in weights.items()})
@@ -165,7 +179,7 @@ def test_the_pull_of_fedprox():
             assert state_of(together, client) == state_of(one, client), (number, client)
 
 
-def test_a_new_objective_is_heeded():
+def test_a_new_objective_is_heeded(joined):
     """Methods may give a trainer other labels on the way."""
     together, alone = federations("local", silos())
     for number in range(1, 7):
@@ -173,8 +187,6 @@ def test_a_new_objective_is_heeded():
             for where in (together, alone[1]):
                 client = where.client(1)
                 fewer = client.silo.train[:3]
-                from dataclasses import replace
-
                 client.trainer.objective = ClassifyItems(client.data, replace(client.silo, train=fewer))
         advance(together, number)
         for client, one in alone.items():
@@ -182,7 +194,7 @@ def test_a_new_objective_is_heeded():
             assert state_of(together, client) == state_of(one, client), (number, client)
 
 
-def test_a_new_rate_is_heeded():
+def test_a_new_rate_is_heeded(joined):
     together, alone = federations("local", silos())
     for number in range(1, 7):
         if number == 4:
@@ -194,45 +206,51 @@ def test_a_new_rate_is_heeded():
             assert state_of(together, client) == state_of(one, client), (number, client)
 
 
-def test_one_clients_trouble_while_training(kit_error="no such gradient"):
-    """What a client adds to its gradients may fail: that is its failure, and it is listed."""
-    together, _ = federations("local", silos())
-    for number in (1, 2, 3):
-        advance(together, number)
-    client = together.client(1)
-    original = client.trainer.run
+def test_one_clients_trouble_while_training(joined):
+    """What a client does to its gradients may fail: that is its failure alone, and it stays where it was."""
+    together, alone = federations("local", silos(), local_epochs=4)
+    for where in (together, alone[1]):
+        client = where.client(1)
+        original = client.trainer.run
 
-    def failing(gradients):
-        raise ValueError(kit_error)
+        def run(epochs, draw, client=client, original=original, **options):
+            steps = iter(range(epochs))
 
-    client.trainer.run = lambda epochs, draw, **options: original(epochs, draw, **{**options, "adjust": failing})
-    together.at("round", 4)
-    kind = type(client)
-    replies = together.ask(kind.train_alone, kind.train_alone.types()[0]())
-    assert kit_error in replies.failures[1].reason
+            def adjust(gradients):
+                if client.round == 4 and next(steps) == 2:
+                    raise ValueError("no such gradient")
+
+            original(epochs, draw, **{**options, "adjust": adjust})
+
+        client.trainer.run = run
+    kind = type(together.client(1))
+    for number in range(1, 7):
+        failed = []
+        for where in (together, *alone.values()):
+            where.at("round", number)
+            replies = where.ask(kind.train_alone, kind.train_alone.types()[0]())
+            failed += [failure.reason for failure in replies.failures.values()]
+        assert failed == (["no such gradient"] * 2 if number == 4 else [])
+        for client, one in alone.items():
+            assert state_of(together, client) == state_of(one, client), (number, client)
 
 
 def test_switched_off_gradients_stay_with_their_client():
-    """A handler may train inside a context; it holds for that client alone."""
-    together, alone = federations("local", silos(), batch_size=5)
-    seen = {}
-    for where in (together, *alone.values()):
-        for client in where.clients:
-            held = where.client(client)
-            original = held.trainer.run
+    """A handler may switch gradients off around its training; that holds for it alone."""
+    together, _ = federations("local", silos())
+    seen = []
+    for number in together.clients:
+        held = together.client(number)
+        original = held.trainer.run
 
-            def run(epochs, draw, original=original, number=client, place=where, **options):
-                seen.setdefault(id(place) == id(together), []).append((number, torch.is_grad_enabled()))
-                with torch.set_grad_enabled(number % 2 == 0):
-                    with torch.enable_grad():
-                        original(epochs, draw, **options)
+        def run(epochs, draw, original=original, number=number, **options):
+            seen.append(torch.is_grad_enabled())
+            with torch.set_grad_enabled(number % 2 == 0):
+                original(epochs, draw, **options)
+                seen.append(torch.is_grad_enabled() == (number % 2 == 0))
 
-            held.trainer.run = run
+        held.trainer.run = run
     for number in (1, 2, 3):
         advance(together, number)
-        for one in alone.values():
-            advance(one, number)
-    assert {enabled for _, enabled in seen[True]} == {True}
+    assert all(seen)
     assert torch.is_grad_enabled()
-    for client, one in alone.items():
-        assert state_of(together, client) == state_of(one, client)

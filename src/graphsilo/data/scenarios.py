@@ -254,6 +254,7 @@ def build_silos(
     scenario: str = "seen",
     options: ScenarioOptions | Mapping[str, Any] | None = None,
     task: Task = "node",
+    link_ratios: Sequence[float] | None = None,
 ) -> list[Silo]:
     """One silo per client.
 
@@ -267,13 +268,14 @@ def build_silos(
         scenario: A name from ``SCENARIOS``.
         options: Settings of the scenario.
         task: ``node``; ``link`` goes on to ``build_link_silos``.
+        link_ratios: Shares of training, validation and test links, for the task ``link``.
 
     Raises:
         ConfigError: A name or setting is not known.
         PartitionError: The partition does not fit the graph or the scenario, or no client has anything to train on.
         UnsupportedError: The task is not one of a single graph, or has no such scenario.
     """
-    return [silo for silo, _ in _build(graph, partition, scenario, options, task)]
+    return [silo for silo, _ in _build(graph, partition, scenario, options, task, link_ratios)]
 
 
 def pooled_silo(
@@ -284,11 +286,12 @@ def pooled_silo(
     scenario: str = "seen",
     options: ScenarioOptions | Mapping[str, Any] | None = None,
     task: Task = "node",
+    link_ratios: Sequence[float] | None = None,
 ) -> Silo:
     """All clients' data in one place, for centralised training.
 
     Args:
-        graph, partition, scenario, options, task: As for ``build_silos``.
+        graph, partition, scenario, options, task, link_ratios: As for ``build_silos``.
         cross_edges: Keep the edges between clients; without them the graph is the disjoint union of the silos.
 
     Returns:
@@ -298,7 +301,7 @@ def pooled_silo(
     Raises:
         As ``build_silos``.
     """
-    built = _build(graph, partition, scenario, options, task)
+    built = _build(graph, partition, scenario, options, task, link_ratios)
     pooled = pool_silos([silo for silo, _ in built])
     if not cross_edges:
         return pooled
@@ -548,6 +551,7 @@ def _build(
     scenario: str,
     options: ScenarioOptions | Mapping[str, Any] | None,
     task: Task,
+    link_ratios: Sequence[float] | None,
 ) -> list[tuple[Silo, _Rows]]:
     settings = parse_options(ScenarioOptions, options, owner="the scenario")
     _check_options(settings)
@@ -555,7 +559,7 @@ def _build(
     if task == "link":
         if chosen != "seen":
             raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{chosen}' was asked for.")
-        links = build_link_silos(graph, partition, global_graph=settings.global_graph)
+        links = build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
         return [(silo, _Rows(nodes, nodes)) for silo, nodes in zip(links, partition.nodes, strict=True)]
     if task != "node":
         raise UnsupportedError(

@@ -41,6 +41,7 @@ _RATIOS: Mapping[str, Ratios] = {
     "computers": DEFAULT_RATIOS,
     "chameleon": (0.48, 0.32, 0.2),
     "squirrel": (0.48, 0.32, 0.2),
+    "heterophily-sbm": (0.48, 0.32, 0.2),
     "ogbn-arxiv": (0.6, 0.2, 0.2),
     "flickr": (0.6, 0.2, 0.2),
     "ogbn-products": (0.1, 0.05, 0.85),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -180,8 +180,20 @@ class RunConfig(Settings):
         tree["method"] = {"name": self.method.name, **self.method_config().model_dump(mode="json")}
         for section in ("data", "partition", "scenario", "model"):
             options = tree[section].pop("options")
-            tree[section].update(options)
+            tree[section].update({**self._defaults(section), **options})
         return tree
+
+    def _defaults(self, section: str) -> dict[str, Any]:
+        """Defaults of the settings beside a section's own, as plain values."""
+        if section == "model" and self.model.pool is None:
+            from graphsilo import models
+
+            return dict(models.resolve(self.model.name, self.model.options).as_dict())
+        if section == "scenario" and self.scenario.name != "seen":
+            from graphsilo.data.scenarios import ScenarioOptions
+
+            return {key: value for key, value in asdict(ScenarioOptions()).items() if key != "global_graph"}
+        return {}
 
 
 def validated(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
@@ -276,28 +288,35 @@ def _assign(tree: dict[str, Any], name: str, value: Any) -> None:
         _assign(tree, f"{section}.{key}", value)
         return
     if len(parts) == 2 and key == last and place.get(last) not in (None, value):
-        # Another rule, model or method: the settings of the old one do not belong to it.
+        # Another rule, model or method: what only the old one has does not belong to it.
         kind = SECTIONS[section]
-        for stale in [item for item in place if item not in kind.model_fields or item == "options"]:
-            del place[stale]
+        options = {**dict(place.pop("options", None) or {})}
+        for item in [item for item in place if item not in kind.model_fields]:
+            options[item] = place.pop(item)
+        known = option_names(section, str(value)) if options else set()
+        place.update({item: setting for item, setting in options.items() if item in known})
     place[last] = value
 
 
-def options_of(kind: type, values: Mapping[str, Any], label: str) -> Any:
-    """An options dataclass from a table.
+def option_names(section: str, name: str) -> set[str]:
+    """Settings that a rule, model, method, data set or scenario has beside its section's own; empty if unknown."""
+    try:
+        if section == "method":
+            from graphsilo.federation import registry
 
-    Raises:
-        ConfigError: An unknown option.
-    """
-    if not is_dataclass(kind):
-        raise TypeError(f"{kind} is no dataclass")
-    known = {item.name for item in fields(kind)}
-    for name in values:
-        if name not in known:
-            raise ConfigError(f"unknown option '{name}' for {label}; {nearest(str(name), known)}")
-    return kind(**values)
+            return set(registry.load(name).config.model_fields)
+        if section == "model":
+            from graphsilo import models
 
+            return set(models.resolve(name, {}).as_dict())
+        if section == "partition":
+            from graphsilo.data.partition import entry
 
-def plain(value: Any) -> Any:
-    """Dataclasses to tables."""
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+            return {item.name for item in fields(entry(name).options)}
+        if section == "data":
+            from graphsilo.data.catalog import LoadOptions
+
+            return {item.name for item in fields(LoadOptions)}
+    except ConfigError:
+        pass  # an unknown name is refused where it is used
+    return set()

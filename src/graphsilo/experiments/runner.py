@@ -22,7 +22,7 @@ from graphsilo.experiments import disk
 from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.evaluation import RoundScores, SetScores, evaluate, modes_of, selection_metric
-from graphsilo.experiments.simulation import Simulation, fingerprint, prepare
+from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.ledger import COLUMNS, Ledger
@@ -152,13 +152,20 @@ def run(
         _check_support(config, method, method_config, simulation)
         print_of = fingerprint(config, simulation)
         done = _finished(folder, print_of) if resume else None
-        if done is not None:
+        if done is not None and set(config.run.references) <= set(done.get("references", {})):
+            if folder is not None and report is not None and not (folder / "report.html").exists():
+                report(folder)  # stopped between the result and its page
             return Result(done, folder)
-        if folder is not None:
-            disk.write_text(folder / "config.yaml", yaml.safe_dump(config.complete(), sort_keys=False))
-            simulation.partition.save(folder / "partition.npz")
         checkpoints = None if folder is None else Checkpoints(folder / "checkpoints", print_of)
+        if checkpoints is not None and resume:
+            for seed in config.run.seeds:
+                checkpoints.load(seed)  # refuses another run's before anything of it is overwritten
+        if folder is not None:
+            disk.write_text(folder / "config.yaml", yaml.safe_dump(complete_config(config, simulation), sort_keys=False))
+            simulation.partition.save(folder / "partition.npz")
         observer.started(_description(config, method, simulation, label))
+        for warning in simulation.warnings():
+            observer.warned(warning)
         pool = None
         if config.run.workers > 1 and len(simulation.silos) > 1:
             pool = WorkerPool(simulation.silos, config.run.workers)
@@ -650,7 +657,7 @@ def _assemble(
     return {
         "format": FORMAT,
         "graphsilo": __version__,
-        "config": config.complete(),
+        "config": complete_config(config, simulation),
         "fingerprint": print_of,
         "task": simulation.task,
         "method": {

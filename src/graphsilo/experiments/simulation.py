@@ -174,17 +174,14 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     crop = options.pop("crop", None)
     if any(mode.endswith("_global") for mode in wanted):
         options["global_graph"] = True
-    pooled = method is not None and method.pooled
-    silos: list[Silo]
-    if pooled:
+    asked: dict[str, Any] = {"scenario": config.scenario.name, "options": options, "task": task}
+    if task == "link":
+        asked["link_ratios"] = config.partition.ratios
+    if method is not None and method.pooled:
         cross = bool(getattr(config.method_config(), "cross_edges", True))
-        silos = [
-            pooled_silo(
-                graph, partition, cross_edges=cross, scenario=config.scenario.name, options=options, task=task
-            )
-        ]
+        silos = [pooled_silo(graph, partition, cross_edges=cross, **asked)]
     else:
-        silos = build_silos(graph, partition, scenario=config.scenario.name, options=options, task=task)
+        silos = build_silos(graph, partition, **asked)
     if crop is not None and config.scenario.name != "open":
         raise ConfigError("scenario.crop belongs to the scenario 'open'.")
     return _simulation(config, graph, partition, silos, task, audit(partition, graph).to_dict(), (graph,))
@@ -430,6 +427,18 @@ def content_hash(graphs: tuple[Graph | GraphCollection, ...]) -> str:
     return digest.hexdigest()
 
 
+def complete_config(config: RunConfig, simulation: Simulation) -> dict[str, Any]:
+    """The configuration with every default written out, the chosen rule and its settings included."""
+    tree = config.complete()
+    if tree["partition"]["file"] is None:
+        tree["partition"]["rule"] = simulation.partition.rule
+        tree["partition"].update(
+            {key: value for key, value in simulation.partition.options.items() if value is not None}
+        )
+    tree["task"] = simulation.task
+    return tree
+
+
 _NO_EFFECT = {"workers", "checkpoint_every", "references"}
 """Settings of a run that change no number."""
 
@@ -438,7 +447,10 @@ def fingerprint(config: RunConfig, simulation: Simulation) -> str:
     """sha256 of everything that decides a run's numbers: configuration, data, partition."""
     tree = config.complete()
     tree["data"].pop("root")
-    tree["partition"].pop("file")
+    # How the partition came about does not matter, only what it is: its hash stands for the whole section. The
+    # ratios of links are drawn later, hence named.
+    tree["partition"] = config.partition.ratios if simulation.task == "link" else None
+    tree["task"] = simulation.task
     tree["run"] = {key: value for key, value in tree["run"].items() if key not in _NO_EFFECT}
     tree["evaluation"] = {key: value for key, value in tree["evaluation"].items() if key not in ("models", "embeddings")}
     text = json.dumps(tree, sort_keys=True, default=str)

@@ -45,6 +45,8 @@ ALPHA = 0.05
 _FREE = ("run", "data.root", "evaluation.models", "evaluation.embeddings")
 # A difference in these sections means that different questions were asked.
 _SAME = ("task", "data", "partition", "scenario", "perturb")
+# Of these, contents are compared, so that a name, path or seed that leads to the same contents is no difference.
+_BY_CONTENT = ("data", "partition")
 # Within the method's section these are the schedule that compared runs usually share; the rest is the method itself.
 _SCHEDULE = ("rounds", "local_epochs", "batch_size", "participation", "optimizer", "lr", "weight_decay")
 
@@ -450,6 +452,8 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
         section = key.split(".")[0]
         values = [settings.get(key, "unset") for settings in flat]
         if _is_free(key) or len({repr(value) for value in values}) == 1:
+            continue
+        if section in _BY_CONTENT:
             continue
         if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or "unset" in values):
             continue

@@ -11,7 +11,8 @@ driver, which waits until all clients of the group have done so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -37,7 +38,8 @@ MAX_BYTES = 6 * 1024**2
 """Most memory that weights, gradients and moments of a group may take. A client alone keeps its own in the processor's
 cache from one local epoch to the next; a group that does not fit loses more by that than it gains."""
 _LANES = 16
-"""Tensors whose size is no multiple of this are updated one by one: kernels treat the last entries differently."""
+"""Floats in 64 bytes, the alignment of memory. Kernels round differently where a row or a tensor does not start or end on
+it: hidden layers of other widths are not joined, and tensors of other sizes are updated one by one."""
 
 T = TypeVar("T")
 
@@ -62,7 +64,12 @@ def submit(work: Work) -> None:
     """Run the epochs: with the other clients where a driver is waiting for them, else at once."""
     seat = greenlet.getcurrent()
     if isinstance(seat, _Seat) and seat.parent is not None:
-        seat.parent.switch(work)
+        # Gradients are switched on and off per thread: what a handler has chosen must not reach the next one.
+        mode = torch.is_grad_enabled()
+        try:
+            seat.parent.switch(work)
+        finally:
+            torch.set_grad_enabled(mode)
     else:
         work.trainer.run_alone(work)
 
@@ -79,8 +86,10 @@ class Driver(Generic[T]):
         results: list[Any] = [None] * len(calls)
         seats = [_Seat(call) for call in calls]
         waiting: dict[int, Work] = {}
+        mode = torch.is_grad_enabled()
 
         def note(index: int, answer: Any) -> None:
+            torch.set_grad_enabled(mode)
             if seats[index].dead:
                 results[index] = answer
             else:
@@ -107,8 +116,7 @@ class Driver(Generic[T]):
         for part, joint in self._joints:
             members = [works[place] for place in part]
             if joint is not None and joint.fits(members):
-                joint.run(members)
-                errors += [None] * len(members)
+                errors += joint.run(members)
                 continue
             for work in members:
                 try:
@@ -138,6 +146,7 @@ class Joint:
         first = records[0]
         self.rates = trainers[0].model.__dict__["_stack"]._rates
         self.optimizer = trainers[0].optimizer
+        self.objectives = [trainer.objective for trainer in trainers]
         count = len(trainers)
         hidden = [[record.saved[place] for record in records] for place in range(1, len(first.saved), 2)]
         outputs = [*hidden, [record.output for record in records]]
@@ -171,6 +180,8 @@ class Joint:
             records.append(record)
         first, model = records[0], trainers[0].model
         shapes = [tuple(parameter.shape) for parameter in first.parameters]
+        if any(len(shape) > 1 and math.prod(shape) % _LANES for shape in shapes):
+            return None  # a member's weights would not begin where BLAS finds a tensor of its own, and be rounded so
         for trainer, record in zip(trainers, records, strict=True):
             if (
                 [tuple(parameter.shape) for parameter in record.parameters] != shapes
@@ -180,6 +191,9 @@ class Joint:
                 or not same_rule(trainer.optimizer, trainers[0].optimizer)
             ):
                 return None
+        inner = [shape for terms, shape in zip(_layer_of(first.plan), shapes, strict=True) if terms < len(first.plan) - 1]
+        if any(shape[-1] % _LANES for shape in inner):
+            return None
         rows = np.mean([record.plan[0][0].operator.shape[0] for record in records])
         if rows > MAX_ROWS:
             return None
@@ -217,21 +231,39 @@ class Joint:
             work.epochs == first.epochs
             and work.extra_loss is None
             and (work.batch_size <= 0 or work.batch_size >= work.trainer.objective.num_samples)
-            for work in works
+            # A method may have given a trainer another objective or rate meanwhile.
+            and work.trainer.objective is objective
+            and same_rule(work.trainer.optimizer, first.trainer.optimizer)
+            for work, objective in zip(works, self.objectives, strict=True)
         )
 
     @torch.no_grad()
-    def run(self, works: Sequence[Work]) -> None:
-        """The epochs of all members."""
+    def run(self, works: Sequence[Work]) -> list[Exception | None]:
+        """The epochs of all members; what went wrong with each, who stays as it was at that step."""
         self._seat()
         generators = [work.generator for work in works]
+        errors: list[Exception | None] = [None] * len(works)
+        kept: dict[int, list[Tensor]] = {}
         for _ in range(works[0].epochs):
             gradients = self._step(generators)
             for place, work in enumerate(works):
-                if work.adjust is not None:
+                if work.adjust is not None and place not in kept:
                     order = self.orders[place]
-                    work.adjust([gradients[slot][place] for slot in order])
-            self._update(gradients)
+                    try:
+                        work.adjust([gradients[slot][place] for slot in order])
+                    except Exception as error:
+                        errors[place] = error
+                        kept[place] = [tensor[place].clone() for tensor in self._stacked()]
+            if len(kept) == len(works):
+                break
+            self._update(gradients, kept)
+        for place, tensors in kept.items():
+            for stacked, tensor in zip(self._stacked(), tensors, strict=True):
+                stacked[place].copy_(tensor)
+        return errors
+
+    def _stacked(self) -> list[Tensor]:
+        return [*self.values, *self.first, *self.second]
 
     def _seat(self) -> None:
         """Put the members' weights and moments into the stacked tensors, where they are not there already."""
@@ -285,7 +317,9 @@ class Joint:
             return term.operator.mm(weights.view(-1, weights.shape[-1]))
         source = hidden if term.rows is None else hidden.index_select(0, term.rows)
         # Fresh results, joined afterwards: products into a slice of a larger tensor are rounded differently.
-        value = torch.cat([matmul(part, weights[place]) for place, part in enumerate(source.split(term.sizes))])
+        value = torch.cat(
+            [matmul(_placed(part), weights[place]) for place, part in enumerate(source.split(term.sizes))]
+        )
         return value if term.operator is None else term.operator.mm(value)
 
     def _scale(self, hidden: Tensor, layer: int, generators: Sequence[torch.Generator]) -> Tensor:
@@ -321,9 +355,9 @@ class Joint:
                 inner = gradient if term.operator is None else term.operator.tmm(gradient)
                 source = hidden if term.rows is None else hidden.index_select(0, term.rows)
                 weights = self.values[position + index]
-                inners = inner.split(term.sizes)
+                inners = [_placed(part) for part in inner.split(term.sizes)]
                 gradients[position + index] = torch.stack(
-                    [matmul(part.t(), one) for part, one in zip(source.split(term.sizes), inners, strict=True)]
+                    [matmul(_placed(part).t(), one) for part, one in zip(source.split(term.sizes), inners, strict=True)]
                 )
                 value = torch.cat([torch.mm(one, weights[place].t()) for place, one in enumerate(inners)])
                 if term.rows is not None:
@@ -335,16 +369,25 @@ class Joint:
             gradient = below
         return gradients
 
-    def _update(self, gradients: list[Tensor]) -> None:
+    def _update(self, gradients: list[Tensor], left_out: Container[int]) -> None:
         columns: list[list[Tensor]] = [[], [], [], []]
         for slot, values in enumerate(self.values):
             group = (values, gradients[slot], self.first[slot], self.second[slot])
             whole = values[0].numel() % _LANES == 0
             for column, tensor in zip(columns, group, strict=True):
                 column.extend([tensor] if whole else tensor.unbind(0))
-        steps = [trainer.optimizer.count() for trainer in self.trainers]  # type: ignore[attr-defined]
+        steps = [
+            trainer.optimizer.count()  # type: ignore[attr-defined]
+            for place, trainer in enumerate(self.trainers)
+            if place not in left_out
+        ]
         assert isinstance(self.optimizer, Adam)
         self.optimizer.kernel(*columns, steps[0])
+
+
+def _placed(tensor: Tensor) -> Tensor:
+    """The tensor as aligned as a fresh one: BLAS may round differently elsewhere."""
+    return tensor if tensor.data_ptr() % (4 * _LANES) == 0 else tensor.clone()
 
 
 @dataclass
@@ -360,6 +403,11 @@ class _Term:
     operator: Operator | None
     rows: Tensor | None
     sizes: list[int]
+
+
+def _layer_of(plan: Any) -> list[int]:
+    """The layer that each slot belongs to."""
+    return [layer for layer, terms in enumerate(plan) for _ in range(len(terms) + 1)]
 
 
 def _sources(term: Any, record: Record, layer: int) -> int:
