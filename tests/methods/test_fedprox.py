@@ -106,7 +106,7 @@ def test_the_reference_is_this_rounds_download(kit):
     assert kit.value_of(server.weights) == pytest.approx(0.81, abs=1e-5)
 
 
-def epochs_of(kit, stragglers, *, local_epochs=5, clients=20, rounds=10):
+def epochs_of(kit, stragglers, *, local_epochs=5, clients=10, rounds=20):
     server, federation = kit.quadratic(
         "fedprox", [(1.0, 0.0)] * clients, stragglers=stragglers, local_epochs=local_epochs
     )

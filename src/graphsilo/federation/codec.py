@@ -244,11 +244,23 @@ class _Unpacker:
         self.buffer, self.start, self.length, self.owner = buffer, start, length, owner
         self.sizes: dict[str, int] = {}
         self.position = 0
+        self.checks: list[tuple[str, Tensor]] = []
 
     def finish(self) -> None:
-        """Every byte of the payload belongs to a declared field: nothing else travels along."""
+        """Every byte of the payload belongs to a declared field, and numbers are finite where they must be."""
         if self.position != self.length:
             raise MessageError(f"{self.owner}: {self.length - self.position} bytes of the payload belong to no field.")
+        if not self.checks:
+            return
+        # A finite sum proves that every entry is finite; if it is not, each tensor is looked at: finite numbers may
+        # overflow in a sum. One sum serves a message of float32 tensors, padding being zero.
+        if all(tensor.dtype is torch.float32 for _, tensor in self.checks):
+            whole = torch.frombuffer(self.buffer.data, dtype=torch.float32, count=self.length // 4, offset=self.start)
+            if math.isfinite(whole.sum().item()):
+                return
+        for where, tensor in self.checks:
+            if not math.isfinite(tensor.sum().item()) and not bool(torch.isfinite(tensor).all()):
+                raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
 
     def field(self, spec: FieldSpec, value: Any) -> Any:
         where = f"{self.owner}.{spec.name}"
@@ -297,14 +309,8 @@ class _Unpacker:
         if spec is not None:
             if spec.shape is not None:
                 self._check_shape(spec, tuple(shape), where)
-            # A finite sum proves that every entry is finite; an overflowing sum of finite entries is looked at again.
-            if (
-                not spec.allow_nan
-                and dtype in _FLOATS
-                and not math.isfinite(tensor.sum().item())
-                and not bool(torch.isfinite(tensor).all())
-            ):
-                raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
+            if not spec.allow_nan and dtype in _FLOATS and count:
+                self.checks.append((where, tensor))
         return tensor
 
     def _check_shape(self, spec: FieldSpec, shape: tuple[int, ...], where: str) -> None:
@@ -327,10 +333,10 @@ def _raw(tensor: Tensor) -> NDArray[np.uint8]:
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
-    flat = tensor.reshape(-1)
     if tensor.dtype is torch.bfloat16:
-        flat = flat.contiguous().view(torch.uint8)
-    return flat.contiguous().numpy().view(np.uint8)
+        tensor = tensor.contiguous().view(torch.int16)
+    array: NDArray[np.uint8] = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8)
+    return array
 
 
 def _writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArray[np.uint8]:
