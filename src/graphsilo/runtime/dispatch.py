@@ -99,7 +99,7 @@ class Group:
         for start in range(0, len(addressed), self.SIDE_BY_SIDE):
             part = addressed[start : start + self.SIDE_BY_SIDE]
             calls = [partial(call, client, name, round_number, inbox) for client, inbox in part]
-            answers = [calls[0]()] if len(calls) == 1 else self._driver(part).run(calls)
+            answers = iter([calls[0]()]) if len(calls) == 1 else self._driver(part).run(calls)
             for (client, _), answer in zip(part, answers, strict=True):
                 yield client.id, answer
 

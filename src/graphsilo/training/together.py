@@ -81,28 +81,32 @@ class Driver(Generic[T]):
         self._group: tuple[int, ...] = ()
         self._joints: list[tuple[range, Joint | None]] = []
 
-    def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of all calls, in their order. Calls must not raise."""
-        results: list[Any] = [None] * len(calls)
+    def run(self, calls: Sequence[Callable[[], T]]) -> Iterator[T]:
+        """The results of all calls, in their order. Calls must not raise.
+
+        Each is handed on as soon as it is there, so that a reply is used while it is still in the processor's cache.
+        """
         seats = [_Seat(call) for call in calls]
+        results: dict[int, T] = {}
         waiting: dict[int, Work] = {}
+        turn: list[tuple[int, Exception | None]] = [(index, None) for index in range(len(seats))]
+        due = 0
         mode = torch.is_grad_enabled()
-
-        def note(index: int, answer: Any) -> None:
-            torch.set_grad_enabled(mode)
-            if seats[index].dead:
-                results[index] = answer
-            else:
-                waiting[index] = answer
-
-        for index, seat in enumerate(seats):
-            note(index, seat.switch())
-        while waiting:
+        while turn:
+            for index, error in turn:
+                seat = seats[index]
+                answer = seat.switch() if error is None else seat.throw(error)
+                torch.set_grad_enabled(mode)
+                if seat.dead:
+                    results[index] = answer
+                else:
+                    waiting[index] = answer
+                while due in results:
+                    yield results.pop(due)
+                    due += 1
             works, waiting = waiting, {}
-            errors = self._train(list(works.values()))
-            for (index, _), error in zip(works.items(), errors, strict=True):
-                note(index, seats[index].switch() if error is None else seats[index].throw(error))
-        return results
+            errors = self._train(list(works.values())) if works else []
+            turn = list(zip(works, errors, strict=True))
 
     def _train(self, works: list[Work]) -> list[Exception | None]:
         group = tuple(id(work.trainer) for work in works)
