@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -115,7 +115,11 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
             f"message is meant to be so large, or ask the sender's owner why it is."
         )
     buffer = _writable(data)
-    header, start = _open(buffer, kind.__name__)
+    key = _header_bytes(buffer, kind.__name__)
+    layout = _LAYOUTS.get((kind, key))
+    if layout is not None and layout.size == buffer.shape[0]:
+        return kind(**layout.read(buffer))
+    header, start = _open(key, kind.__name__)
     if (
         not isinstance(header, list)
         or len(header) != 3
@@ -145,6 +149,10 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
         unknown = min(str(name) for name in body if name not in names)
         raise MessageError(f"{kind.__name__} has no field '{unknown}'; {nearest(unknown, names)}")
     unpacker.finish()
+    if len(key) <= _MAX_KEPT_HEADER:
+        if len(_LAYOUTS) >= _MAX_LAYOUTS:
+            _LAYOUTS.clear()
+        _LAYOUTS[kind, key] = unpacker.layout([(spec, values[spec.name]) for spec in specs if spec.name in body])
     return kind(**values)
 
 
@@ -169,7 +177,7 @@ def encode_tree(tree: Any) -> NDArray[np.uint8]:
 def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any:
     """What ``encode_tree`` was given; tensors are copies."""
     buffer = _writable(data)
-    header, start = _open(buffer, "state")
+    header, start = _open(_header_bytes(buffer, "state"), "state")
     if (
         not isinstance(header, list)
         or len(header) != 3
@@ -239,28 +247,119 @@ class _Packer:
         return data
 
 
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Where a tensor lies in a message, and what is looked at when it is read."""
+
+    where: str
+    dtype: torch.dtype
+    shape: list[int]
+    count: int
+    offset: int
+    finite: bool
+
+    def read(self, buffer: NDArray[np.uint8]) -> Tensor:
+        if not self.count:
+            return torch.empty(self.shape, dtype=self.dtype)
+        flat = torch.frombuffer(buffer.data, dtype=self.dtype, count=self.count, offset=self.offset)
+        if self.dtype is torch.bool and int(flat.view(torch.uint8).max()) > 1:
+            raise MessageError(f"{self.where} holds bytes that are no truth values.")
+        return flat.view(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A header that was read and found right: the next message with the same header needs no more reading.
+
+    Attributes:
+        size: Bytes of the whole message.
+        start: Where the payload begins.
+        fields: Name, form, and a plain field's value, the keys of named tensors, or the length of a list.
+        slots: The tensors, in field order.
+    """
+
+    size: int
+    start: int
+    fields: tuple[tuple[str, str, Any], ...]
+    slots: tuple[_Slot, ...]
+
+    def read(self, buffer: NDArray[np.uint8]) -> dict[str, Any]:
+        tensors = [slot.read(buffer) for slot in self.slots]
+        _check_finite(buffer, self.start, self.slots, tensors)
+        found = iter(tensors)
+        values: dict[str, Any] = {}
+        for name, form, content in self.fields:
+            if form == "plain" or content is None:
+                values[name] = _copied(content)
+            elif form == "tensor":
+                values[name] = next(found)
+            elif form == "tensors":
+                values[name] = MappingProxyType({key: next(found) for key in content})
+            else:
+                values[name] = tuple(next(found) for _ in range(content))
+        return values
+
+
+_LAYOUTS: dict[tuple[type[Message], bytes], _Layout] = {}
+_MAX_LAYOUTS = 512
+_MAX_KEPT_HEADER = 4096
+
+
+def _copied(value: Any) -> Any:
+    """A plain value of one's own."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _check_finite(
+    buffer: NDArray[np.uint8], start: int, slots: Sequence[_Slot], tensors: Sequence[Tensor]
+) -> None:
+    """Refuse NaN and infinity where they are not allowed.
+
+    A finite sum proves that every entry is finite; if it is not, each tensor is looked at: finite numbers may overflow
+    in a sum. One sum serves a message of float32 tensors, padding being zero.
+    """
+    watched = [(slot, tensor) for slot, tensor in zip(slots, tensors, strict=True) if slot.finite]
+    if not watched:
+        return
+    if all(slot.dtype is torch.float32 for slot, _ in watched):
+        count = (buffer.shape[0] - start) // 4
+        whole = torch.frombuffer(buffer.data, dtype=torch.float32, count=count, offset=start)
+        if math.isfinite(whole.sum().item()):
+            return
+    for slot, tensor in watched:
+        if not math.isfinite(tensor.sum().item()) and not bool(torch.isfinite(tensor).all()):
+            raise MessageError(f"{slot.where} contains NaN or infinity, which this field does not allow.")
+
+
 class _Unpacker:
     def __init__(self, buffer: NDArray[np.uint8], start: int, length: int, owner: str):
         self.buffer, self.start, self.length, self.owner = buffer, start, length, owner
         self.sizes: dict[str, int] = {}
         self.position = 0
-        self.checks: list[tuple[str, Tensor]] = []
+        self.slots: list[_Slot] = []
+        self.tensors: list[Tensor] = []
 
     def finish(self) -> None:
         """Every byte of the payload belongs to a declared field, and numbers are finite where they must be."""
         if self.position != self.length:
             raise MessageError(f"{self.owner}: {self.length - self.position} bytes of the payload belong to no field.")
-        if not self.checks:
-            return
-        # A finite sum proves that every entry is finite; if it is not, each tensor is looked at: finite numbers may
-        # overflow in a sum. One sum serves a message of float32 tensors, padding being zero.
-        if all(tensor.dtype is torch.float32 for _, tensor in self.checks):
-            whole = torch.frombuffer(self.buffer.data, dtype=torch.float32, count=self.length // 4, offset=self.start)
-            if math.isfinite(whole.sum().item()):
-                return
-        for where, tensor in self.checks:
-            if not math.isfinite(tensor.sum().item()) and not bool(torch.isfinite(tensor).all()):
-                raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
+        _check_finite(self.buffer, self.start, self.slots, self.tensors)
+
+    def layout(self, values: list[tuple[FieldSpec, Any]]) -> _Layout:
+        """What was read, for the next message with the same header."""
+        fields: list[tuple[str, str, Any]] = []
+        for spec, value in values:
+            content = value
+            if value is not None and spec.form == "tensor":
+                content = True
+            elif value is not None and spec.form == "tensors":
+                content = tuple(value)
+            elif value is not None and spec.form == "tensor_list":
+                content = len(value)
+            fields.append((spec.name, spec.form, _copied(content)))
+        return _Layout(self.start + self.length, self.start, tuple(fields), tuple(self.slots))
 
     def field(self, spec: FieldSpec, value: Any) -> Any:
         where = f"{self.owner}.{spec.name}"
@@ -299,18 +398,13 @@ class _Unpacker:
                 raise ValueError
         except (TypeError, ValueError, KeyError):
             raise MessageError(f"{where}: a tensor reference points outside the message or is malformed.") from None
-        if count:
-            flat = torch.frombuffer(self.buffer.data, dtype=dtype, count=count, offset=self.start + offset)
-            tensor = flat.view(shape)
-            if dtype is torch.bool and int(flat.view(torch.uint8).max()) > 1:
-                raise MessageError(f"{where} holds bytes that are no truth values.")
-        else:
-            tensor = torch.empty(shape, dtype=dtype)
-        if spec is not None:
-            if spec.shape is not None:
-                self._check_shape(spec, tuple(shape), where)
-            if not spec.allow_nan and dtype in _FLOATS and count:
-                self.checks.append((where, tensor))
+        finite = spec is not None and not spec.allow_nan and dtype in _FLOATS and count > 0
+        slot = _Slot(where, dtype, shape, count, self.start + offset, finite)
+        tensor = slot.read(self.buffer)
+        if spec is not None and spec.shape is not None:
+            self._check_shape(spec, tuple(shape), where)
+        self.slots.append(slot)
+        self.tensors.append(tensor)
         return tensor
 
     def _check_shape(self, spec: FieldSpec, shape: tuple[int, ...], where: str) -> None:
@@ -346,18 +440,24 @@ def _writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArr
     return np.frombuffer(data, dtype=np.uint8).copy()
 
 
-def _open(buffer: NDArray[np.uint8], owner: str) -> tuple[Any, int]:
+def _header_bytes(buffer: NDArray[np.uint8], owner: str) -> bytes:
+    """Magic, length and header, as they came."""
     prefix = buffer[:8].tobytes()
     if len(prefix) < 8 or prefix[:4] != MAGIC:
         raise MessageError(f"{owner}: these bytes are not a graphsilo message (they do not start with {MAGIC!r}).")
     (length,) = struct.unpack("<I", prefix[4:])
     if 8 + length > buffer.shape[0]:
         raise MessageError(f"{owner}: the message was cut inside its header.")
+    return buffer[: 8 + length].tobytes()
+
+
+def _open(header_bytes: bytes, owner: str) -> tuple[Any, int]:
+    """The header, and where the payload begins."""
     try:
-        header = _unpack(buffer[8 : 8 + length].tobytes())
+        header = _unpack(header_bytes[8:])
     except (msgspec.DecodeError, RecursionError, TypeError, ValueError, OverflowError) as error:
         raise MessageError(f"{owner}: the header cannot be read ({error}).") from None
-    return header, _aligned(8 + length)
+    return header, _aligned(len(header_bytes))
 
 
 def _plain_out(value: Any) -> Any:

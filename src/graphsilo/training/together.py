@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import greenlet
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 4000
 """Mean number of first-layer rows above which a client's arithmetic outweighs its calls, and joining gains nothing."""
-MAX_BYTES = 6 * 1024**2
-"""Most memory that weights, gradients and moments of a group may take. A client alone keeps its own in the processor's
-cache from one local epoch to the next; a group that does not fit loses more by that than it gains."""
 _LANES = 16
 """Floats in 64 bytes, the alignment of memory. Kernels round differently where a row or a tensor does not start or end on
 it: hidden layers of other widths are not joined, and tensors of other sizes are updated one by one."""
@@ -79,7 +75,7 @@ class Driver(Generic[T]):
 
     def __init__(self) -> None:
         self._group: tuple[int, ...] = ()
-        self._joints: list[tuple[range, Joint | None]] = []
+        self._joint: Joint | None = None
 
     def run(self, calls: Sequence[Callable[[], T]]) -> Iterator[T]:
         """The results of all calls, in their order. Calls must not raise.
@@ -110,33 +106,22 @@ class Driver(Generic[T]):
 
     def _train(self, works: list[Work]) -> list[Exception | None]:
         group = tuple(id(work.trainer) for work in works)
-        # Laying clients side by side pays from the second time on that the same ones meet.
         if group != self._group:
-            self._group, self._joints = group, [(range(len(works)), None)]
-        elif not any(joint for _, joint in self._joints):
-            trainers = [work.trainer for work in works]
-            self._joints = [(part, Joint.of([trainers[place] for place in part])) for part in parts(trainers)]
+            # Laying clients side by side pays from the second time on that the same ones meet.
+            self._group, self._joint = group, None
+        else:
+            if self._joint is None:
+                self._joint = Joint.of([work.trainer for work in works])
+            if self._joint is not None and self._joint.fits(works):
+                return self._joint.run(works)
         errors: list[Exception | None] = []
-        for part, joint in self._joints:
-            members = [works[place] for place in part]
-            if joint is not None and joint.fits(members):
-                errors += joint.run(members)
-                continue
-            for work in members:
-                try:
-                    work.trainer.run_alone(work)
-                    errors.append(None)
-                except Exception as error:
-                    errors.append(error)
+        for work in works:
+            try:
+                work.trainer.run_alone(work)
+                errors.append(None)
+            except Exception as error:
+                errors.append(error)
         return errors
-
-
-def parts(trainers: Sequence[LocalTrainer]) -> list[range]:
-    """Neighbours whose weights, gradients and moments fit into ``MAX_BYTES``, about equally many in each part."""
-    each = [16 * sum(parameter.numel() for parameter in trainer.parameters) for trainer in trainers]
-    count = max(1, min(len(trainers), -(-sum(each) // MAX_BYTES)))
-    bounds = np.linspace(0, len(trainers), count + 1).round().astype(int).tolist()
-    return [range(start, stop) for start, stop in pairwise(bounds) if stop > start]
 
 
 class Joint:
