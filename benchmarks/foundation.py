@@ -63,7 +63,9 @@ print(json.dumps({"share": spent / sum(r["cpu_seconds"] for s in tree["seeds"] f
 """
 
 
-def settings(data: str, data_root: str, *, method: str = "fedavg", rounds: int = 100, seeds: Any = SEEDS) -> dict[str, Any]:
+def settings(
+    data: str, data_root: str, *, method: str = "fedavg", rounds: int = 100, seeds: Any = SEEDS
+) -> dict[str, Any]:
     """FedAvg, GCN 64, Louvain with 10 clients, evaluated every round with the clients' own models."""
     return {
         "data.name": data,
@@ -132,9 +134,7 @@ def main() -> None:
         whole = [sys.executable, "-m", "graphsilo", "run", "--data", data, "--data-root", options.data_root]
         whole += ["--clients", "10", "--method", "fedavg", "--rounds", "100", "--quiet", "--seeds", "2024"]
         whole += ["--set", "evaluation.modes=[own_local]"]
-        start_to_result = statistics.median(
-            wall([*whole, "--out", f"{folder}/{turn}"], repeats=1) for turn in range(3)
-        )
+        start_to_result = statistics.median(wall([*whole, "--out", f"{folder}/{turn}"], repeats=1) for turn in range(3))
     table = {
         "data": data,
         "accuracy": ours[0]["accuracy"],

@@ -710,9 +710,7 @@ def _require_parts(partition: Partition, scenario: Scenario) -> None:
 def _require_training(silos: Sequence[Silo], what: str) -> None:
     """One client without training items only receives; a federation in which nobody has any learns nothing."""
     if silos and not any(len(silo.train) for silo in silos):
-        raise PartitionError(
-            f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio."
-        )
+        raise PartitionError(f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio.")
 
 
 def _with_added(graph: Graph, partition: Partition) -> Graph:

@@ -118,7 +118,9 @@ class SiloStore:
             if graph.edge_weights is not None:
                 arrays["edge_weights"] = graph.edge_weights
             if sp.issparse(graph.features):
-                arrays.update({f"features-{key}": getattr(graph.features, key) for key in ("data", "indices", "indptr")})
+                arrays.update(
+                    {f"features-{key}": getattr(graph.features, key) for key in ("data", "indices", "indptr")}
+                )
             else:
                 arrays["features"] = np.asarray(graph.features)
         head["arrays"] = list(arrays)

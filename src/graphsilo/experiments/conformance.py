@@ -112,7 +112,9 @@ def check_partial_participation(method: Method, settings: Mapping[str, Any]) -> 
     for row in result.tree["seeds"][0]["rounds"]:
         if not method.pooled:
             _require(
-                row["participants"] <= 2, method, f"round {row['round']} asked {row['participants']} of 4 clients, not 2"
+                row["participants"] <= 2,
+                method,
+                f"round {row['round']} asked {row['participants']} of 4 clients, not 2",
             )
     _require_finite(method, result.tree)
 

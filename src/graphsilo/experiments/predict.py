@@ -67,7 +67,9 @@ def predict(
     folder = Path(run_dir)
     result = disk.read_json(folder / "result.json", "the result")
     if checkpoint not in ("best", "last"):
-        raise ConfigError(f"a run keeps the models of two checkpoints, 'best' and 'last'; '{checkpoint}' was asked for.")
+        raise ConfigError(
+            f"a run keeps the models of two checkpoints, 'best' and 'last'; '{checkpoint}' was asked for."
+        )
     seeds = [row["seed"] for row in result["seeds"]]
     chosen = seeds[0] if seed is None else seed
     if chosen not in seeds:

@@ -161,7 +161,9 @@ def run(
             for seed in config.run.seeds:
                 checkpoints.load(seed)  # refuses another run's before anything of it is overwritten
         if folder is not None:
-            disk.write_text(folder / "config.yaml", yaml.safe_dump(complete_config(config, simulation), sort_keys=False))
+            disk.write_text(
+                folder / "config.yaml", yaml.safe_dump(complete_config(config, simulation), sort_keys=False)
+            )
             simulation.partition.save(folder / "partition.npz")
         observer.started(_description(config, method, simulation, label))
         for warning in simulation.warnings():
@@ -456,9 +458,7 @@ class SeedProgress:
         for place, mode in enumerate(modes):
             view = mode.split("_")[0]
             found = scores.get(view, {})
-            sets = {
-                name: value for name, value in found.items() if (name == "global") == mode.endswith("_global")
-            }
+            sets = {name: value for name, value in found.items() if (name == "global") == mode.endswith("_global")}
             light = sets[_first_set(mode)].light()
             if place == 0:
                 self.current = {"validation": light.get("validation", {}), "test": light.get("test", {})}
@@ -724,7 +724,9 @@ def _references(
         closed = {}
         for metric, value in tree["summary"]["test"].items():
             parts = [row.get(metric) for row in (rows["local"], rows["global"])]
-            numbers = [part["mean"] for part in [value, *parts] if isinstance(part, dict) and part.get("mean") is not None]
+            numbers = [
+                part["mean"] for part in [value, *parts] if isinstance(part, dict) and part.get("mean") is not None
+            ]
             if len(numbers) == 3:
                 closed[metric] = gap_closed(*numbers)
         rows["gap_closed"] = closed
@@ -765,9 +767,7 @@ def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _write_models(
-    folder: Path, seed: int, federation: LocalFederation, server: ServerBase, config: RunConfig
-) -> None:
+def _write_models(folder: Path, seed: int, federation: LocalFederation, server: ServerBase, config: RunConfig) -> None:
     for client, kept in federation.finish(embeddings=config.evaluation.embeddings):
         if config.evaluation.models:
             for when in ("best", "last"):

@@ -306,7 +306,9 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
             f"scenario '{config.scenario.name}' is about nodes; graph classification is asked on 'seen' only."
         )
     if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
-        raise UnsupportedError("graphs of different silos have no edges between them: there is no global graph to score.")
+        raise UnsupportedError(
+            "graphs of different silos have no edges between them: there is no global graph to score."
+        )
     chosen = config.partition
     options = dict(chosen.options)
     features = options.pop("features", "strict")
@@ -452,7 +454,9 @@ def fingerprint(config: RunConfig, simulation: Simulation) -> str:
     tree["partition"] = config.partition.ratios if simulation.task == "link" else None
     tree["task"] = simulation.task
     tree["run"] = {key: value for key, value in tree["run"].items() if key not in _NO_EFFECT}
-    tree["evaluation"] = {key: value for key, value in tree["evaluation"].items() if key not in ("models", "embeddings")}
+    tree["evaluation"] = {
+        key: value for key, value in tree["evaluation"].items() if key not in ("models", "embeddings")
+    }
     text = json.dumps(tree, sort_keys=True, default=str)
     parts = [text, simulation.data_hash, simulation.partition.content_hash]
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()

@@ -147,11 +147,6 @@ class ClientBase(ABC, Generic[ConfigT]):
         """Embeddings [items, p] of the client's own model; None where it has none."""
         return None
 
-    @property
-    def working_set(self) -> int:
-        """Bytes that a training step touches, from which the runtime tells how many clients to run side by side."""
-        return 0
-
     # -- for the runtime -------------------------------------------------------------------------------------------
 
     def remember(self) -> None:

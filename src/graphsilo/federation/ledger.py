@@ -20,7 +20,9 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[tuple, list[int]] = {}
+        # One entry per message and place: how many there were, their bytes, and the bytes of each field.
+        self._entries: dict[tuple, list[Any]] = {}
+        self._restored: dict[tuple, list[int]] = {}
         self.phase: Phase = "setup"
         self.round = 0
         self._totals: dict[tuple[str, int, str], int] = {}
@@ -31,25 +33,18 @@ class Ledger:
 
     def record(self, client: int, direction: Direction, handler: str, message: Encoded) -> None:
         """Note one message to or from a client. The header counts as ``control``."""
-        payload = 0
-        rows = self._rows
-        for field, kind, size in message.field_bytes:
-            payload += size
-            key = (self.phase, self.round, client, direction, handler, message.name, field, kind)
-            row = rows.get(key)
-            if row is None:
-                rows[key] = [size, 1]
-            else:
-                row[0] += size
-                row[1] += 1
+        key = (self.phase, self.round, client, direction, handler, message.name)
         size = message.num_bytes
-        key = (self.phase, self.round, client, direction, handler, message.name, "(header)", "control")
-        row = rows.get(key)
-        if row is None:
-            rows[key] = [size - payload, 1]
+        entry = self._entries.get(key)
+        if entry is None:
+            self._entries[key] = [1, size, message.field_bytes]
         else:
-            row[0] += size - payload
-            row[1] += 1
+            entry[0] += 1
+            entry[1] += size
+            entry[2] = tuple(
+                (field, kind, before + more)
+                for (field, kind, before), (_, _, more) in zip(entry[2], message.field_bytes, strict=True)
+            )
         total = (self.phase, self.round, direction)
         self._totals[total] = self._totals.get(total, 0) + size
 
@@ -64,26 +59,34 @@ class Ledger:
     def by_kind(self, direction: Direction = "up") -> dict[str, int]:
         """Bytes per kind of disclosure over the whole run."""
         result: dict[str, int] = {}
-        for key, (size, _) in self._rows.items():
-            if key[3] == direction:
-                result[key[7]] = result.get(key[7], 0) + size
+        for row in self.rows():
+            if row[3] == direction:
+                result[row[7]] = result.get(row[7], 0) + row[8]
         return result
 
     def rows(self) -> list[tuple]:
-        """One tuple per entry, in the order of ``COLUMNS``."""
-        return [(*key, *value) for key, value in self._rows.items()]
+        """One tuple per message and field, in the order of ``COLUMNS``."""
+        rows = {key: list(value) for key, value in self._restored.items()}
+        for place, (count, size, fields) in self._entries.items():
+            header = size - sum(part for _, _, part in fields)
+            for field, kind, part in (*fields, ("(header)", "control", header)):
+                row = rows.setdefault((*place, field, kind), [0, 0])
+                row[0] += part
+                row[1] += count
+        return [(*key, *value) for key, value in rows.items()]
 
     def state(self) -> dict[str, Any]:
         return {"rows": [list(row) for row in self.rows()]}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self._rows, self._totals = {}, {}
+        self._entries, self._restored, self._totals = {}, {}, {}
         self.extend(tuple(row) for row in state["rows"])
 
     def extend(self, rows: Iterable[tuple]) -> None:
+        """Add rows of a ledger that was saved."""
         for row in rows:
             key, (size, count) = tuple(row[:8]), row[8:]
-            entry = self._rows.setdefault(key, [0, 0])
+            entry = self._restored.setdefault(key, [0, 0])
             entry[0] += size
             entry[1] += count
             total = (key[0], key[1], key[3])

@@ -121,7 +121,7 @@ class Message:
             if not isinstance(value, dataclasses.Field) or "kind" not in value.metadata:
                 raise MessageError(
                     f"{cls.__name__}.{name} declares no disclosure. Every field of a message says what it discloses: "
-                    f"write `{name}: ... = sends(\"model\")` with one of {', '.join(KINDS)}."
+                    f'write `{name}: ... = sends("model")` with one of {", ".join(KINDS)}.'
                 )
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
         cls.__fields = None
@@ -136,10 +136,7 @@ class Message:
         """The fields in order, with their types resolved."""
         if cls.__fields is None:
             hints = _hints(cls)
-            cls.__fields = tuple(
-                _spec(cls, field, hints[field.name])
-                for field in dataclasses.fields(cast("Any", cls))
-            )
+            cls.__fields = tuple(_spec(cls, field, hints[field.name]) for field in dataclasses.fields(cast("Any", cls)))
         return cls.__fields
 
     def __repr__(self) -> str:
@@ -165,7 +162,7 @@ def _hints(cls: type) -> dict[str, Any]:
         module = sys.modules.get(base.__module__)
         space = {**vars(typing), "Tensor": Tensor, "torch": torch, "Tensors": Tensors, **vars(module or types)}
         for name, annotation in inspect.get_annotations(base).items():
-            names[name] = eval(annotation, space) if isinstance(annotation, str) else annotation  # noqa: S307
+            names[name] = eval(annotation, space) if isinstance(annotation, str) else annotation
     return names
 
 

@@ -54,7 +54,7 @@ class ServerBase(ABC, Generic[ConfigT]):
         """Communication rounds after set-up; one-shot methods say 1."""
         return self.config.rounds
 
-    def set_up(self, federation: Federation) -> None:  # noqa: B027 - optional by design
+    def set_up(self, federation: Federation) -> None:
         """Phases before round 1."""
 
     @abstractmethod

@@ -67,11 +67,6 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         """Items per step. Many small graphs are trained on in batches, one graph's nodes all at once."""
         return self.config.batch_size or (GRAPH_BATCH if self.silo.schema.task == "graph" else 0)
 
-    @property
-    def working_set(self) -> int:
-        # Weights, gradients and two moments, four bytes each.
-        return 16 * self.model.num_parameters
-
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         task = self.silo.schema.task
         if view == "own" or self._aggregate is None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +13,6 @@ from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import Encoded, decode, encode
 from graphsilo.federation.interface import Failure, Handler
 from graphsilo.federation.message import Message
-from graphsilo.training.together import Driver
-from graphsilo.types import ClientId
 
 
 @dataclass
@@ -79,45 +74,3 @@ def _written_field(message: Message) -> str | None:
             if tensor._version:
                 return spec.name
     return None
-
-
-class Group:
-    """The clients of one process, some of them run side by side so that small ones can train together."""
-
-    SIDE_BY_SIDE = 32
-    """Most handlers under way at once: each holds its reply in memory."""
-    WORKING_SET = 6 * 1024**2
-    """Most bytes that they may touch in every step. A client alone keeps its weights in the processor's cache from one
-    local epoch to the next; a group that does not fit loses more by that than it gains."""
-    REMEMBERED = 64
-
-    def __init__(self) -> None:
-        self._drivers: dict[tuple[int, ...], Driver] = {}
-
-    def call(
-        self, name: str, round_number: int, addressed: Sequence[tuple[ClientBase, Inbox]]
-    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
-        """Run a handler at several clients; the answers in the order given."""
-        for start, stop in self._parts([client for client, _ in addressed]):
-            part = addressed[start:stop]
-            calls = [partial(call, client, name, round_number, inbox) for client, inbox in part]
-            answers = iter([calls[0]()]) if len(calls) == 1 else self._driver(part).run(calls)
-            for (client, _), answer in zip(part, answers, strict=True):
-                yield client.id, answer
-
-    def _parts(self, clients: Sequence[ClientBase]) -> list[tuple[int, int]]:
-        """Bounds of neighbours that run side by side, about equally many in each part."""
-        if not clients:
-            return []
-        needed = sum(client.working_set for client in clients)
-        count = max(-(-needed // self.WORKING_SET), -(-len(clients) // self.SIDE_BY_SIDE))
-        bounds = np.linspace(0, len(clients), min(count, len(clients)) + 1).round().astype(int).tolist()
-        return list(pairwise(bounds))
-
-    def _driver(self, part: Sequence[tuple[ClientBase, Inbox]]) -> Driver:
-        key = tuple(client.id for client, _ in part)
-        if key not in self._drivers:
-            if len(self._drivers) >= self.REMEMBERED:
-                del self._drivers[next(iter(self._drivers))]
-            self._drivers[key] = Driver()
-        return self._drivers[key]

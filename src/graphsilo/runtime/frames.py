@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+from graphsilo.federation.codec import aligned_bytes
 
 _HEAD = struct.Struct("<4sIQ")
 _MAGIC = b"GSF1"
@@ -38,8 +39,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[NDArray[np.
 
 
 def _exactly(connection: socket.socket, size: int) -> NDArray[np.uint8]:
-    # torch's allocator aligns, so that decoded tensors are as well placed as any other.
-    data = torch.empty(size, dtype=torch.uint8).numpy()
+    data = aligned_bytes(size)
     view = memoryview(data)
     done = 0
     while done < size:

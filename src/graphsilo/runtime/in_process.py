@@ -20,7 +20,7 @@ from graphsilo.federation.interface import (
 )
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message
-from graphsilo.runtime.dispatch import Group, Inbox
+from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.types import ClientId
 
 
@@ -39,9 +39,9 @@ class LocalFederation(Federation):
     def _known(self) -> frozenset[ClientId]:
         return self._members
 
-    def deliver(self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]) -> Iterator[
-        tuple[ClientId, Encoded | Failure]
-    ]:
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         """Send each client its bytes and yield the answers in the order of clients."""
         raise NotImplementedError
 
@@ -157,17 +157,14 @@ class InProcess(LocalFederation):
     ):
         super().__init__(clients, ledger)
         self._clients = {client: make_client(client) for client in self.clients}
-        self._group = Group()
 
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         inboxes: dict[int, Inbox] = {}
-        addressed = [
-            (self._clients[client], inboxes.setdefault(id(encoded), Inbox(encoded.data)))
-            for client, encoded in outgoing.items()
-        ]
-        yield from self._group.call(handler, round, addressed)
+        for client, encoded in outgoing.items():
+            inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
+            yield client, call(self._clients[client], handler, round, inbox)
 
     def remember(self) -> None:
         for client in self._clients.values():

@@ -21,7 +21,7 @@ from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.runtime import frames
-from graphsilo.runtime.dispatch import Group, Inbox
+from graphsilo.runtime.dispatch import Inbox, call
 
 
 def main() -> None:
@@ -31,7 +31,6 @@ def main() -> None:
     # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     clients: dict[int, ClientBase] = {}
-    group = Group()
     try:
         while True:
             header, payloads = frames.receive(connection)
@@ -39,11 +38,11 @@ def main() -> None:
             if operation == "stop":
                 return
             if operation == "call":
-                _call(connection, clients, group, header, payloads)
+                _call(connection, clients, header, payloads)
                 continue
             try:
                 if operation == "start":
-                    clients, group = _start(header), Group()
+                    clients = _start(header)
                     frames.send(connection, {"ok": True})
                 elif operation == "states":
                     tree = {client: clients[client].full_state() for client in header["clients"]}
@@ -57,7 +56,6 @@ def main() -> None:
                         held.remember()
                     frames.send(connection, {"ok": True})
                 elif operation == "finish":
-                    wanted = header["embeddings"]
                     found = clients[header["client"]].finish(embeddings=header["embeddings"])
                     frames.send(connection, {"ok": True}, [encode_tree(found)])
                 elif operation == "memory":
@@ -103,19 +101,13 @@ def _named(place: list[str]) -> Any:
 
 
 def _call(
-    connection: socket.socket,
-    clients: dict[int, ClientBase],
-    group: Group,
-    header: dict[str, Any],
-    payloads: list[Any],
+    connection: socket.socket, clients: dict[int, ClientBase], header: dict[str, Any], payloads: list[Any]
 ) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
-    addressed = [(clients[client], inboxes[index]) for client, index in header["to"]]
-    started = time.process_time()
-    for client, reply in group.call(header["handler"], header["round"], addressed):
-        now = time.process_time()
-        answer: dict[str, Any] = {"client": client, "cpu": now - started}
-        started = now
+    for client, index in header["to"]:
+        started = time.process_time()
+        reply = call(clients[client], header["handler"], header["round"], inboxes[index])
+        answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started}
         if isinstance(reply, Failure):
             frames.send(connection, {**answer, "failure": [reply.kind, reply.reason, reply.trace]})
         else:

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError
 from graphsilo.models.base import Model
-from graphsilo.training.objective import ClassifyItems, ExtraLoss, Objective
-from graphsilo.training.optimizer import Adam, Optimizer
-from graphsilo.training.together import Work, submit
+from graphsilo.training.objective import ExtraLoss, Objective
+from graphsilo.training.optimizer import Optimizer
 
 Adjust = Callable[[list[Tensor]], None]
 """Changes gradients in place before a step, e.g. adds a proximal term."""
@@ -50,29 +49,15 @@ class LocalTrainer:
             adjust: Called with the gradients before each step.
             extra_loss: A term added to the loss of every step.
         """
-        if self.objective.num_samples:
-            submit(Work(self, epochs, generator, batch_size, adjust, extra_loss))
-
-    def run_alone(self, work: Work) -> None:
-        """The same for this client by itself."""
-        for _ in range(work.epochs):
-            for batch in self.objective.batches(work.batch_size, work.generator):
-                gradients = self.objective.gradients(
-                    self.model, batch, work.generator, self.parameters, work.extra_loss
-                )
-                if work.adjust is not None:
+        if self.objective.num_samples == 0:
+            return
+        for _ in range(epochs):
+            for batch in self.objective.batches(batch_size, generator):
+                gradients = self.objective.gradients(self.model, batch, generator, self.parameters, extra_loss)
+                if adjust is not None:
                     with torch.no_grad():
-                        work.adjust(gradients)
+                        adjust(gradients)
                 self.optimizer.step(gradients)
-
-    def can_join(self) -> bool:
-        """Whether full-batch epochs of this client may be run together with others'."""
-        return (
-            isinstance(self.objective, ClassifyItems)
-            and isinstance(self.optimizer, Adam)
-            and "_stack" in self.model.__dict__
-            and all(tensor.device.type == "cpu" and tensor.dtype is torch.float32 for tensor in self.parameters)
-        )
 
 
 def tensors_of(model: Model) -> dict[str, Tensor]:

@@ -15,7 +15,6 @@ from graphsilo.data.silo import Silo
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, View
 
-
 ExtraLoss = Callable[[Model], Tensor]
 """A term that a method adds to the loss of every step."""
 
