@@ -150,7 +150,9 @@ def main() -> None:
         "upload_megabytes": ours[0]["upload"] / 1e6,
     }
     print(json.dumps(table, indent=1))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
     place = ROOT / ".benchmarks"
     place.mkdir(exist_ok=True)
     name = f"foundation-{data}-{commit.stdout.strip() or 'unknown'}.json"

@@ -100,6 +100,7 @@ class SiloStore:
         # The graph is kept beside its name: an id is only unique while the object lives.
         self._written[id(graph)] = (name, graph)
         head: dict[str, Any]
+        arrays: dict[str, np.ndarray]
         if isinstance(graph, GraphCollection):
             head = {"union": self._write_graph(graph.union), "num_classes": graph.num_classes, "name": graph.name}
             arrays = {"pointer": graph.pointer, "labels": graph.labels}

@@ -31,7 +31,7 @@ class Checkpoints:
         """Replace the seed's checkpoint."""
         data = encode_tree({"format": FORMAT, "fingerprint": self.fingerprint, **tree})
         digest = hashlib.sha256(data.data).digest()
-        write_bytes(self._path(seed), memoryview(np.concatenate([np.frombuffer(digest, dtype=np.uint8), data])))
+        write_bytes(self._path(seed), np.concatenate([np.frombuffer(digest, dtype=np.uint8), data]).data)
 
     def load(self, seed: int) -> dict[str, Any] | None:
         """The seed's checkpoint; None where there is none.

@@ -1,7 +1,7 @@
 """The configuration of a run: file, flags and ``--set``, checked before anything is loaded.
 
-Every section may be written as its name alone (``data: Cora``). Settings that belong to the chosen rule, model or method
-stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``method: {name: fedprox, mu: 0.1}``).
+Every section may be written as its name alone (``data: Cora``). Settings that belong to the chosen rule, model or
+method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``method: {name: fedprox, mu: 0.1}``).
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ class RunConfig(Settings):
         from graphsilo.federation import registry
 
         kind = registry.load(self.method.name).config
-        return validated(kind, self.method.options, f"method.{self.method.name}")
+        found: MethodConfig = validated(kind, self.method.options, f"method.{self.method.name}")
+        return found
 
     def complete(self) -> dict[str, Any]:
         """As a plain tree with every default written out; what OUT/config.yaml holds."""

@@ -27,7 +27,7 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
         temporary = None
         with contextlib.suppress(OSError):  # not every file system lets a folder be synchronised

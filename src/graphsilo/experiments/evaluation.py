@@ -73,7 +73,7 @@ class SetScores:
             result = {NAMES.get(key, key): value for key, value in self._summaries().items()}
         for name, pairs in self.scores.items():
             kind, _, metric = name.partition("/")
-            each = [Score(None if np.isnan(value) else float(value), float(weight)) for value, weight in pairs]
+            each = [Score(None if np.isnan(value) else float(value), int(weight)) for value, weight in pairs]
             weights = self.sizes if len(self.sizes) == len(each) else None
             result.setdefault(NAMES.get(kind, kind), {})[metric] = combine(each, weights).value
         return result
@@ -133,7 +133,8 @@ def scenario_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64
     """Weights of clients in a scenario's mean: scored nodes; the new client counts each model once (FedLoG)."""
     if kind == "new_client":
         return np.ones(len(counts))
-    return counts.sum(axis=(1, 2, 3)).astype(np.float64)
+    items: NDArray[np.float64] = counts.sum(axis=(1, 2, 3)).astype(np.float64)
+    return items
 
 
 RoundScores = dict[str, dict[str, SetScores]]

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -225,7 +226,7 @@ def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split:
             f"'inductive' can be asked."
         )
     bounds = np.concatenate([[0], np.cumsum(sizes)])
-    nodes = [np.arange(start, stop, dtype=np.int64) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    nodes = [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(bounds.tolist())]
     mode = check_mode(split or ("predefined" if graph.splits else "stratified"))
     ratios = check_ratios(config.partition.ratios or ratios_for(graph.name))
     splits = splits_for(
@@ -416,7 +417,7 @@ def content_hash(graphs: tuple[Graph | GraphCollection, ...]) -> str:
     digest = hashlib.sha256()
     for item in graphs:
         graph = item.union if isinstance(item, GraphCollection) else item
-        arrays = [graph.edges, graph.labels]
+        arrays: list[np.ndarray] = [graph.edges, graph.labels]
         if sp.issparse(graph.features):
             arrays += [graph.features.data, graph.features.indices, graph.features.indptr]
         else:

@@ -63,7 +63,7 @@ class Handler(Generic[Request, Reply]):
                 f"handler '{self.name}' must be written as `def {self.name}(self, request: SomeMessage) -> "
                 f"OtherMessage`; its signature is {signature}."
             )
-        return kinds[0], kinds[1]  # type: ignore[return-value]
+        return kinds[0], kinds[1]
 
 
 def handler(function: Callable[[Any, Request], Reply]) -> Handler[Request, Reply]:

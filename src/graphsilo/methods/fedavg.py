@@ -116,7 +116,8 @@ def step_to(old: Mapping[str, Tensor], total: Mapping[str, Tensor], weight: floa
 METHOD = Method(
     name="fedavg",
     title="FedAvg",
-    citation='McMahan et al. "Communication-Efficient Learning of Deep Networks from Decentralized Data". AISTATS 2017.',
+    citation='McMahan et al. "Communication-Efficient Learning of Deep Networks from Decentralized Data". AISTATS '
+    "2017.",
     summary="One shared model, the weighted mean of the clients' models after local training.",
     config=FedAvgConfig,
     client=Client,

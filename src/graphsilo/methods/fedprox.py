@@ -35,7 +35,8 @@ class Client(fedavg.Client[FedProxConfig]):
         reference = [request.weights[name].to(self.data.device) for name, _ in self.model.named_parameters()]
 
         def pull(gradients: list[Tensor]) -> None:
-            torch._foreach_add_(gradients, torch._foreach_sub(self.trainer.parameters, reference), alpha=mu)
+            for gradient, parameter, start in zip(gradients, self.trainer.parameters, reference, strict=True):
+                gradient.add_(parameter - start, alpha=mu)
 
         self.run_epochs(adjust=pull if mu > 0 else None, epochs=self.epochs())
 

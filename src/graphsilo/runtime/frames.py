@@ -22,7 +22,7 @@ def send(connection: socket.socket, header: dict[str, Any], payloads: Sequence[N
     packed = msgspec.msgpack.encode({**header, "sizes": [int(payload.shape[0]) for payload in payloads]})
     connection.sendall(_HEAD.pack(_MAGIC, len(packed), sum(int(payload.shape[0]) for payload in payloads)) + packed)
     for payload in payloads:
-        connection.sendall(memoryview(np.ascontiguousarray(payload)))
+        connection.sendall(np.ascontiguousarray(payload).data)
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[NDArray[np.uint8]]]:
@@ -40,7 +40,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[NDArray[np.
 
 def _exactly(connection: socket.socket, size: int) -> NDArray[np.uint8]:
     data = aligned_bytes(size)
-    view = memoryview(data)
+    view = data.data
     done = 0
     while done < size:
         count = connection.recv_into(view[done:])

@@ -32,8 +32,8 @@ class LocalFederation(Federation):
         self.ledger = ledger or Ledger()
         self._members = frozenset(self.clients)
         self.client_cpu_seconds = 0.0
-        self.participants = set()
-        self.failures = []
+        self.participants: set[ClientId] = set()
+        self.failures: list[Failure] = []
 
     @property
     def _known(self) -> frozenset[ClientId]:
@@ -115,8 +115,8 @@ class LocalFederation(Federation):
 
     def at(self, phase: Phase, round: int) -> None:
         super().at(phase, round)
-        self.participants: set[ClientId] = set()
-        self.failures: list[Failure] = []
+        self.participants = set()
+        self.failures = []
 
     # -- for the runner, not for methods -------------------------------------------------------------------------
 

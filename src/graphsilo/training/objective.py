@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from graphsilo.data.silo import Silo
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, View
 
+Classified: TypeAlias = tuple[View, Tensor, Tensor]
+"""Rows to compute, their labels, and the one-hot labels over their number."""
 ExtraLoss = Callable[[Model], Tensor]
 """A term that a method adds to the loss of every step."""
 
@@ -90,7 +93,7 @@ class ClassifyItems(Objective):
         return F.one_hot(labels, self._num_classes).to(self.data.dtype).div_(max(len(labels), 1))
 
     def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
-        view, labels, _ = batch  # type: ignore[misc]
+        view, labels, _ = cast("Classified", batch)
         return F.cross_entropy(model(view, generator), labels)
 
     def gradients(
@@ -101,7 +104,7 @@ class ClassifyItems(Objective):
         parameters: Sequence[Tensor],
         extra_loss: ExtraLoss | None = None,
     ) -> list[Tensor]:
-        view, labels, share = batch  # type: ignore[misc]
+        view, labels, share = cast("Classified", batch)
         traced = model.trace(view, generator) if extra_loss is None else None
         if traced is None:
             return super().gradients(model, batch, generator, parameters, extra_loss)
@@ -139,7 +142,7 @@ class PredictLinks(Objective):
         return torch.cat([positive, negative], dim=1), target
 
     def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
-        pairs, target = batch  # type: ignore[misc]
+        pairs, target = cast("tuple[Tensor, Tensor]", batch)
         scores = link_scores(model(self.data.full, generator), pairs)
         return F.binary_cross_entropy_with_logits(scores, target.to(scores.dtype))
 
