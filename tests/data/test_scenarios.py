@@ -98,6 +98,14 @@ def test_seen_holds_the_clients_own_graph(path: Graph, cut_path: Partition) -> N
     assert first.facts == {"nodes": 3, "edges": 4, "train": 2}
 
 
+def test_a_client_without_an_edge_has_an_empty_list_of_edges(path: Graph, cut_path: Partition) -> None:
+    lonely = replace(cut_path, new_part=None, nodes=(ids(0, 2), ids(5, 4, 3)), val=(ids(), ids()))
+    first = build_silos(path, lonely)[0]
+    assert first.graph.edges.shape == (2, 0)
+    assert first.graph.edges.dtype == np.int64
+    assert first.train.tolist() == [0, 1]
+
+
 def test_missing_classes_are_the_absent_ones_and_the_smallest_present(path: Graph) -> None:
     labels = ids(0, 0, 0, 1, 1, 2, 2, 2, 3)
     everyone = np.arange(9)

@@ -37,6 +37,24 @@ def test_the_table_of_ratios() -> None:
     assert ratios_for("citation-sbm") == (0.2, 0.4, 0.4)
 
 
+PROTOCOL = {
+    (0.2, 0.4, 0.4): "Cora CiteSeer PubMed CS Physics Photo Computers",
+    (0.48, 0.32, 0.2): "chameleon squirrel",
+    (0.6, 0.2, 0.2): "ogbn-arxiv Flickr",
+    (0.1, 0.05, 0.85): "ogbn-products",
+    (0.5, 0.25, 0.25): "roman-empire amazon-ratings tolokers Actor questions minesweeper",
+    (0.8, 0.1, 0.1): "Reddit",
+    (0.65, 0.1, 0.25): "Reddit2",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [(name, ratios) for ratios, names in PROTOCOL.items() for name in names.split()]
+)
+def test_every_ratio_of_the_protocol(name: str, wanted: tuple[float, float, float]) -> None:
+    assert ratios_for(name) == wanted
+
+
 @pytest.mark.parametrize(
     ("count", "ratios", "wanted"),
     [

@@ -254,6 +254,16 @@ def test_own_global_is_weighted_by_own_nodes(small):
     assert seed["test"]["accuracy"] == pytest.approx(np.average(scores, weights=sizes))
 
 
+def test_clients_that_were_not_asked_are_scored_all_the_same(small):
+    """One of three trains per round; the mean runs over all three, weighted by all their nodes."""
+    seed = only(run(small(method__participation=0.34, method__rounds=1, partition__rule="louvain")))
+    assert seed["rounds"][0]["participants"] == 1
+    sizes = [client["nodes"] for client in seed["clients"]]
+    scores = [client["test"]["accuracy"] for client in seed["clients"]]
+    assert len(scores) == 3
+    assert seed["test"]["accuracy"] == pytest.approx(np.average(scores, weights=sizes))
+
+
 def test_the_global_reference_on_the_global_graph(small):
     seed = only(run(small(method__name="global", evaluation__modes=["own_global", "own_local"])))
     assert seed["modes"]["own_local"]["test"]["items"] == seed["test"]["items"]

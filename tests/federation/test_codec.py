@@ -465,3 +465,51 @@ def test_other_bytes_are_no_state():
         decode_tree(encode(Weights(weights={})).data)
     with pytest.raises(MessageError):
         decode_tree(raw(["state", 1, "x"]))
+
+
+def test_nothing_but_empty_tensors():
+    for _ in range(2):  # the second time its header is known
+        back = decode(encode(Weights(weights={"w": torch.zeros(0, 3)})).data, Weights)
+        assert back.weights["w"].shape == (0, 3)
+
+
+def test_a_known_header_is_checked_like_a_new_one():
+    """Headers that were read before are not read again; what follows them is."""
+    good = encode(everything())
+    decode(good.data, Everything)
+    bad = everything(named={"a": torch.tensor([1.0, math.nan]), "b": torch.zeros(0, 4)})
+    decode(encode(everything()).data, Everything).table["x"].append(99)
+    assert decode(good.data, Everything).table == {"x": [1, 2], "y": []}
+    for _ in range(2):
+        with pytest.raises(MessageError, match=r"Everything\.named contains NaN"):
+            decode(encode(bad).data, Everything)
+    data = good.data.tobytes()
+    for wrong in (data[:-1], data[:-64], data + bytes(64)):
+        with pytest.raises(MessageError, match="cut or extended"):
+            decode(wrong, Everything)
+    with pytest.raises(MessageError, match="at most 100 bytes"):
+        decode(good.data, Everything, limit=100)
+    with pytest.raises(MessageError, match="was expected"):
+        decode(good.data, Weights)
+
+
+def test_a_known_header_does_not_alias_another_message():
+    first, second = encode(Anything(value=torch.ones(3))), encode(Anything(value=torch.zeros(3)))
+    assert np.array_equal(first.data[:-64], second.data[:-64])
+    decoded = [decode(one.data, Anything).value for one in (first, second)]
+    assert [value.tolist() for value in decoded] == [[1.0] * 3, [0.0] * 3]
+
+
+def test_nan_in_a_message_with_other_types():
+    class Both(Message):
+        counts: Tensor = sends("counts")
+        weights: Tensor = sends("model")
+        loose: Tensor = sends("score", allow_nan=True)
+
+    # The bits of -1 read as a float are NaN, and NaN is allowed in the last field: neither hides or raises anything.
+    fine = Both(counts=torch.tensor([-1]), weights=torch.ones(3), loose=torch.tensor([math.nan]))
+    wrong = Both(counts=torch.tensor([-1]), weights=torch.tensor([math.inf, 0.0, 0.0]), loose=torch.ones(1))
+    for _ in range(2):
+        assert decode(encode(fine).data, Both).counts.tolist() == [-1]
+        with pytest.raises(MessageError, match=r"Both\.weights contains NaN"):
+            decode(encode(wrong).data, Both)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -50,11 +50,24 @@ def tiny_silo(client: int, *, nodes: int = 6, train: Sequence[int] = (0, 1, 2), 
     return Silo(client, graph, chosen, (EvaluationSet("seen", graph, items),), Schema("node", 3, 2))
 
 
-def build(name: str, silos: Sequence[Silo], *, seed: int = 0, model: str = "gcn", dropout: float = 0.0, **settings):
+def build(
+    name: str,
+    silos: Sequence[Silo],
+    *,
+    seed: int = 0,
+    model: str = "gcn",
+    dropout: float = 0.0,
+    model_options: Mapping[str, object] | None = None,
+    **settings,
+):
     """Server and federation of a method over silos."""
     method = registry.load(name)
     config = method.config(**settings)
-    options = {"hidden": 4, **({"dropout": dropout} if model in ("gcn", "sage", "mlp") else {})}
+    options = {
+        "hidden": 4,
+        **({"dropout": dropout} if model in ("gcn", "sage", "mlp") else {}),
+        **(model_options or {}),
+    }
     spec = ModelSpec(model, options)
     federation = InProcess(
         [silo.client for silo in silos],

@@ -7,6 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.methods import fedavg
@@ -235,6 +237,38 @@ def test_step_to_keeps_the_precision():
     new = step_to(old, {"w": torch.tensor([0.3], dtype=torch.float64)}, 3.0, 1.0)
     assert new["w"].dtype is torch.float32
     assert new["w"].item() == torch.tensor(0.1).item()
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedprox"])
+def test_float_buffers_are_averaged_and_counters_stay(kit, name):
+    """BatchNorm's running statistics are part of the shared model, weighted by 3 and 1 training nodes."""
+    silos = [kit.tiny_silo(0), kit.tiny_silo(1, nodes=9, train=(4,))]
+    server, federation = kit.build(name, silos, model="gin", model_options={"norm": "batch"})
+    before = dict(server.weights)
+    weights = rounds(server, federation)
+    statistics = [key for key in weights if "running" in key]
+    assert len(statistics) == 4
+    assert not any("num_batches" in key for key in weights)
+    for key in statistics:
+        mine = [weights_of(federation.client(client).model)[key].double() for client in (0, 1)]
+        torch.testing.assert_close(weights[key].double(), (3 * mine[0] + mine[1]) / 4, atol=1e-7, rtol=1e-6)
+        assert not torch.equal(weights[key], before[key])
+
+
+@pytest.mark.parametrize(("weight_by", "expected"), [("train", [6.0, 9.0]), ("nodes", [10.0, 14.0])])
+def test_graph_classification_counts_graphs(kit, weight_by, expected):
+    # 24 paths of two nodes; 10 and 14 of them, of which 6 and 9 train.
+    pointer = np.arange(0, 49, 2)
+    pairs = np.stack([pointer[:-1], pointer[:-1] + 1])
+    union = Graph(np.ones((48, 3), dtype=np.float32), np.concatenate([pairs, pairs[::-1]], axis=1), np.full(48, -1), 2)
+    whole = GraphCollection(union, pointer, np.arange(24) % 2, 2)
+    silos = []
+    for client, (graphs, train) in enumerate([(np.arange(10), 6), (np.arange(10, 24), 9)]):
+        held = whole.subset(graphs)
+        items = {"train": np.arange(train), "test": np.arange(train, len(graphs))}
+        silos.append(Silo(client, held, np.arange(train), (EvaluationSet("seen", held, items),), Schema("graph", 3, 2)))
+    _, federation = kit.build("fedavg", silos, model="gin", weight_by=weight_by)
+    assert [federation.client(client).weight for client in (0, 1)] == expected
 
 
 def test_state_comes_back(kit):

@@ -133,3 +133,26 @@ def test_stragglers_count_in_the_mean(kit):
     server, federation = kit.quadratic("fedprox", TWO, stragglers=1.0, mu=0.0)
     # Two epochs become one for everybody: 0.9 and 1.9.
     assert kit.value_of(one_round(server, federation)) == pytest.approx(1.4, abs=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_the_pull_is_the_gradient_of_a_penalty_in_the_loss(kit, optimizer):
+    """Before the optimiser's step both are the same, moments and weight decay included (specification, 3a and 3b)."""
+    mu, silo = 0.7, kit.tiny_silo(0)
+    settings = {"optimizer": optimizer, "local_epochs": 4, "lr": 0.05, "weight_decay": 5e-4}
+    server, federation = kit.build("fedprox", [silo], mu=mu, **settings)
+    start = {name: value.clone() for name, value in server.weights.items()}
+    pulled = one_round(server, federation)
+    plain, other = kit.build("fedavg", [silo], **settings)
+
+    def penalty(model):
+        squares = [(value - start[name]).square().sum() for name, value in model.named_parameters()]
+        return 0.5 * mu * torch.stack(squares).sum()
+
+    client = other.client(0)
+    client.fit = lambda request: client.run_epochs(extra_loss=penalty)
+    penalised = one_round(plain, other)
+    free = one_round(*kit.build("fedavg", [silo], **settings))
+    for name in pulled:
+        torch.testing.assert_close(pulled[name], penalised[name], atol=1e-5, rtol=1e-4)
+    assert max(float((pulled[name] - free[name]).abs().max()) for name in pulled) > 1e-3

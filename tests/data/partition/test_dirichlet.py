@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphsilo.data.graph import Graph
+from graphsilo.data.partition import audit, partition
 from graphsilo.data.partition.dirichlet import share_out
 from graphsilo.errors import ConfigError, PartitionError
+
+
+def make_blocks(blocks: int, size: int) -> Graph:
+    """Complete blocks; block b has the class b mod 2."""
+    number = np.repeat(np.arange(blocks), size)
+    edges = np.stack(np.nonzero((number[:, None] == number[None]) & ~np.eye(len(number), dtype=bool)))
+    return Graph(np.zeros((len(number), 1), dtype=np.float32), edges.astype(np.int64), number % 2, 2)
 
 
 def test_a_large_alpha_gives_every_client_the_same_shares() -> None:
@@ -15,6 +24,20 @@ def test_a_large_alpha_gives_every_client_the_same_shares() -> None:
     # q is 1/5 to four digits: cuts at floor(0.2 · 500 · i), a node off at most.
     for part in found:
         assert np.bincount(labels[part]).tolist() == pytest.approx([100, 100], abs=1)
+
+
+def test_a_large_alpha_keeps_one_edge_in_k() -> None:
+    # 40 complete blocks of 20 nodes, two classes of 400 nodes, 4 clients with 100 of each: two nodes of a class meet
+    # with 99/399 = 0.248. A small α leaves most of a class, hence of its edges, together.
+    graph = make_blocks(40, 20)
+    options = {"alpha": 1e8, "min_nodes": 1}
+    kept = [
+        audit(partition(graph, "dirichlet", clients=4, seed=seed, options=options), graph).kept_share
+        for seed in range(3)
+    ]
+    assert kept == pytest.approx([0.248] * 3, abs=0.01)
+    few = audit(partition(graph, "dirichlet", clients=4, options={**options, "alpha": 0.3}), graph)
+    assert few.kept_share > 0.3
 
 
 def test_a_small_alpha_gives_each_class_to_few_clients() -> None:
