@@ -94,7 +94,11 @@ def predict(
     if graph is None:
         target, on = silo.seen.graph, f"client {client}'s own graph"
     else:
-        target = catalog.load(str(graph)) if isinstance(graph, str | Path) else graph
+        if isinstance(graph, str | Path):
+            # Prepared as the run's own data was: other scaling or directions would be another question.
+            target = catalog.load(str(graph), root=config.data.root, options=config.data.options or None)
+        else:
+            target = graph
         on = f"{target.name}, given"
         _check_fits(target, silo.schema)
     with torch.no_grad():

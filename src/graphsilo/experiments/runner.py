@@ -101,6 +101,11 @@ class Result:
     tree: Mapping[str, Any]
     out: Path | None
 
+    def __repr__(self) -> str:
+        score = self.accuracy()
+        shown = "no score" if score is None else f"{score:.3f}"
+        return f"Result({self.tree['method']['title']} on {self.tree['data']['name']}: {shown}, out={self.out})"
+
     @property
     def summary(self) -> Mapping[str, Any]:
         """Mean and standard deviation over seeds."""

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -438,8 +439,19 @@ def complete_config(config: RunConfig, simulation: Simulation) -> dict[str, Any]
         tree["partition"].update(
             {key: value for key, value in simulation.partition.options.items() if value is not None}
         )
+    else:
+        tree["partition"]["file"] = str(Path(tree["partition"]["file"]).resolve())
+    tree["partition"]["clients"] = simulation.partition.num_clients
+    names = tree["data"]["name"]
+    absolute = [_absolute(name) for name in (names if isinstance(names, list) else [names])]
+    tree["data"]["name"] = absolute if isinstance(names, list) else absolute[0]
     tree["task"] = simulation.task
     return tree
+
+
+def _absolute(name: str) -> str:
+    """A file's whole path, so that a run can be continued from any folder; names of data sets as they are."""
+    return str(Path(name).resolve()) if Path(name).suffix.lower() in catalog.GRAPH_FILES else name
 
 
 _NO_EFFECT = {"workers", "checkpoint_every", "references"}
@@ -450,6 +462,8 @@ def fingerprint(config: RunConfig, simulation: Simulation) -> str:
     """sha256 of everything that decides a run's numbers: configuration, data, partition."""
     tree = config.complete()
     tree["data"].pop("root")
+    names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
+    tree["data"]["name"] = [_absolute(name) for name in names]
     # How the partition came about does not matter, only what it is: its hash stands for the whole section. The
     # ratios of links are drawn later, hence named.
     tree["partition"] = config.partition.ratios if simulation.task == "link" else None

@@ -111,6 +111,8 @@ class ClientBase(ABC, Generic[ConfigT]):
         self.silo = context.silo
         self.config = context.config
         self.round = 0
+        self._calls: dict[str, int] = {}
+        self._repeat = 0
         self._plans: dict[str, ConfusionPlan] = {}
         self._best: dict[str, Any] | None = None
 
@@ -184,8 +186,18 @@ class ClientBase(ABC, Generic[ConfigT]):
     # -- what every method gets ----------------------------------------------------------------------------------
 
     def generator(self, *names: Name) -> torch.Generator:
-        """A generator for one purpose of this client in this round."""
-        return generator(self.context.seed, "client", self.id, "round", self.round, *names)
+        """A generator for one purpose of this client in this call: a handler that is asked again within a round, or
+        within set-up, draws anew."""
+        again: tuple[Name, ...] = ("call", self._repeat) if self._repeat else ()
+        return generator(self.context.seed, "client", self.id, "round", self.round, *again, *names)
+
+    def begin(self, handler_name: str, round_number: int) -> None:
+        """A call begins; the runtime says which, and in which round."""
+        if round_number != self.round:
+            self.round = round_number
+            self._calls.clear()
+        self._repeat = self._calls.get(handler_name, 0)
+        self._calls[handler_name] = self._repeat + 1
 
     def tensors(self, graph: Graph | GraphCollection) -> GraphTensors:
         """The tensors of a graph, made once."""

@@ -35,7 +35,7 @@ def call(client: ClientBase, name: str, round_number: int, inbox: Inbox) -> Enco
         if inbox.message is None or type(inbox.message) is not request_type:
             inbox.message = decode(inbox.data, request_type)
         request = inbox.message
-        client.round = round_number
+        client.begin(name, round_number)
         reply = found.function(client, request)
         written = _written_field(request)
         if written:
