@@ -169,3 +169,22 @@ def test_scenarios_are_predicted_on_the_training_graph(small, tmp_path):
     grown = predict(tmp_path / "run", client=0, graph=silo.evaluations[1].graph)
     items = silo.evaluations[1].items["unseen_node"]
     assert len(grown.classes) > max(items)
+
+
+def test_a_given_graph_is_prepared_as_the_runs_data_was(tmp_path):
+    """The same file with and without being named gives the same rows, row normalisation included."""
+    (tmp_path / "nodes.csv").write_text(
+        "id,a,b,y\n" + "".join(f"{row},{row + 1},{row % 3},{row % 2}\n" for row in range(30))
+    )
+    (tmp_path / "edges.csv").write_text("s,t\n" + "".join(f"{row},{(row + 2) % 30}\n" for row in range(30)))
+    (tmp_path / "own.yaml").write_text(
+        "name: own\nnodes: {path: nodes.csv, id: id, label: y, features: [a, b]}\n"
+        "edges: {path: edges.csv, source: s, target: t}\n"
+    )
+    config = load_config(
+        overrides={"data.name": str(tmp_path / "own.yaml"), "data.row_normalize": True, "partition.clients": 1},
+        assignments=["method.rounds=2"],
+    )
+    run(config, out=tmp_path / "run")
+    named = predict(tmp_path / "run", client=0, graph=tmp_path / "own.yaml")
+    assert np.array_equal(named.probabilities, predict(tmp_path / "run", client=0).probabilities)

@@ -172,7 +172,7 @@ def test_conformance_of_the_method_without_trouble(troubled):
 
 
 def test_a_handler_asked_twice_in_a_round_draws_anew():
-    """Repeated calls, as in set-up phases of many epochs, must not repeat their dropout masks; a new round starts over."""
+    """Repeated calls, as in set-up, must not repeat their dropout masks; a new round starts over."""
     from graphsilo.experiments import conformance
     from graphsilo.federation import registry
 

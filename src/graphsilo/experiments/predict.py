@@ -21,6 +21,10 @@ from graphsilo.federation.client import ClientContext
 from graphsilo.types import ClientId
 
 
+_PREPARATION = ("undirected", "row_normalize", "degree_features", "max_degree")
+"""Options of the run's data that hold for any graph its models are asked about."""
+
+
 @dataclass(frozen=True)
 class Prediction:
     """Class and probabilities of every item.
@@ -96,7 +100,8 @@ def predict(
     else:
         if isinstance(graph, str | Path):
             # Prepared as the run's own data was: other scaling or directions would be another question.
-            target = catalog.load(str(graph), root=config.data.root, options=config.data.options or None)
+            options = {name: value for name, value in config.data.options.items() if name in _PREPARATION}
+            target = catalog.load(str(graph), root=config.data.root, options=options or None)
         else:
             target = graph
         on = f"{target.name}, given"
