@@ -20,7 +20,6 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext
 from graphsilo.types import ClientId
 
-
 _PREPARATION = ("undirected", "row_normalize", "degree_features", "max_degree")
 """Options of the run's data that hold for any graph its models are asked about."""
 
