@@ -119,7 +119,7 @@ def test_the_own_method_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_example_configuration_is_valid() -> None:
     config = load_config(EXAMPLES / "cora.yaml")
     assert config.method_config().model_dump()["mu"] == 0.01
-    assert config.data.options == {"row_normalize": True}
+    assert config.data.options == {}
 
 
 def test_the_example_tables_load() -> None:
