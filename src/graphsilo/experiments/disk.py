@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphsilo.data.files import atomic_file
 from graphsilo.errors import RunError
 
 
@@ -19,32 +19,14 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
     Raises:
         RunError: The disk is full or cannot be written; the old file, if any, is unharmed.
     """
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
+        with atomic_file(path) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-        temporary = None
-        with contextlib.suppress(OSError):  # not every file system lets a folder be synchronised
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
     except OSError as error:
         raise RunError(
             f"{path} could not be written ({error.strerror}). What was there before is unharmed; free some space or "
             f"choose another --out, then continue with --resume."
         ) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,11 +40,11 @@ class LocalFederation(Federation):
     def _known(self) -> frozenset[ClientId]:
         return self._members
 
+    @abstractmethod
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         """Send each client its bytes and yield the answers in the order of clients."""
-        raise NotImplementedError
 
     def ask(
         self,
@@ -120,21 +121,21 @@ class LocalFederation(Federation):
 
     # -- for the runner, not for methods -------------------------------------------------------------------------
 
+    @abstractmethod
     def remember(self) -> None:
         """Have every client keep a copy of its models."""
-        raise NotImplementedError
 
+    @abstractmethod
     def client_states(self) -> dict[ClientId, Any]:
         """Every client's state."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
         """Put every client where it was."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, *, embeddings: bool) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         """Each client's models worth keeping and its embeddings, one client at a time; use them at once."""
-        raise NotImplementedError
 
     def peak_rss_bytes(self) -> int:
         """Most memory any process of the federation has used."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.files import atomic_file
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.errors import PartitionError
 from graphsilo.types import NodeIds
@@ -144,19 +144,8 @@ class Partition:
         header = {**self._header(), "sha256": self.content_hash}
         arrays = {**self._arrays(), "header": np.array(json.dumps(header, sort_keys=True))}
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-            temporary = Path(name)
-            try:
-                with os.fdopen(descriptor, "wb") as stream:
-                    np.savez_compressed(stream, allow_pickle=False, **arrays)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                temporary.chmod(0o644)
-                temporary.replace(target)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+            with atomic_file(target) as stream:
+                np.savez_compressed(stream, allow_pickle=False, **arrays)
         except OSError as error:
             raise PartitionError(f"the partition cannot be written to {target} ({error.strerror}).") from error
 
