@@ -284,6 +284,7 @@ def messages(name: str) -> str:
                 rows.append((f"`{handler.name}`", direction, f"`{message.__name__}`", "(nothing but the call)", "", ""))
             for spec in specs:
                 extra = f"counted `{spec.weighted_by}` times in the sum" if spec.weighted_by else ""
+                extra = "passed on to other clients" if spec.relayed else extra
                 rows.append((f"`{handler.name}`", direction, f"`{message.__name__}`", f"`{spec.name}`", _form(spec),
                              f"`{spec.kind}`" + (f", {extra}" if extra else "")))  # fmt: skip
     return table(("handler", "direction", "message", "field", "content", "discloses"), rows)

@@ -139,6 +139,8 @@ def _fields(message: type[Message]) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for spec in message.specs():
         notes = []
+        if spec.relayed:
+            notes.append("passed on to other clients as it came")
         if spec.weighted_by:
             notes.append(f"in a sum times {spec.weighted_by}")
         if spec.optional:

@@ -149,6 +149,14 @@ class ClientBase(ABC, Generic[ConfigT]):
         """Embeddings [items, p] of the client's own model; None where it has none."""
         return None
 
+    def study(self) -> Mapping[str, Any]:
+        """Facts about the method's inner workings, for the researcher at this machine: plain numbers, and tensors.
+
+        Asked for once, after the last round, with ``evaluation.study``. They stay beside the result and are in no
+        message, so that private data may be compared with what was learned from it.
+        """
+        return {}
+
     # -- for the runtime -------------------------------------------------------------------------------------------
 
     def remember(self) -> None:
@@ -167,7 +175,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         self.load_state(state["state"])
         self._best = state["best"]
 
-    def finish(self, *, embeddings: bool) -> dict[str, Any]:
+    def finish(self, *, embeddings: bool, study: bool = False) -> dict[str, Any]:
         """Models of the last and the best round; embeddings of the best on the first evaluation set."""
         result: dict[str, Any] = {"last": self.final_models(), "best": self._best}
         if embeddings:
@@ -181,6 +189,8 @@ class ClientBase(ABC, Generic[ConfigT]):
                 self.load_final(result["last"])
             if embedded is not None:
                 result["embeddings"] = embedded.cpu()
+        if study:
+            result["study"] = dict(self.study())
         return result
 
     # -- what every method gets ----------------------------------------------------------------------------------

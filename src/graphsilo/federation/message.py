@@ -60,6 +60,7 @@ class FieldSpec:
         weighted_by: For sums: the field whose value this one counts with.
         required: Whether the sender must fill it in.
         has_floats: Whether a plain value may hold a float, hence NaN.
+        relayed: Whether the server passes the field on to other clients as it came.
     """
 
     name: str
@@ -72,6 +73,7 @@ class FieldSpec:
     weighted_by: str | None
     required: bool
     has_floats: bool
+    relayed: bool = False
 
 
 def sends(
@@ -80,6 +82,7 @@ def sends(
     shape: tuple[int | str, ...] | None = None,
     allow_nan: bool = False,
     weighted_by: str | None = None,
+    relayed: bool = False,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -90,6 +93,7 @@ def sends(
         allow_nan: Let NaN and infinity through.
         weighted_by: In a sum, count this field times that one: the wire carries a model and its weight, the server
             receives only Σ weight · model and Σ weight.
+        relayed: The server passes the field on to other clients as it came, not mixed with anybody else's.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -97,7 +101,7 @@ def sends(
     """
     if kind not in KINDS:
         raise MessageError(f"'{kind}' is no kind of disclosure; {nearest(kind, KINDS)}")
-    metadata = {"kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by}
+    metadata = {"kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -210,4 +214,5 @@ def _spec(cls: type[Message], field: dataclasses.Field, annotation: Any) -> Fiel
         weighted_by=meta["weighted_by"],
         required=field.default is dataclasses.MISSING,
         has_floats="float" in str(inner),
+        relayed=meta["relayed"],
     )

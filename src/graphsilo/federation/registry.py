@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -42,6 +43,7 @@ class Method:
         heterogeneous: Whether clients may run different models.
         evaluates: Model views it has, the one its paper reports first.
         pooled: Trains on all silos pooled in one place (a reference, not a federation).
+        model: The paper's backbone as ``model`` settings, taken where the user names none; None for the general default.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Method:
     heterogeneous: bool = False
     evaluates: tuple[View, ...] = ("own", "aggregate")
     pooled: bool = False
+    model: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
