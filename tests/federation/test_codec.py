@@ -513,3 +513,29 @@ def test_nan_in_a_message_with_other_types():
         assert decode(encode(fine).data, Both).counts.tolist() == [-1]
         with pytest.raises(MessageError, match=r"Both\.weights contains NaN"):
             decode(encode(wrong).data, Both)
+
+
+def test_equal_contents_share_a_template_and_others_do_not() -> None:
+    class Note(Message):
+        weights: Tensors = sends("model")
+        count: int | None = sends("counts")
+        share: float = sends("counts")
+        tags: list[str] = sends("control")
+
+    def note(**changes: object) -> Note:
+        given = {"weights": {"w": torch.arange(3.0)}, "count": 1, "share": 0.5, "tags": ["a"], **changes}
+        return Note(**given)  # type: ignore[arg-type]
+
+    first = encode(note()).data.tobytes()
+    assert encode(note()).data.tobytes() == first
+    assert encode(note(weights={"w": torch.arange(3.0) + 1})).data.tobytes() != first
+    # Equal for Python, but not the same on the wire.
+    assert encode(note(share=-0.0)).data.tobytes() != encode(note(share=0.0)).data.tobytes()
+    assert encode(note(count=True)).data.tobytes() != first
+    changing = ["a"]
+    encode(note(tags=changing))
+    changing.append("b")
+    assert decode(encode(note(tags=changing)).data, Note).tags == ["a", "b"]
+    transposed = torch.arange(6.0).reshape(2, 3).t()
+    sent = decode(encode(note(weights={"w": transposed})).data, Note)
+    assert torch.equal(sent.weights["w"], transposed)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo import models
@@ -81,15 +82,17 @@ class EvaluateReply(Message):
     """Confusion counts and scores.
 
     Attributes:
-        counts: ``"view/set"`` → [parts, kinds, 4, C, C] int32.
-        kinds: ``"view/set"`` → names along the second axis.
-        sizes: ``set`` → nodes (graphs) behind each part: the n_k of weighted means.
+        kinds: ``"view/set"`` → names of the kinds of items that were counted; none for link prediction.
+        parts: For each of these entries, how many clients' items it counts apart; 1 but for a pooled silo.
+        counts: [rows, 4, C, C] int32; the rows are parts x kinds of the first entry, then of the second, and so on.
+        sizes: [parts] int64, entry by entry: nodes (graphs) behind each part, the n_k of weighted means.
         scores: ``"view/set/kind/metric"`` → (value, weight); link prediction, and AUC where asked for.
     """
 
-    counts: Tensors = sends("counts")
     kinds: dict[str, list[str]] = sends("control")
-    sizes: dict[str, list[int]] = sends("counts")
+    parts: list[int] = sends("control")
+    counts: Tensor = sends("counts", shape=("rows", 4, "classes", "classes"))
+    sizes: Tensor = sends("counts", shape=("parts",))
     scores: dict[str, list[float]] = sends("score", allow_nan=True)
 
 
@@ -227,9 +230,10 @@ class ClientBase(ABC, Generic[ConfigT]):
     @handler
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Count true against predicted classes on every evaluation set."""
-        counts: dict[str, Tensor] = {}
+        classes = self.silo.schema.num_classes
+        counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
         kinds: dict[str, list[str]] = {}
-        sizes: dict[str, list[int]] = {}
+        sizes: list[NDArray[np.int64]] = []
         scores: dict[str, list[float]] = {}
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
@@ -242,17 +246,24 @@ class ClientBase(ABC, Generic[ConfigT]):
                 name = f"{view}/{evaluation.name}"
                 if self.silo.schema.task == "link":
                     scores.update(self._score_links(name, output))
-                    sizes[evaluation.name] = [self.silo.num_items]
+                    kinds[name] = []
+                    sizes.append(np.array([self.silo.num_items]))
                     continue
                 plan = self._plan(evaluation)
-                counts[name] = torch.from_numpy(plan.count(output.argmax(1)).astype(np.int32))
+                counts.append(plan.count(output.argmax(1)).reshape(-1, 4, classes, classes))
                 kinds[name] = list(plan.kinds)
                 # n_k weights a client's score on the pooled graph, too; its own nodes, not the graph's
-                own = len(self.silo.seen.graph.labels)
-                sizes[evaluation.name] = [own] if evaluation.name == "global" else plan.part_sizes.tolist()
+                own = np.array([len(self.silo.seen.graph.labels)])
+                sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if request.auc:
                     scores.update(_score_classes(name, evaluation, output))
-        return EvaluateReply(counts=counts, kinds=kinds, sizes=sizes, scores=scores)
+        return EvaluateReply(
+            kinds=kinds,
+            parts=[len(part) for part in sizes],
+            counts=torch.from_numpy(np.concatenate(counts, dtype=np.int32, casting="same_kind")),
+            sizes=torch.from_numpy(np.concatenate([*sizes, np.zeros(0, dtype=np.int64)])),
+            scores=scores,
+        )
 
     def _plan(self, evaluation: EvaluationSet) -> ConfusionPlan:
         if evaluation.name not in self._plans:

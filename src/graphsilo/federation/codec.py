@@ -7,10 +7,11 @@ bytes. The header is ``[wire name, {field: plain value or tensor references}, pa
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -37,6 +38,7 @@ _DTYPES: dict[str, torch.dtype] = {
 }  # fmt: skip
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _SIZES = {code: torch.empty(0, dtype=dtype).element_size() for code, dtype in _DTYPES.items()}
+_SCALARS = {int, float, str}
 _FLOATS = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
 
 M = TypeVar("M", bound=Message)
@@ -69,6 +71,12 @@ def encode(message: Message) -> Encoded:
     Raises:
         MessageError: A field holds something else than its declaration says.
     """
+    kind = type(message)
+    contents = _contents(message)
+    if contents is not None:
+        known = _TEMPLATES.get((kind, contents.key))
+        if known is not None and known.matches(contents):
+            return known.fill(contents.tensors)
     packer = _Packer()
     body: dict[str, Any] = {}
     sizes = []
@@ -93,7 +101,113 @@ def encode(message: Message) -> Encoded:
             body[spec.name] = [packer.add(tensor, message, spec) for tensor in value]
         sizes.append((spec.name, spec.kind, packer.length - before))
     name = message.wire_name()
-    return Encoded(packer.finish([name, body, packer.length]), name, tuple(sizes))
+    prefix, places = packer.layout([name, body, packer.length])
+    template = _Template(contents, prefix, places, packer.length, name, tuple(sizes))
+    if contents is not None and len(prefix) <= _MAX_KEPT_HEADER:
+        if len(_TEMPLATES) >= _MAX_LAYOUTS:
+            _TEMPLATES.clear()
+        _TEMPLATES[kind, contents.key] = template.kept()
+    return template.fill([tensor for _, tensor in packer.parts])
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What a message holds besides the numbers in its tensors: all that its header depends on.
+
+    Attributes:
+        key: The plain numbers and texts, to find a template by.
+        plain: All plain values, the names of named tensors, the lengths of lists, None for what is left out.
+        types: Of the plain values: 1, 1.0 and True are equal, but not the same on the wire.
+        facts: Type, sizes and layout of every tensor.
+        tensors: The tensors, in field order.
+    """
+
+    key: tuple[Any, ...]
+    plain: list[Any]
+    types: list[type]
+    facts: list[tuple[Any, ...]]
+    tensors: list[Tensor]
+
+
+def _contents(message: Message) -> _Contents | None:
+    """A message's contents, or None where two equal ones might not be the same on the wire."""
+    plain: list[Any] = []
+    tensors: list[Any] = []
+    for spec in message.specs():
+        value = getattr(message, spec.name)
+        if value is None:
+            plain.append(None)
+        elif spec.form == "tensor":
+            tensors.append(value)
+        elif spec.form == "tensors" and isinstance(value, Mapping):
+            plain.append(tuple(value))
+            tensors.extend(value.values())
+        elif spec.form == "tensor_list" and isinstance(value, list | tuple):
+            plain.append(len(value))
+            tensors.extend(value)
+        elif spec.form != "plain" or (spec.has_floats and _ambiguous(value)):
+            return None
+        else:
+            plain.append(value)
+    try:
+        facts = [(tensor.dtype, tensor.shape, tensor.layout) for tensor in tensors]
+    except AttributeError:
+        return None
+    types = list(map(type, plain))
+    return _Contents(tuple([value for value in plain if type(value) in _SCALARS]), plain, types, facts, tensors)
+
+
+def _ambiguous(value: Any) -> bool:
+    """Whether something may be equal to this value and yet differ on the wire: 0.0 and -0.0, in containers too."""
+    return value == 0.0 if isinstance(value, int | float) else bool(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """The constant part of a message's bytes: the next message with the same contents needs only its numbers copied.
+
+    Attributes:
+        contents: What the header was made from; None where it must not be used again.
+        prefix: Magic, header and padding.
+        places: Per tensor, where it begins in the payload, its bytes, and where the next one begins.
+        length: Bytes of the payload.
+        name, sizes: As in Encoded.
+    """
+
+    contents: _Contents | None
+    prefix: bytes
+    places: tuple[tuple[int, int, int], ...]
+    length: int
+    name: str
+    sizes: tuple[tuple[str, str, int], ...]
+
+    def matches(self, other: _Contents) -> bool:
+        mine = self.contents
+        return (
+            mine is not None and mine.facts == other.facts and mine.types == other.types and mine.plain == other.plain
+        )
+
+    def fill(self, tensors: Sequence[Tensor]) -> Encoded:
+        start = len(self.prefix)
+        data = aligned_bytes(start + self.length)
+        memoryview(data)[:start] = self.prefix  # type: ignore[arg-type]
+        payload = data.ctypes.data + start
+        for (offset, size, end), tensor in zip(self.places, tensors, strict=True):
+            if size:
+                flat = tensor if tensor.is_cpu and tensor.is_contiguous() else tensor.detach().cpu().contiguous()
+                # A quarter of the time of a copy between arrays, which must be made first.
+                ctypes.memmove(payload + offset, flat.data_ptr(), size)
+            if offset + size < end:
+                ctypes.memset(payload + offset + size, 0, end - offset - size)
+        return Encoded(data, self.name, self.sizes)
+
+    def kept(self) -> _Template:
+        """The same without the tensors, and with plain values that nobody else can change."""
+        mine = self.contents
+        return self if mine is None else replace(self, contents=replace(mine, plain=_copied(mine.plain), tensors=[]))
+
+
+_TEMPLATES: dict[tuple[type[Message], tuple[Any, ...]], _Template] = {}
 
 
 def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[M], *, limit: int = DEFAULT_LIMIT) -> M:
@@ -228,22 +342,24 @@ class _Packer:
         self.length = offset + (size + ALIGN - 1) // ALIGN * ALIGN
         return [code, shape, offset]
 
-    def finish(self, header: list[Any]) -> NDArray[np.uint8]:
+    def layout(self, header: list[Any]) -> tuple[bytes, tuple[tuple[int, int, int], ...]]:
+        """Everything before the payload; per tensor, where it begins, its bytes, and where the next one begins."""
         try:
             packed = _pack(header)
         except (TypeError, OverflowError, ValueError) as error:
             raise MessageError(f"{header[0]} holds something that no message can carry ({error}).") from None
-        start = _aligned(len(MAGIC) + 4 + len(packed))
-        data = aligned_bytes(start + self.length)
         prefix = MAGIC + struct.pack("<I", len(packed)) + packed
-        memoryview(data)[:start] = prefix.ljust(start, b"\0")  # type: ignore[arg-type]
-        for index, (offset, tensor) in enumerate(self.parts):
-            end = self.parts[index + 1][0] if index + 1 < len(self.parts) else self.length
-            raw = _raw(tensor)
-            data[start + offset : start + offset + raw.shape[0]] = raw
-            if offset + raw.shape[0] < end:
-                data[start + offset + raw.shape[0] : start + end] = 0
-        return data
+        ends = [*[offset for offset, _ in self.parts[1:]], self.length]
+        places = tuple(
+            (offset, tensor.numel() * tensor.element_size(), end)
+            for (offset, tensor), end in zip(self.parts, ends, strict=False)
+        )
+        return prefix.ljust(_aligned(len(prefix)), b"\0"), places
+
+    def finish(self, header: list[Any]) -> NDArray[np.uint8]:
+        prefix, places = self.layout(header)
+        template = _Template(None, prefix, places, self.length, "", ())
+        return template.fill([tensor for _, tensor in self.parts]).data
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +379,7 @@ class _Slot:
         flat = torch.frombuffer(buffer.data, dtype=self.dtype, count=self.count, offset=self.offset)
         if self.dtype is torch.bool and int(flat.view(torch.uint8).max()) > 1:
             raise MessageError(f"{self.where} holds bytes that are no truth values.")
-        return flat.view(self.shape)
+        return flat if len(self.shape) == 1 else flat.view(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,27 +534,12 @@ class _Unpacker:
 
 def aligned_bytes(size: int) -> NDArray[np.uint8]:
     """Uninitialised memory that starts on 64 bytes, as torch's own: products over it run as on any other tensor."""
-    memory = np.empty(size + ALIGN, dtype=np.uint8)
-    skip = -memory.__array_interface__["data"][0] % ALIGN
-    return memory[skip : skip + size]
+    data: NDArray[np.uint8] = torch.empty(size, dtype=torch.uint8).numpy()  # torch aligns every tensor so
+    return data
 
 
 def _aligned(size: int) -> int:
     return (size + ALIGN - 1) // ALIGN * ALIGN
-
-
-def _raw(tensor: Tensor) -> NDArray[np.uint8]:
-    if tensor.requires_grad:
-        tensor = tensor.detach()
-    if not tensor.is_cpu:
-        tensor = tensor.cpu()
-    if tensor.dtype is torch.bfloat16:
-        tensor = tensor.contiguous().view(torch.int16)
-    array = tensor.numpy()
-    if not array.flags.c_contiguous:
-        array = np.ascontiguousarray(array)
-    raw: NDArray[np.uint8] = array.reshape(-1).view(np.uint8)
-    return raw
 
 
 def _writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArray[np.uint8]:

@@ -43,7 +43,7 @@ class Method:
         heterogeneous: Whether clients may run different models.
         evaluates: Model views it has, the one its paper reports first.
         pooled: Trains on all silos pooled in one place (a reference, not a federation).
-        model: The paper's backbone as ``model`` settings, taken where the user names none; None for the general default.
+        model: The paper's backbone as ``model`` settings, taken where the user names none.
     """
 
     name: str
