@@ -1,0 +1,284 @@
+"""The papers' comparisons, run again: our mean and spread beside the published ones. Part of ``make bench``.
+
+Every file in ``benchmarks/papers`` describes one comparison: rows (data and protocol) of runs (method and settings).
+Each run and seed is one process with one thread; what was run before with the same settings is not run again, so a
+long comparison can be stopped and continued. Scores are kept in ``.benchmarks/papers`` with the commit they were made
+with, and the tables are drawn from there.
+
+    python benchmarks/papers.py                       # what must be measured (priority 1)
+    python benchmarks/papers.py fairfgl --priority 2  # one file, more of its rows
+    python benchmarks/papers.py --show                # only the tables
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+KEPT = ROOT / ".benchmarks" / "papers"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+CHILD = """
+import json, resource, sys
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.runner import run
+tree = run(load_config(overrides=json.loads(sys.argv[1]))).tree
+seed = tree["seeds"][0]
+seed["upload_bytes"], seed["download_bytes"] = tree["summary"]["upload_bytes"], tree["summary"]["download_bytes"]
+seed["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"evaluates": [mode for mode in seed["modes"]], "seed": seed, "data": tree["data"]["hash"],
+                  "partition": tree["partition"]["hash"]}))
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One line of a row, on one seed.
+
+    Attributes:
+        file, row, data, label: Where it stands.
+        overrides: Its settings.
+        seed: Of training.
+        scores: Which numbers are shown.
+        published: Those of the paper, in percent or None.
+        spread: Their standard deviations.
+    """
+
+    file: str
+    row: str
+    data: str
+    label: str
+    overrides: dict[str, Any]
+    seed: int
+    scores: tuple[str, ...]
+    published: tuple[float | None, ...]
+    spread: tuple[float | None, ...]
+    priority: int
+
+    @property
+    def place(self) -> Path:
+        """Where its result is kept; the name changes with the settings."""
+        text = json.dumps(self.overrides, sort_keys=True)
+        label = "".join(letter if letter.isalnum() else "-" for letter in self.label.lower())
+        return KEPT / self.file / f"{self.row}.{label}.{hashlib.sha256(text.encode()).hexdigest()[:8]}.{self.seed}.json"
+
+
+def read(name: str) -> tuple[str, list[Run]]:
+    """Title and runs of a file.
+
+    Raises:
+        SystemExit: The file does not say what it must.
+    """
+    path = HERE / "papers" / f"{name}.yaml"
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    runs = []
+    for row in tree["rows"]:
+        for entry in row["runs"]:
+            overrides = {**tree.get("base", {}), **row.get("base", {}), **entry.get("set", {})}
+            scores = _list(entry.get("score", row.get("score", "own_local.accuracy")))
+            published = [*_list(entry.get("published")), *[None] * len(scores)][: len(scores)]
+            spread = [*_list(entry.get("std")), *[None] * len(scores)][: len(scores)]
+            if "method.name" not in overrides:
+                raise SystemExit(f"{path.name}: '{entry['label']}' in row '{row['id']}' names no method.name.")
+            for seed in row.get("seeds", [0, 1, 2]):
+                runs.append(
+                    Run(
+                        file=name,
+                        row=row["id"],
+                        data=row["data"],
+                        label=entry["label"],
+                        overrides=overrides,
+                        seed=seed,
+                        scores=tuple(scores),
+                        published=tuple(published),
+                        spread=tuple(spread),
+                        priority=entry.get("priority", row.get("priority", 1)),
+                    )
+                )
+    return tree["title"], runs
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def execute(run: Run, data_root: str, limit: float) -> str:
+    """Run it unless it was; returns a line for the person waiting."""
+    if run.place.exists():
+        return ""
+    overrides = {**run.overrides, "data.root": data_root, "run.seeds": [run.seed], "evaluation.models": False}
+    overrides = {name: value for name, value in overrides.items() if value is not None}
+    start = time.perf_counter()
+    name = f"{run.file} {run.row} '{run.label}' seed {run.seed}"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, json.dumps(overrides)],
+            env={**os.environ, **ONE_THREAD},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{name}: stopped after {limit:.0f} s"
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return f"{name}: failed: {reason}"
+    result = json.loads(done.stdout.splitlines()[-1])
+    result["commit"] = commit()
+    result["overrides"] = run.overrides
+    run.place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = run.place.with_suffix(".part")
+    temporary.write_text(json.dumps(result), encoding="utf-8")
+    temporary.replace(run.place)
+    return f"{name}: {time.perf_counter() - start:.0f} s"
+
+
+def commit() -> str:
+    """The commit the code is at."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def score(result: dict[str, Any], wanted: str) -> float | None:
+    """One number of a result, in percent.
+
+    Args:
+        result: What a run left.
+        wanted: ``mode.metric`` or ``mode.kind.metric``; ``@last`` takes the last round instead of the best on
+            validation, ``@20-59`` the mean of these rounds.
+    """
+    path, _, when = wanted.partition("@")
+    mode, *rest = path.split(".")
+    seed = result["seed"]
+    if not when:
+        return _percent(_dig(seed["modes"][mode], rest))
+    rows = seed["rounds"]
+    if when != "last":
+        first, last = (int(number) for number in when.split("-"))
+        rows = [row for row in rows if first <= row["round"] <= last]
+    else:
+        rows = rows[-1:]
+    main = result["evaluates"][0]
+    values = [_dig(row if mode == main else row["modes"][mode], rest) for row in rows]
+    known = [value for value in values if value is not None]
+    return _percent(statistics.fmean(known)) if known else None
+
+
+def _dig(tree: dict[str, Any], path: list[str]) -> float | None:
+    if len(path) == 1:
+        found = tree["test"].get(path[0])
+    else:
+        found = tree["scenarios"].get(path[0], {})
+        for name in path[1:]:
+            found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100.0 * value
+
+
+def table(title: str, runs: list[Run]) -> Iterator[str]:
+    """A Markdown table per row of the file, from what is kept."""
+    yield f"## {title}\n"
+    for row in dict.fromkeys(run.row for run in runs):
+        mine = [run for run in runs if run.row == row]
+        lines = []
+        for label in dict.fromkeys(run.label for run in mine):
+            seeds = [run for run in mine if run.label == label]
+            found = [json.loads(run.place.read_text(encoding="utf-8")) for run in seeds if run.place.exists()]
+            if not found:
+                continue
+            for index, name in enumerate(seeds[0].scores):
+                values = [value for result in found if (value := score(result, name)) is not None]
+                lines.append(
+                    f"| {label} | {name} | {_shown(values)} | {_paper(seeds[0], index)} | {len(found)} | "
+                    f"{statistics.fmean(result['seed']['cpu_seconds'] for result in found):.1f} | "
+                    f"{statistics.fmean(result['seed']['upload_bytes'] for result in found) / 1e6:.3f} |"
+                )
+        if lines:
+            yield f"### {mine[0].data}\n"
+            yield "| run | score | ours, % | published, % | seeds | CPU s | upload, MB |"
+            yield "|---|---|---|---|---|---|---|"
+            yield from lines
+            yield ""
+
+
+def _shown(values: list[float]) -> str:
+    if not values:
+        return "–"
+    mean = f"{statistics.fmean(values):.1f}"
+    return f"{mean} ± {statistics.stdev(values):.1f}" if len(values) > 1 else mean
+
+
+def _paper(run: Run, index: int) -> str:
+    value, spread = run.published[index], run.spread[index]
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if spread is None else f"{value:.1f} ± {spread:.1f}"
+
+
+def main() -> None:
+    """Run what is missing, then print the tables."""
+    known = sorted(path.stem for path in (HERE / "papers").glob("*.yaml"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", help=f"which comparisons: {', '.join(known)}; none means all")
+    parser.add_argument("--data-root", default=os.environ.get("GRAPHSILO_DATA", str(ROOT.parent / "shared" / "data")))
+    parser.add_argument("--priority", type=int, default=1, help="rows up to this priority (1 to 3)")
+    parser.add_argument("--seeds", type=int, default=None, help="only the first so many seeds of each row")
+    parser.add_argument("--rows", nargs="*", help="only these rows")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
+    parser.add_argument("--limit", type=float, default=7200, help="seconds after which a run is stopped")
+    parser.add_argument("--show", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    unknown = [name for name in options.files if name not in known]
+    if unknown:
+        raise SystemExit(f"there is no comparison '{unknown[0]}'; known are {', '.join(known)}.")
+    if not options.show and not Path(options.data_root).is_dir():
+        raise SystemExit(f"the comparisons need the real graphs; {options.data_root} is no folder (--data-root).")
+    comparisons = {name: read(name) for name in options.files or known}
+    chosen = {
+        name: [
+            run for run in runs if run.priority <= options.priority and (not options.rows or run.row in options.rows)
+        ]
+        for name, (_, runs) in comparisons.items()
+    }
+    if options.seeds is not None:
+        first = {
+            (run.file, run.row): list(dict.fromkeys(other.seed for other in runs if other.row == run.row))[
+                : options.seeds
+            ]
+            for runs in chosen.values()
+            for run in runs
+        }
+        chosen = {name: [run for run in runs if run.seed in first[name, run.row]] for name, runs in chosen.items()}
+    if not options.show:
+        todo = [run for runs in chosen.values() for run in runs]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for line in pool.map(lambda run: execute(run, options.data_root, options.limit), todo):
+                if line:
+                    print(line, file=sys.stderr, flush=True)
+    for name, (title, _) in comparisons.items():
+        print("\n".join(table(title, chosen[name])))
+
+
+if __name__ == "__main__":
+    main()
