@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from graphsilo.errors import GraphsiloError
     from graphsilo.experiments.config import RunConfig
     from graphsilo.experiments.predict import Prediction
-    from graphsilo.experiments.runner import Result
+    from graphsilo.experiments.results import Result
     from graphsilo.report.tables import Comparison
 
 __all__ = [
@@ -51,7 +51,7 @@ _HOMES = {
     "GraphsiloError": "graphsilo.errors",
     "Partition": "graphsilo.data.partition.artefact",
     "Prediction": "graphsilo.experiments.predict",
-    "Result": "graphsilo.experiments.runner",
+    "Result": "graphsilo.experiments.results",
     "RunConfig": "graphsilo.experiments.config",
     "compare": "graphsilo.api",
     "load": "graphsilo.api",

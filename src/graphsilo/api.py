@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition import Partition
     from graphsilo.experiments.config import RunConfig
+    from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
-    from graphsilo.experiments.runner import Observer, Result
+    from graphsilo.experiments.results import Result
     from graphsilo.report import Comparison, record
 
 PathName: TypeAlias = "str | PathLike[str]"
@@ -53,6 +54,8 @@ def load(name: PathName, *, root: PathName | None = None, seed: int = 0, **optio
     """
     from graphsilo.data import catalog
 
+    if not isinstance(name, str | PathLike):
+        raise _unusable("graphsilo.load", "the name of a data set or the path of a file, such as 'Cora'", name)
     return catalog.load(fspath(name), root=root, options=options or None, seed=seed)
 
 
@@ -92,11 +95,13 @@ def partition(
         >>> partition(load("citation-sbm", nodes=100), "random", clients=4).num_clients
         4
     """
-    from graphsilo.data.graph import GraphCollection
+    from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition import partition_graphs
     from graphsilo.data.scenarios import partition_for_scenario
 
     data = load(graph) if isinstance(graph, str | PathLike) else graph
+    if not isinstance(data, Graph | GraphCollection):
+        raise _unusable("graphsilo.partition", "what graphsilo.load gives, or the name of a data set", data)
     if isinstance(data, GraphCollection):
         if scenario != "seen" or split is not None or split_index:
             raise UnsupportedError("scenarios and predefined splits are about nodes; a collection of graphs has none.")
@@ -272,9 +277,15 @@ def predict(
         ConfigError: No such client, seed or checkpoint.
         DataError: The graph does not fit the model.
     """
+    from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.experiments import predict as prediction
+    from graphsilo.experiments.results import Result
 
     place: Path
+    if not isinstance(run, str | PathLike | Result):
+        raise _unusable("graphsilo.predict", "the folder of a run, or what graphsilo.run returned", run)
+    if graph is not None and not isinstance(graph, str | PathLike | Graph | GraphCollection):
+        raise _unusable("graphsilo.predict(graph=...)", "a graph, or a file of one", graph)
     if isinstance(run, str | PathLike):
         place = Path(run)
     elif run.out is None:
@@ -283,6 +294,12 @@ def predict(
         place = run.out
     target = Path(graph) if isinstance(graph, str | PathLike) else graph
     return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target)
+
+
+def _unusable(where: str, wanted: str, value: object) -> ConfigError:
+    text = repr(value)
+    shown = text if len(text) <= 60 else f"{text[:59]}…"
+    return ConfigError(f"{where} takes {wanted}; got {shown} of type {type(value).__name__}.")
 
 
 _NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}
@@ -319,7 +336,32 @@ def _data_settings(data: Any, kept: Path, scratch: Path) -> dict[str, Any]:
         return {"data.name": str(place), "data.undirected": False}
     if isinstance(data, PathLike):
         return {"data": fspath(data)}
-    return _section("data", list(data) if isinstance(data, list | tuple) else data)
+    if isinstance(data, list | tuple):
+        return {"data": [_data_name(item, client) for client, item in enumerate(data)]}
+    if data is not None and not isinstance(data, str | Mapping):
+        raise _unusable("graphsilo.run(data=...)", "a data set's name, a file, a table of settings or a graph", data)
+    if isinstance(data, Mapping) and isinstance(data.get("name"), list | tuple):
+        data = {**data, "name": [_data_name(item, client) for client, item in enumerate(data["name"])]}
+    elif isinstance(data, Mapping) and not isinstance(data.get("name", ""), str):
+        data = {**data, "name": _data_name(data["name"], None)}
+    return _section("data", data)
+
+
+def _data_name(item: object, client: int | None) -> str:
+    """A name or path as text; ``client`` is the place in a list of names, None outside of one."""
+    from graphsilo.data.graph import Graph, GraphCollection
+
+    if isinstance(item, str | PathLike):
+        return str(fspath(item))
+    where = "data['name']" if client is None else f"entry {client} of a list for data"
+    if isinstance(item, Graph | GraphCollection):
+        file = "own.npz" if client is None else f"client{client}.npz"
+        raise ConfigError(
+            f"{where} must name a data set or file; got {item.name}, a {type(item).__name__} in memory. Write it with "
+            f"graphsilo.data.save_graph('{file}', graph) and name the file; or give one graph as data=graph, which the "
+            f"partition cuts."
+        )
+    raise _unusable(f"graphsilo.run: {where}", "a data set's name or a file", item)
 
 
 def _partition_settings(partition: Any, kept: Path, scratch: Path) -> dict[str, Any]:
@@ -335,6 +377,8 @@ def _partition_settings(partition: Any, kept: Path, scratch: Path) -> dict[str, 
         return {"partition.file": str(place)}
     if isinstance(partition, PathLike) or (isinstance(partition, str) and partition.endswith(".npz")):
         return {"partition.file": fspath(partition)}
+    if partition is not None and not isinstance(partition, str | Mapping):
+        raise _unusable("graphsilo.run(partition=...)", "a rule, a partition (.npz), or a table of settings", partition)
     return _section("partition", partition)
 
 
@@ -367,8 +411,10 @@ def _configuration(config: Any, overrides: Mapping[str, Any], dotted: Mapping[st
         tree = config.complete() if isinstance(config, RunConfig) else dict(config)
         path = scratch / "config.yaml"
         path.write_text(json.dumps(tree, default=str), encoding="utf-8")  # JSON is YAML
-    else:
+    elif config is None or isinstance(config, str | PathLike):
         path = None if config is None else Path(config)
+    else:
+        raise _unusable("graphsilo.run", "a configuration: a YAML file, a table or a RunConfig", config)
     nothing = [f"{name}=null" for name, value in dotted.items() if value is None]
     return load_config(path, overrides={**overrides, **dotted}, assignments=nothing)
 
@@ -399,10 +445,13 @@ def _draw_report(folder: Path) -> None:
 
 
 def _as_record(run: PathName | Result, number: int) -> record.Run:
+    from graphsilo.experiments.results import Result
     from graphsilo.report import record
 
     if isinstance(run, str | PathLike):
         return record.load(run if isinstance(run, str) else Path(run), with_ledger=False)
+    if not isinstance(run, Result):
+        raise _unusable("graphsilo.compare", "folders of runs, or what graphsilo.run returned", run)
     if run.out is not None:
         return record.load(run.out, with_ledger=False)
     tree = dict(run.tree)

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Tracks, round_line, score, short_time
-from graphsilo.experiments.runner import Progress
+from graphsilo.experiments.observer import Progress
 
 DESCRIPTION = {
     "label": "FedAvg", "method": "fedavg",

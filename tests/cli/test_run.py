@@ -12,7 +12,7 @@ from graphsilo.cli.app import references, whole_numbers
 from graphsilo.cli.run import claim_folder, folder_name, unfinished_run
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.runner import SeedRun
+from graphsilo.experiments.seed import SeedRun
 
 
 def test_results_and_progress(call, small, monkeypatch, tmp_path):
@@ -23,6 +23,7 @@ def test_results_and_progress(call, small, monkeypatch, tmp_path):
     rows = [line.split("  ")[0] for line in out.splitlines() if line]
     assert "FedAvg" in rows
     assert "Local only" in rows
+    assert "\nScored: clients' own models (own_local) at the round that validation chose" in out
     assert "Results: runs/citation-sbm-random3-fedavg" in out
     assert "Report:  runs/citation-sbm-random3-fedavg/report.html" in out
     lines = err.splitlines()
@@ -96,6 +97,37 @@ def test_resume_needs_only_the_folder(call, small, monkeypatch, tmp_path):
     code, out, err = call("run", "--resume", "--out", part)
     assert code == 0
     assert "finished before" in err
+
+
+def test_a_refused_resume_names_what_differs(call, finished):
+    code, _, err = call(
+        "run", "--resume", "--out", finished, "--set", "method.lr=0.5", "--seeds", "0-2", "--device", "cpu"
+    )
+    assert code == RunError.exit_code
+    assert "method.lr is 0.01 in the folder's config.yaml and 0.5 now" in err
+    assert "run.seeds is [0, 1] in the folder's config.yaml and [0, 1, 2] now" in err
+
+
+def test_contradicting_flags_are_refused(call, small, finished, tmp_path):
+    stored = finished / "partition.npz"
+    code, _, err = call("run", *small, "--partition-file", stored, "--out", tmp_path / "run")
+    assert code == 2
+    assert f"both the rule 'random' (--partition, partition.rule) and the stored partition {stored}" in err
+    data = [flag for flag in small if flag not in ("--partition", "random", "--clients", "3")]
+    code, _, err = call("run", *data, "--partition-file", stored, "--clients", "5", "--out", tmp_path / "run")
+    assert code == 2
+    assert f"5 clients are asked for (partition.clients, --clients), but the stored partition {stored} has 3." in err
+    assert not (tmp_path / "run").exists()
+    flags = ["--partition-file", stored, "--clients", "3", "--rounds", "1", "--out", tmp_path / "run", "-q"]
+    assert call("run", *data, *flags)[0] == 0
+
+
+def test_embeddings_are_added_to_a_finished_run(call, small, tmp_path):
+    assert call("run", *small, "--rounds", "2", "--out", tmp_path / "run", "-q", "--no-report")[0] == 0
+    code, _, err = call("run", "--resume", "--out", tmp_path / "run", "--set", "evaluation.embeddings=true")
+    assert code == 0
+    assert "finished before; nothing was trained" in err
+    assert len(list((tmp_path / "run" / "embeddings").iterdir())) == 3
 
 
 def test_a_finished_folder_is_not_overwritten(call, small, finished):

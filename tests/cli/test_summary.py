@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphsilo.cli.summary import remarks, sheet
+from graphsilo.cli.summary import remarks, scored, sheet
 
 FAILURE = "client 2 failed in 'train' (E: x)"
 TREE = {
@@ -17,7 +17,10 @@ TREE = {
         "upload_bytes": 1500, "download_bytes": 2_000_000,
     },
     "references": {
-        "local": {"accuracy": {"mean": 0.75, "std": 0.0}},
+        "local": {
+            "accuracy": {"mean": 0.75, "std": 0.0},
+            "scenarios": {"unseen_node": {"accuracy": {"mean": 0.55, "std": 0.0}}},
+        },
         "global": {"accuracy": {"mean": 0.85, "std": 0.0}},
         "gap_closed": {"accuracy": 0.5},
     },
@@ -39,8 +42,18 @@ def test_run_and_references():
         "Best round": "3, 5", "Sent": "1.5 kB", "Received": "2.0 MB", "CPU": "1.5 s", "Gap closed": "50 %",
     }  # fmt: skip
     assert [name for name, _, _ in found.rows[1:]] == ["Local only", "Centralised"]
-    assert found.rows[1][1][:2] == ["75.0 ± 0.0", "–"]
+    assert found.rows[1][1][:4] == ["75.0 ± 0.0", "–", "–", "55.0 ± 0.0"]
+    assert found.rows[2][1][3] == "–"
     assert all(len(cells) == len(found.columns) for _, cells, _ in found.rows)
+
+
+def test_what_is_scored_is_said():
+    assert scored(TREE) == ""
+    seed = {"modes": {"own_global": {}, "aggregate_local": {}}}
+    assert scored({"seeds": [seed]}) == (
+        "Scored: clients' own models, test data of all (own_global) at the round that validation chose; "
+        "aggregate_local is in result.json."
+    )
 
 
 def test_remarks_name_what_failed():

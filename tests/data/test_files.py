@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from graphsilo.data import Graph, GraphCollection, load_graph, save_graph
 from graphsilo.data.files import load_pyg_file
-from graphsilo.errors import DataError
+from graphsilo.errors import DataError, RunError
 
 
 def small_graph(**changes: object) -> Graph:
@@ -77,7 +77,7 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(DataError, match="No space left"):
+    with pytest.raises(RunError, match="No space left"):
         save_graph(path, small_graph(name="new"))
     assert load_graph(path).name == "old"
     assert [item.name for item in tmp_path.iterdir()] == ["g.npz"]
@@ -196,3 +196,33 @@ def test_pyg_files_that_are_no_graphs(tmp_path: Path) -> None:
         load_pyg_file(tmp_path / "g.pt")
     with pytest.raises(DataError, match="does not exist"):
         load_pyg_file(tmp_path / "none.pt")
+
+
+def test_names_of_nodes_are_saved(tmp_path: Path) -> None:
+    whole = small_graph(node_names=np.array(["a1", "ö2", "a3"]))
+    assert load_graph(save_graph(tmp_path / "g.npz", whole)).external_ids.tolist() == ["a1", "ö2", "a3"]
+    assert load_graph(save_graph(tmp_path / "g.npz", small_graph())).external_ids.tolist() == [0, 1, 2]
+
+
+def test_the_file_of_a_part_tells_no_names_of_other_nodes(tmp_path: Path) -> None:
+    part = small_graph(node_names=np.array(["a1", "secret", "a3"])).subgraph(np.array([2, 0]))
+    path = save_graph(tmp_path / "part.npz", part)
+    with np.load(path, allow_pickle=False) as stored:
+        assert stored["node_names"].tolist() == ["a3", "a1"]
+    back = load_graph(path)
+    assert isinstance(back, Graph)
+    assert (back.external_ids.tolist(), back.global_ids.tolist()) == (["a3", "a1"], [2, 0])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"node_names": np.array(["a", "b"])},
+        {"node_names": np.array([1, 2, 3])},
+        {"node_names": np.array(["a", "b", "c"]), "node_ids": np.array([0, 1, 3])},
+    ],
+    ids=["too few", "numbers", "an id without a name"],
+)
+def test_names_that_do_not_fit(changes: dict[str, object]) -> None:
+    with pytest.raises(DataError, match="node_names"):
+        small_graph(**changes)

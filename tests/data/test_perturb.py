@@ -7,9 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.graph_silos import build_graph_silos
+from graphsilo.data.link_silos import build_link_silos
 from graphsilo.data.partition import partition, partition_graphs
 from graphsilo.data.perturb import PerturbOptions, flip_labels, hide_features, perturb, thin_edges, thin_labels
-from graphsilo.data.scenarios import build_graph_silos, build_link_silos, build_silos
+from graphsilo.data.scenarios import build_silos
 from graphsilo.data.silo import Silo
 from graphsilo.errors import ConfigError, UnsupportedError
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,77 +9,28 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data import catalog
-from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition import Partition, partition, partition_graphs
+from graphsilo.data.graph import Graph
+from graphsilo.data.partition import Partition, partition
 from graphsilo.data.partition.adjacency import undirected_adjacency
+from graphsilo.data.pooling import pooled_silo
 from graphsilo.data.scenarios import (
-    SCENARIOS,
-    build_graph_silos,
-    build_link_silos,
     build_silos,
     check_scenario,
     grow,
     missing_classes,
     partition_for_scenario,
-    pool_silos,
-    pooled_silo,
-    scenario_facts,
 )
 from graphsilo.data.silo import EvaluationSet, Silo
 from graphsilo.data.transforms import largest_component
-from graphsilo.errors import ConfigError, DataError, PartitionError, UnsupportedError
+from graphsilo.errors import ConfigError, PartitionError, UnsupportedError
 
 
 def ids(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
 
-def undirected(pairs: list[tuple[int, int]]) -> np.ndarray:
-    edges = np.array(pairs + [(b, a) for a, b in pairs], dtype=np.int64).T
-    return edges[:, np.lexsort((edges[1], edges[0]))]
-
-
 def named(silo: Silo, name: str) -> EvaluationSet:
     return next(item for item in silo.evaluations if item.name == name)
-
-
-@pytest.fixture
-def path() -> Graph:
-    """A path of nine nodes; labels 0 0 1 | 1 0 2 | 2 2 0."""
-    return Graph(
-        features=np.arange(9, dtype=np.float32)[:, None],
-        edges=undirected([(i, i + 1) for i in range(8)]),
-        labels=ids(0, 0, 1, 1, 0, 2, 2, 2, 0),
-        num_classes=3,
-        name="path",
-    )
-
-
-@pytest.fixture
-def cut_path() -> Partition:
-    """Clients 0-1-2 and 3-4-5; the new client holds 6-7-8."""
-    return Partition(
-        rule="files",
-        seed=0,
-        data="path",
-        num_nodes=9,
-        nodes=(ids(0, 1, 2), ids(5, 4, 3)),
-        train=(ids(0, 2), ids(4, 5)),
-        val=(ids(1), ids()),
-        test=(ids(), ids(3)),
-        new_part=ids(6, 7, 8),
-    )
-
-
-def random_graph(seed: int = 0, nodes: int = 240) -> Graph:
-    generator = np.random.default_rng(seed)
-    block = np.arange(nodes) % 6
-    pairs = np.stack(np.triu_indices(nodes, 1))
-    kept = generator.random(pairs.shape[1]) < np.where(block[pairs[0]] == block[pairs[1]], 0.2, 0.01)
-    edges = np.concatenate([pairs[:, kept], pairs[::-1, kept]], axis=1)
-    labels = np.where(generator.random(nodes) < 0.2, generator.integers(5, size=nodes), block % 5)
-    labels[:4] = -1
-    return Graph(generator.standard_normal((nodes, 3)).astype(np.float32), edges, labels, 5, name="random")
 
 
 def test_seen_holds_the_clients_own_graph(path: Graph, cut_path: Partition) -> None:
@@ -159,7 +111,7 @@ def test_only_touching_edges_on_demand(path: Graph, cut_path: Partition) -> None
 
 @pytest.mark.parametrize("scenario", ["unseen", "open"])
 @pytest.mark.parametrize("rule", ["metis", "louvain", "random", "topology"])
-def test_the_checks_of_the_specification(scenario: str, rule: str) -> None:
+def test_the_checks_of_the_specification(scenario: str, rule: str, random_graph: Callable[..., Graph]) -> None:
     graph = random_graph()
     cut = partition_for_scenario(graph, rule, clients=3, scenario=scenario, seed=1)
     cut.check(graph)
@@ -189,7 +141,7 @@ def test_the_checks_of_the_specification(scenario: str, rule: str) -> None:
             assert grown.graph.num_edges == graph.subgraph(grown.graph.global_ids).num_edges
 
 
-def test_the_open_set_crops_a_fifth_and_regrows_only_that() -> None:
+def test_the_open_set_crops_a_fifth_and_regrows_only_that(random_graph: Callable[..., Graph]) -> None:
     graph = random_graph()
     cut = partition_for_scenario(graph, "metis", clients=3, scenario="open", seed=1)
     assert cut.cropped is not None
@@ -226,69 +178,7 @@ def test_the_global_set_is_one_graph_with_all_edges(path: Graph, cut_path: Parti
     assert first.part.tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1]
 
 
-@pytest.mark.parametrize(("cross", "edges"), [(False, 8), (True, 10)])
-def test_pooled_seen(path: Graph, cut_path: Partition, cross: bool, edges: int) -> None:
-    silo = pooled_silo(path, replace(cut_path, new_part=None), cross_edges=cross)
-    assert silo.graph.global_ids.tolist() == [0, 1, 2, 5, 4, 3]
-    assert silo.graph.num_edges == edges
-    assert silo.train.tolist() == [0, 2, 3, 4]
-    assert silo.parts == 2
-    assert silo.seen.graph is silo.graph
-    assert silo.seen.items["val"].tolist() == [1]
-    assert silo.seen.items["test"].tolist() == [5]
-    assert silo.seen.part is not None
-    assert silo.seen.part.tolist() == [0, 0, 0, 1, 1, 1]
-
-
-@pytest.mark.parametrize("cross", [False, True])
-@pytest.mark.parametrize("scenario", list(SCENARIOS))
-def test_pooling_asks_the_clients_questions(scenario: str, cross: bool) -> None:
-    graph = random_graph()
-    cut = partition_for_scenario(graph, "metis", clients=3, scenario=scenario, seed=2)
-    options = {"global_graph": True}
-    silos = build_silos(graph, cut, scenario=scenario, options=options)
-    pooled = pooled_silo(graph, cut, cross_edges=cross, scenario=scenario, options=options)
-    assert isinstance(pooled.graph, Graph)
-    assert len(pooled.train) == sum(len(silo.train) for silo in silos)
-    wanted = np.concatenate([silo.graph.global_ids[silo.train] for silo in silos])
-    assert pooled.graph.global_ids[pooled.train].tolist() == wanted.tolist()
-    assert [item.name for item in pooled.evaluations] == [item.name for item in silos[0].evaluations]
-    for number, item in enumerate(pooled.evaluations):
-        if item.name in ("global", "new_client"):
-            continue
-        for name, numbers in item.items.items():
-            for silo in silos:
-                own = silo.evaluations[number]
-                assert item.part is not None
-                mine = numbers[item.part[numbers] == silo.client]
-                assert item.graph.global_ids[mine].tolist() == own.graph.global_ids[own.items[name]].tolist()
-    between = pooled.seen.part[pooled.seen.graph.edges]
-    assert (between[0] != between[1]).any() == cross
-
-
-def test_pooling_overlapping_clients_with_cross_edges_holds_every_node_once() -> None:
-    graph = random_graph()
-    cut = partition(graph, "overlap", clients=10)
-    pooled = pooled_silo(graph, cut, cross_edges=True)
-    assert len(np.unique(pooled.graph.global_ids)) == pooled.graph.num_nodes
-    assert pooled.graph.num_nodes == len(np.unique(np.concatenate(cut.nodes)))
-    assert not np.isin(pooled.train, pooled.seen.items["test"]).any()
-    apart = pooled_silo(graph, cut, cross_edges=False)
-    assert apart.graph.num_nodes == sum(map(len, cut.nodes))
-
-
-def test_one_client_is_the_graph_and_all_views_coincide() -> None:
-    graph = random_graph()
-    cut = partition(graph, "louvain", clients=1)
-    (silo,) = build_silos(graph, cut, options={"global_graph": True})
-    pooled = pooled_silo(graph, cut, cross_edges=True)
-    for view in (silo.graph, named(silo, "global").graph, pooled.graph):
-        np.testing.assert_array_equal(view.edges, graph.edges)
-        np.testing.assert_array_equal(view.labels, graph.labels)
-    np.testing.assert_array_equal(silo.seen.items["test"], named(silo, "global").items["test"])
-
-
-def test_added_links_and_edge_weights_reach_the_silos() -> None:
+def test_added_links_and_edge_weights_reach_the_silos(random_graph: Callable[..., Graph]) -> None:
     graph = random_graph()
     graph = replace(graph, edge_weights=np.arange(graph.num_edges, dtype=np.float32) + 2)
     cut = partition(graph, "topology", clients=3, seed=4)
@@ -302,91 +192,12 @@ def test_added_links_and_edge_weights_reach_the_silos() -> None:
     assert pooled.graph.edge_weights.shape == (pooled.graph.num_edges,)
 
 
-def test_sparse_features_stay_sparse() -> None:
+def test_sparse_features_stay_sparse(random_graph: Callable[..., Graph]) -> None:
     graph = random_graph()
     graph = replace(graph, features=sp.csr_matrix(graph.features))
     cut = partition(graph, "metis", clients=3)
     assert all(silo.graph.is_sparse for silo in build_silos(graph, cut))
     assert pooled_silo(graph, cut, cross_edges=False).graph.is_sparse
-
-
-def test_link_silos_hide_validation_and_test_links() -> None:
-    graph = random_graph()
-    cut = partition(graph, "metis", clients=3, seed=5)
-    for silo in build_link_silos(graph, cut):
-        assert silo.links is not None
-        links, whole = silo.links, graph.subgraph(silo.graph.global_ids)
-        count = whole.num_edges // 2
-        assert links.train.shape[1] == int(0.8 * count)
-        assert links.train.shape[1] + links.val.shape[1] + links.test.shape[1] == count
-        message = set(map(tuple, silo.graph.edges.T.tolist()))
-        assert message == {(a, b) for a, b in links.train.T.tolist()} | {(b, a) for a, b in links.train.T.tolist()}
-        known = set(map(tuple, whole.edges.T.tolist()))
-        negatives = np.concatenate([links.val_negative, links.test_negative], axis=1).T.tolist()
-        assert len(set(map(tuple, negatives))) == len(negatives)
-        assert not known & set(map(tuple, negatives))
-        assert all(a < b for a, b in negatives)
-        assert (links.val_negative.shape, links.test_negative.shape) == (links.val.shape, links.test.shape)
-        assert silo.seen.graph is silo.graph
-        assert silo.seen.items["test"].tolist() == list(range(links.test.shape[1]))
-
-
-@pytest.mark.parametrize("cross", [False, True])
-def test_pooled_links_never_show_a_hidden_link(cross: bool) -> None:
-    graph = random_graph()
-    cut = partition(graph, "metis", clients=3, seed=5)
-    silos = build_silos(graph, cut, task="link")
-    pooled = pooled_silo(graph, cut, cross_edges=cross, task="link")
-    assert pooled.links is not None
-    message = set(map(tuple, pooled.graph.edges.T.tolist()))
-    for hidden in (pooled.links.val, pooled.links.test, pooled.links.val_negative):
-        assert not message & set(map(tuple, hidden.T.tolist()))
-    assert set(map(tuple, pooled.links.train.T.tolist())) <= message
-    assert len(message) - sum(silo.graph.num_edges for silo in silos) > 0 if cross else True
-    assert len(pooled.seen.items["test"]) == pooled.links.test.shape[1]
-    ends = pooled.graph.global_ids[pooled.links.test]
-    wanted = np.concatenate([silo.graph.global_ids[silo.links.test] for silo in silos], axis=1)
-    np.testing.assert_array_equal(ends, wanted)
-
-
-def make_paths(count: int, *, features: int = 2, name: str = "paths") -> GraphCollection:
-    sizes = 2 + np.arange(count) % 4
-    pointer = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    inner = np.setdiff1d(np.arange(pointer[-1]), pointer[1:] - 1)
-    edges = np.concatenate([[inner, inner + 1], [inner + 1, inner]], axis=1).astype(np.int64)
-    union = Graph(np.ones((pointer[-1], features), dtype=np.float32), edges, np.full(pointer[-1], -1), 2, name=name)
-    return GraphCollection(union, pointer, np.arange(count) % 2, 2, name=name)
-
-
-def test_graph_silos_hold_whole_graphs() -> None:
-    paths = make_paths(40)
-    cut = partition_graphs(paths, "dirichlet", clients=3, seed=1)
-    silos = build_graph_silos(paths, cut)
-    for silo, nodes in zip(silos, cut.nodes, strict=True):
-        assert isinstance(silo.graph, GraphCollection)
-        assert silo.graph.global_ids.tolist() == nodes.tolist()
-        assert silo.num_items == len(nodes)
-        np.testing.assert_array_equal(silo.labels, paths.labels[nodes])
-        used = np.concatenate(list(silo.seen.items.values()))
-        assert sorted(used.tolist()) == list(range(len(nodes)))
-    pooled = pool_silos(silos)
-    assert isinstance(pooled.graph, GraphCollection)
-    assert len(pooled.graph) == 40
-    assert pooled.graph.global_ids.tolist() == np.concatenate(cut.nodes).tolist()
-    assert pooled.seen.part is not None
-    assert np.bincount(pooled.seen.part).tolist() == [len(nodes) for nodes in cut.nodes]
-
-
-def test_cross_domain_needs_common_features() -> None:
-    both = [make_paths(20, features=2, name="a"), make_paths(30, features=3, name="b")]
-    cut = partition_graphs(both, "domains")
-    with pytest.raises(DataError, match="2, 3 features"):
-        build_graph_silos(both, cut)
-    first, second = build_graph_silos(both, cut, features="degree", max_degree=1)
-    assert first.schema == second.schema
-    assert (len(first.graph), len(second.graph)) == (20, 30)
-    # Ends of a path have degree 1; degrees of 2 share the last column, so every row is (0, 1).
-    assert first.graph.union.features.toarray().sum(axis=0).tolist() == [0.0, first.graph.union.num_nodes]
 
 
 def test_mistakes_are_named(path: Graph, cut_path: Partition) -> None:
@@ -407,8 +218,6 @@ def test_mistakes_are_named(path: Graph, cut_path: Partition) -> None:
         build_silos(path, plain, scenario="inductive", task="link")
     with pytest.raises(UnsupportedError, match="build_graph_silos"):
         build_silos(path, plain, task="graph")
-    with pytest.raises(PartitionError, match="too few for training"):
-        build_link_silos(path, plain)
     with pytest.raises(PartitionError, match="no client has a node to train on"):
         build_silos(path, replace(plain, train=(ids(), ids())))
     with pytest.raises(PartitionError, match="client 1 has no training node"):
@@ -416,11 +225,9 @@ def test_mistakes_are_named(path: Graph, cut_path: Partition) -> None:
     assert len(build_silos(path, replace(plain, train=(ids(0), ids())))[1].train) == 0
     with pytest.raises(ConfigError, match="between 0 and 1"):
         partition_for_scenario(path, "random", clients=2, scenario="open", crop=1.0)
-    with pytest.raises(ConfigError, match="no silo"):
-        pool_silos([])
 
 
-def test_a_stored_scenario_comes_back_through_files(tmp_path: Path) -> None:
+def test_a_stored_scenario_comes_back_through_files(tmp_path: Path, random_graph: Callable[..., Graph]) -> None:
     graph = random_graph()
     made = partition_for_scenario(graph, "metis", clients=3, scenario="open", seed=6)
     made.save(tmp_path / "p.npz")
@@ -433,10 +240,6 @@ def test_a_stored_scenario_comes_back_through_files(tmp_path: Path) -> None:
     partition(graph, "metis", clients=3).save(tmp_path / "p.npz")
     with pytest.raises(PartitionError, match="new_part is absent"):
         partition_for_scenario(graph, "files", clients=3, scenario="unseen", options=options)
-
-
-def test_settings_are_written_out() -> None:
-    assert scenario_facts({"hops": 1})["edges"] == "all"
 
 
 @pytest.mark.data

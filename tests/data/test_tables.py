@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphsilo.data import load, load_tables
+from graphsilo.data import Graph, load, load_tables, save_graph
 from graphsilo.data.tables import read_spec
 from graphsilo.errors import ConfigError, DataError
 
@@ -50,6 +50,7 @@ def test_graph_from_csv(folder: Path) -> None:
     assert graph.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
     assert graph.labels.tolist() == [1, 0, -1, 1]
     assert (graph.num_classes, graph.class_names) == (2, ("no", "yes"))
+    assert graph.external_ids.tolist() == ["p1", "p2", "p3", "p4"]
     assert {key: mask.tolist() for key, mask in graph.splits.items()} == {
         "train": [True, False, False, False],
         "val": [False, True, False, False],
@@ -155,7 +156,10 @@ def test_semicolons(folder: Path) -> None:
         ("nodes.csv", "no,val", "no,valid", r"'split' .* none of train, val, test: row 2 \(line 3\): 'valid'"),
         ("nodes.csv", "age,", "agee,", r"nodes.csv has no column 'age' \(nodes.features\); did you mean 'agee'"),
         ("nodes.csv", "lab_a,", "age,", r"two columns called 'age'"),
-        ("nodes.csv", "p2,50,2.5", "p2,50", r"nodes.csv cannot be read: .*Expected 8 columns, got 7"),
+        ("nodes.csv", "p2,50,2.5", "p2,50", r"nodes.csv: row 2 \(line 3\) has too few cells, 7 where .* 8"),
+        ("nodes.csv", "p2,50", "p2,,50", r"nodes.csv: row 2 \(line 3\) has too many cells, 9 where .* 8: 'p2,,50"),
+        ("nodes.csv", "p2,50", 'p2,"50,5"', r"'age' .* decimal comma: row 2 \(line 3\): '50,5'.*decimal point"),
+        ("edges.csv", "p2,p3,1", "p2,p3", r"edges.csv: row 2 \(line 3\) has too few cells, 2 where .* 3"),
         ("edges.csv", "p2,p3", "p2,p9", r"edges.csv: column 'dst' .* unknown node: row 2 \(line 3\): 'p9'.*nodes.csv"),
         ("edges.csv", "p2,p3", ",p3", r"'src' .* end of an edge is empty: row 2 \(line 3\)"),
         ("edges.csv", "dst", "to", r"edges.csv has no column 'dst' \(edges.target\)"),
@@ -238,3 +242,64 @@ def test_ids_are_compared_as_they_are_written(folder: Path) -> None:
     (folder / "nodes.csv").write_text(text)
     (folder / "edges.csv").write_text("src,dst\n007,8\n")
     assert load_tables(folder / "a.yaml").edges.tolist() == [[0, 2], [2, 0]]
+
+
+def test_line_breaks_inside_cells_and_blank_lines_count_as_lines(folder: Path) -> None:
+    path = rewrite(folder, "nodes.csv", "p1,40,1.5,-2,true,icu", 'p1,40,1.5,-2,true,"i\ncu"')
+    rewrite(folder, "nodes.csv", "p3,60", "\np3")
+    with pytest.raises(DataError, match=r"row 3 \(line 6\) has too few cells"):
+        load_tables(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "sign", "advice"),
+    [
+        ("nodes.csv", ";", r"separated by ';'\. Set nodes\.delimiter: ';'"),
+        ("nodes.csv", "\t", r'separated by a tab\. Set nodes\.delimiter: "\\t"'),
+        ("edges.csv", "|", r"separated by '\|'\. Set edges\.delimiter: '\|'"),
+    ],
+)
+def test_another_separator_is_suggested(folder: Path, name: str, sign: str, advice: str) -> None:
+    content = (folder / name).read_text()
+    (folder / name).write_text(content.replace(",", sign))
+    with pytest.raises(DataError, match=rf"{name}: the header is one column, .*{advice}"):
+        load_tables(folder / "a.yaml")
+
+
+def test_what_is_suggested_works(folder: Path) -> None:
+    (folder / "nodes.csv").write_text(NODES.replace(",", "\t"))
+    (folder / "edges.csv").write_text(EDGES.replace(",", ";"))
+    path = rewrite(folder, "a.yaml", "id: patient", r'id: patient, delimiter: "\t"')
+    rewrite(folder, "a.yaml", "source: src", "source: src, delimiter: ';'")
+    assert load_tables(path).num_nodes == 4
+
+
+def test_text_that_is_not_utf8(folder: Path) -> None:
+    (folder / "nodes.csv").write_bytes(
+        NODES.replace("p3,60,3.5,1e1,true,icu", "p3,60,3.5,1e1,true,né").encode("latin-1")
+    )
+    with pytest.raises(DataError, match=r"nodes\.csv: row 3 \(line 4\), column 'ward', holds bytes that are not UTF-8"):
+        load_tables(folder / "a.yaml")
+    (folder / "nodes.csv").write_bytes(NODES.replace("ward", "wärd").encode("latin-1"))
+    with pytest.raises(DataError, match=r"nodes\.csv: the header \(line 1\) holds bytes that are not UTF-8"):
+        load_tables(folder / "a.yaml")
+
+
+def test_a_truncated_archive(folder: Path) -> None:
+    whole = gzip.compress((NODES * 50).encode())
+    (folder / "nodes.csv.gz").write_bytes(whole[: len(whole) // 2])
+    path = rewrite(folder, "a.yaml", "nodes.csv", "nodes.csv.gz")
+    with pytest.raises(DataError, match=r"nodes\.csv\.gz cannot be read"):
+        load_tables(path)
+
+
+def test_ids_of_the_table_stay_with_the_nodes(folder: Path) -> None:
+    """p4 has no edge to the others: the largest component leaves it, the rest keeps its ids in any order."""
+    path = rewrite(folder, "nodes.csv", "p1,40", "007,40")
+    rewrite(folder, "edges.csv", "p1,p2", "007,p2")
+    graph = load(str(path), options={"largest_component": True, "row_normalize": True})
+    assert isinstance(graph, Graph)
+    assert graph.external_ids.tolist() == ["007", "p2", "p3"]
+    assert graph.subgraph(np.array([2, 0])).external_ids.tolist() == ["p3", "007"]
+    again = load(str(save_graph(folder / "saved.npz", graph)))
+    assert again.external_ids.tolist() == ["007", "p2", "p3"]

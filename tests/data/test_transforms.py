@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -108,3 +110,12 @@ def test_append_features() -> None:
     assert transforms.append_features(left[:, :0], right) is right
     with pytest.raises(DataError):
         transforms.append_features(left, right[:1])
+
+
+def test_the_largest_component_keeps_its_names() -> None:
+    graph = replace(graph_of([(1, 3), (0, 0)], 4), node_names=np.array(["a", "b", "c", "d"]))
+    largest = transforms.largest_component(graph)
+    assert largest.external_ids.tolist() == ["b", "d"]
+    assert largest.node_ids is None
+    part = transforms.largest_component(graph.subgraph(np.array([3, 2, 1])))
+    assert (part.external_ids.tolist(), part.global_ids.tolist()) == (["d", "b"], [3, 1])

@@ -86,13 +86,24 @@ def test_types_of_assignments():
         ("run.seedz=[1]", r"unknown setting 'seedz' for run; did you mean 'seeds'\?"),
         ("evaluation.evry=2", r"unknown setting 'evry' for evaluation; did you mean 'every'\?"),
         ("methd.mu=1", r"unknown setting 'methd\.mu'; did you mean 'method'\?"),
-        ("rounds=3", "unknown setting 'rounds'"),
+        ("rounds=3", r"unknown setting 'rounds'; did you mean 'method\.rounds'\?"),
+        ("mu=0.1", r"unknown setting 'mu'; did you mean 'method\.mu' \(of .*\)"),
+        ("train.lr=0.1", r"unknown setting 'train\.lr'; did you mean 'method\.lr'\?"),
+        ("seed=1", r"did you mean 'data\.seed' or 'partition\.seed'\?"),
+        ("hiden=8", r"did you mean 'model\.hidden'\?"),
+        ("alpha=0.5", r"did you mean .*'partition\.alpha' \(of dirichlet"),
+        ("zzzz=1", r"unknown setting 'zzzz'; known: data, "),
+        ("data.name=3", r"^data\.name should be a valid string or a valid list; got 3\.$"),
+        ("data.name=[1]", r"^data\.name\.0 should be a valid string; got 1\.$"),
+        ("model.pool=[3]", r"^model\.pool\.0 should be a valid string or a table of settings; got 3\.$"),
+        ("partition.ratios=[1, 0]", r"^partition\.ratios\.2 should be given, too; got"),
+        ("run=3", r"^run should be a table of settings; got 3\.$"),
         ("method.rounds", r"--set needs NAME=VALUE, such as method\.mu=0\.1; got 'method\.rounds'"),
         ("run.seeds=[1, ", "the value is no valid YAML"),
-        ("run.seeds=3", r"run\.seeds: Input should be a valid list"),
-        ("run.seeds=[]", r"run\.seeds"),
+        ("run.seeds=3", r"run\.seeds should be a valid list; got 3\."),
+        ("run.seeds=[]", r"run\.seeds should be longer; got \[\]"),
         ("run.seeds=[1, 1]", r"run\.seeds must differ"),
-        ("run.workers=0", r"run\.workers: .*greater than or equal to 1 \(got 0\)"),
+        ("run.workers=0", r"run\.workers should be greater than or equal to 1; got 0\."),
         ("partition.clients=0", r"partition\.clients"),
         ("partition.clients=2.5", r"partition\.clients"),
         ("scenario.name=unsen", r"scenario\.name.*'seen', 'unseen', 'open' or 'inductive'"),
@@ -115,15 +126,15 @@ def test_wrong_assignments(assignment, text):
     ("assignment", "text"),
     [
         ("method.mue=1", r"unknown setting 'mue' for fedprox; did you mean 'mu'\?"),
-        ("method.mu=-1", r"method\.fedprox\.mu: .*greater than or equal to 0"),
-        ("method.mu=x", r"method\.fedprox\.mu: .*valid number"),
-        ("method.mu=nan", r"method\.fedprox\.mu: .*finite number"),
-        ("method.optimizer=adan", r"method\.fedprox\.optimizer: .*'adam' or 'sgd'"),
-        ("method.rounds=0", r"method\.fedprox\.rounds"),
-        ("method.participation=0", r"method\.fedprox\.participation"),
-        ("method.participation=1.1", r"method\.fedprox\.participation"),
-        ("method.local_epochs=0", r"method\.fedprox\.local_epochs"),
-        ("method.stragglers=2", r"method\.fedprox\.stragglers"),
+        ("method.mu=-1", r"method\.mu should be .*greater than or equal to 0"),
+        ("method.mu=x", r"method\.mu should be .*valid number"),
+        ("method.mu=nan", r"method\.mu should be .*finite number"),
+        ("method.optimizer=adan", r"method\.optimizer should be .*'adam' or 'sgd'"),
+        ("method.rounds=0", r"method\.rounds"),
+        ("method.participation=0", r"method\.participation"),
+        ("method.participation=1.1", r"method\.participation"),
+        ("method.local_epochs=0", r"method\.local_epochs"),
+        ("method.stragglers=2", r"method\.stragglers"),
     ],
 )
 def test_wrong_settings_of_a_method(assignment, text):
@@ -191,6 +202,67 @@ def test_another_model_drops_the_settings_of_the_old_one(tmp_path):
 def test_a_name_turns_into_a_section_when_a_setting_is_added(tmp_path):
     config = load_config(written(tmp_path, "method: fedprox\n"), assignments=["method.mu=0.2"])
     assert config.method_config().mu == 0.2
+
+
+def test_a_setting_of_the_chosen_method_without_its_section():
+    with pytest.raises(ConfigError, match=r"unknown setting 'mue'; did you mean 'method\.mu'\?"):
+        load_config(overrides={"method": "fedprox"}, assignments=["mue=0.1"])
+
+
+def test_data_may_be_a_list_of_names(tmp_path):
+    assert load_config(written(tmp_path, "data: [Cora, PubMed]\n")).data.name == ["Cora", "PubMed"]
+    with pytest.raises(ConfigError, match=r"^data\.0 should be a valid string; got 1\.$"):
+        load_config(written(tmp_path, "data: [1]\n"))
+
+
+# -- a rule or a stored partition ------------------------------------------------------------------------------------
+
+
+def test_a_stored_partition_given_by_a_flag_takes_the_place_of_the_files_rule(tmp_path):
+    path = written(tmp_path, "partition: {rule: metis, clients: 4, seed: 3}\n")
+    for config in (
+        load_config(path, overrides={"partition.file": "p.npz"}),
+        load_config(path, assignments=["partition.file=p.npz"]),
+    ):
+        assert (config.partition.rule, config.partition.file, config.partition.seed) == ("auto", "p.npz", 3)
+        assert "clients" not in config.partition.model_fields_set
+    config = load_config(path, overrides={"partition.clients": 5, "partition.file": "p.npz"})
+    assert "clients" in config.partition.model_fields_set
+    assert load_config(written(tmp_path, "partition: metis\n"), overrides={"partition.file": "p.npz"}).partition.file
+
+
+def test_a_rule_given_by_a_flag_takes_the_place_of_the_files_stored_partition(tmp_path):
+    path = written(tmp_path, "partition: {file: p.npz}\n")
+    for config in (
+        load_config(path, overrides={"partition": "metis"}),
+        load_config(path, assignments=["partition.rule=metis"]),
+        load_config(path, assignments=["partition={rule: metis}"]),
+    ):
+        assert (config.partition.rule, config.partition.file) == ("metis", None)
+    kept = load_config(path, overrides={"partition.seed": 3})
+    assert (kept.partition.rule, kept.partition.file) == ("auto", "p.npz")
+    assert load_config(path, assignments=["partition.file=null"]).partition.file is None
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"overrides": {"partition": "metis", "partition.file": "p.npz"}},
+        {"overrides": {"partition": "metis"}, "assignments": ["partition.file=p.npz"]},
+        {"overrides": {"partition": {"rule": "metis", "file": "p.npz"}}},
+    ],
+    ids=str,
+)
+def test_flags_for_both_are_refused(flags):
+    with pytest.raises(ConfigError, match=r"both the rule 'metis' .* and the stored partition p\.npz .*only one"):
+        load_config(**flags)
+
+
+def test_a_default_number_of_clients_is_not_written_beside_a_stored_partition(tmp_path):
+    first = load_config(overrides={"partition.file": "p.npz"})
+    second = load_config(written(tmp_path, yaml.safe_dump(first.complete())))
+    assert "clients" not in second.partition.model_fields_set
+    assert second.complete() == first.complete()
 
 
 CONFIGS = [

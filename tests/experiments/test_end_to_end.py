@@ -143,7 +143,9 @@ def test_the_rule_for_graphs_by_default_runs_again(molecules, tmp_path):
 
 
 def test_one_data_set_per_client(molecules):
-    tree = run(graph_config(molecules, **{"data.name": [str(molecules), str(molecules)]})).tree
+    other = molecules.with_name("other.npz")
+    other.write_bytes(molecules.read_bytes())
+    tree = run(graph_config(molecules, **{"data.name": [str(molecules), str(other)]})).tree
     assert tree["partition"]["rule"] == "domains"
     assert [client["nodes"] for client in tree["seeds"][0]["clients"]] == [40, 40]
 

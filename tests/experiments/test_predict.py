@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graphsilo.data import load
 from graphsilo.data.files import save_graph
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import load_config
@@ -188,3 +189,93 @@ def test_a_given_graph_is_prepared_as_the_runs_data_was(tmp_path):
     run(config, out=tmp_path / "run")
     named = predict(tmp_path / "run", client=0, graph=tmp_path / "own.yaml")
     assert np.array_equal(named.probabilities, predict(tmp_path / "run", client=0).probabilities)
+
+
+def write_tables(folder, name, *, label="y", features=("a", "b"), classes="['0', '1']"):
+    """30 nodes on a ring, called <name>-0, <name>-1, ..., described by a YAML file."""
+    ids = [f"{name}-{row}" for row in range(30)]
+    rows = "".join(f"{node},{row % 5},{row % 3},{row % 2}\n" for row, node in enumerate(ids))
+    (folder / f"{name}-nodes.csv").write_text(f"id,{','.join(features)},{label}\n{rows}")
+    (folder / f"{name}-edges.csv").write_text("s,t\n" + "".join(f"{ids[row]},{ids[row - 1]}\n" for row in range(30)))
+    (folder / f"{name}.yaml").write_text(
+        f"name: {name}\nnodes: {{path: {name}-nodes.csv, id: id, label: {label}}}\nclasses: {classes}\n"
+        f"edges: {{path: {name}-edges.csv, source: s, target: t}}\n"
+    )
+    return str(folder / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("method", ["fedavg", "global"])
+def test_ids_of_the_tables_come_back(tmp_path, method):
+    names = [write_tables(tmp_path, name) for name in ("north", "south")]
+    config = load_config(overrides={"data.name": names, "method.name": method, "method.rounds": 1})
+    run(config, out=tmp_path / "run")
+    made = predict(tmp_path / "run", client=0 if method == "global" else 1)
+    south = [f"south-{row}" for row in range(30)]
+    assert made.node_ids.tolist() == ([f"north-{row}" for row in range(30)] if method == "global" else []) + south
+    assert made.places(["south-4", "south-0"]) == [place + (30 if method == "global" else 0) for place in (4, 0)]
+    with pytest.raises(ConfigError, match=r"node 4 is not on client .* ids of their table, such as '\w+-0', '\w+-1'"):
+        made.places([4])
+    given = predict(tmp_path / "run", client=0, graph=names[1])
+    assert given.node_ids.tolist() == south
+    order = np.array([3, 1])
+    assert predict(tmp_path / "run", client=0, graph=load(names[1]).subgraph(order)).node_ids.tolist() == [
+        "south-3", "south-1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", ["seen", "unseen", "open", "inductive"])
+def test_ids_of_one_table_that_is_cut(tmp_path, scenario):
+    name = write_tables(tmp_path, "own")
+    config = load_config(
+        overrides={
+            "data.name": name, "data.largest_component": True, "scenario.name": scenario, "partition.clients": 2,
+            "partition.rule": "metis", "method.rounds": 1,
+        }
+    )  # fmt: skip
+    run(config, out=tmp_path / "run")
+    silo = prepare(config).silos[1]
+    made = predict(tmp_path / "run", client=1)
+    assert made.node_ids.tolist() == [f"own-{row}" for row in silo.seen.graph.global_ids]
+
+
+def test_a_graph_in_memory_keeps_its_ids(tmp_path):
+    import graphsilo
+
+    graph = graphsilo.load(write_tables(tmp_path, "own"))
+    done = graphsilo.run(data=graph, clients=2, partition="metis", rounds=1, out=tmp_path / "run", report=False)
+    ids = [set(graphsilo.predict(done, client).node_ids.tolist()) for client in (0, 1)]
+    assert ids[0] | ids[1] == {f"own-{row}" for row in range(30)}
+    assert not ids[0] & ids[1]
+
+
+def test_numbers_where_there_are_no_ids(finished):
+    made = predict(finished[0], client=0)
+    wanted = made.node_ids[[5, 2]].tolist()
+    assert made.places(wanted) == [5, 2]
+    with pytest.raises(ConfigError, match=r"node 999 is not on client 0's own graph, which holds \d+ nodes numbered"):
+        made.places([999])
+
+
+def test_silos_that_do_not_agree_are_named(tmp_path):
+    first = write_tables(tmp_path, "north")
+
+    for changes, text in (
+        ({"features": ("a", "c")}, r"client 0 \(.*north\.yaml\) has 2, client 1 \(.*south\.yaml\) has 2.*'b' and 'c'"),
+        ({"classes": "['0', '1', '2']"}, r"client 1 \(.*south\.yaml\) has 3 \(0, 1, 2\)\. Declare `classes`"),
+    ):
+        other = write_tables(tmp_path, "south", **changes)
+        with pytest.raises(DataError, match=text):
+            prepare(load_config(overrides={"data.name": [first, other]}))
+    with pytest.raises(DataError, match="clients 0 and 1 would hold the same data"):
+        prepare(load_config(overrides={"data.name": [first, first]}))
+
+
+def test_collections_that_do_not_agree_are_named(molecules, tmp_path):
+    other = load(str(molecules), options={"degree_features": True, "max_degree": 3})
+    wider = save_graph(tmp_path / "wider.npz", other)
+    config = {"data.name": [str(molecules), str(wider)], "model.name": "gin"}
+    with pytest.raises(
+        DataError, match=r"client 1 \(.*wider\.npz\).*partition\.features=degree.*data\.degree_features"
+    ):
+        prepare(load_config(overrides=config))
+    assert len(prepare(load_config(overrides={**config, "partition.features": "degree"})).silos) == 2

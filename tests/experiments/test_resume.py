@@ -13,7 +13,9 @@ import pytest
 
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments import conformance, disk
-from graphsilo.experiments.runner import Silent, run
+from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.resume import differences, some
+from graphsilo.experiments.runner import run
 
 # Forks a run, kills it after each delay, resumes it, and lets the last one finish. One import serves all.
 KILLER = """
@@ -189,3 +191,106 @@ def test_the_lock_goes_with_its_process(small, tmp_path):
         run(small(), out=tmp_path / "run", observer=StopAfter(0, 1))
     with disk.owned(Path(tmp_path / "run")):
         pass
+
+
+# -- another run, or other outputs -----------------------------------------------------------------------------------
+
+
+def stopped(config, folder):
+    with pytest.raises(Stop):
+        run(config, out=folder, observer=StopAfter(0, 2))
+
+
+def test_differing_settings_are_named(small, tmp_path):
+    begun = {"method__name": "fedprox", "run__checkpoint_every": 1}
+    finished, halted = tmp_path / "finished", tmp_path / "halted"
+    run(small(**begun, method__mu=0.01), out=finished)
+    stopped(small(**begun, method__mu=0.01), halted)
+    for folder in (finished, halted):
+        before = (folder / "config.yaml").read_bytes()
+        with pytest.raises(RunError) as caught:
+            run(small(**begun, method__mu=0.1, run__workers=2), out=folder, resume=True)
+        named = "data set or partition: method.mu is 0.01 in the folder's config.yaml and 0.1 now. Give the settings"
+        assert named in str(caught.value)
+        assert (folder / "config.yaml").read_bytes() == before
+
+
+def test_a_differing_partition_is_named_by_what_makes_it(small, tmp_path):
+    run(small(), out=tmp_path / "run")
+    told = r": partition\.clients is 3 in the folder's config\.yaml and 2 now\. Give"
+    with pytest.raises(RunError, match=told):
+        run(small(partition__clients=2), out=tmp_path / "run", resume=True)
+    told = r": method\.lr is 0\.01 in the folder's config\.yaml and 0\.5 now\. Give"
+    stored = str(tmp_path / "run" / "partition.npz")
+    with pytest.raises(RunError, match=told):  # the same partition from a file is no difference
+        run(small(partition__file=stored, method__lr=0.5), out=tmp_path / "run", resume=True)
+
+
+def test_data_that_has_changed_is_told(small, tmp_path):
+    run(small(), out=tmp_path / "run")
+    result = tmp_path / "run" / "result.json"
+    result.write_text(result.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+    with pytest.raises(RunError, match="its settings are the same, so the data's contents are not"):
+        run(small(), out=tmp_path / "run", resume=True)
+    (tmp_path / "run" / "config.yaml").unlink()
+    with pytest.raises(RunError, match=r"its config\.yaml, which would say in what they differ, cannot be read"):
+        run(small(), out=tmp_path / "run", resume=True)
+
+
+def test_few_differences_are_listed():
+    then = {"data": {"seed": 1}, "run": {"seeds": [0], "workers": 1}, "method": {"name": "fedprox", "mu": 1, "lr": 1}}
+    now = {"data": {"seed": 2}, "run": {"seeds": [0, 1], "workers": 2}, "method": {"name": "fedavg", "lr": 2}}
+    assert differences(then, now) == [
+        "data.seed is 1 in the folder's config.yaml and 2 now",
+        "run.seeds is [0] in the folder's config.yaml and [0, 1] now",
+        "method.name is fedprox in the folder's config.yaml and fedavg now",
+        "method.lr is 1 in the folder's config.yaml and 2 now",
+    ]
+    assert differences({"run": {"early_stopping": None, "device": "cpu"}}, {"run": {"device": "cpu"}}) == [
+        "run.early_stopping is null in the folder's config.yaml and not set now"
+    ]
+    assert some([str(number) for number in range(8)]) == "0; 1; 2; 3; 4; and 3 more"
+
+
+@pytest.mark.parametrize("wanted", [{"evaluation__models": True}, {"evaluation__embeddings": True}], ids=str)
+def test_models_that_were_not_kept_are_refused(small, tmp_path, wanted):
+    run(small(), out=tmp_path / "finished")
+    stopped(small(run__checkpoint_every=1), tmp_path / "halted")
+    (name,) = (key.replace("__", ".") for key in wanted)
+    for place in ("finished", "halted"):
+        before = (tmp_path / place / "config.yaml").read_bytes()
+        with pytest.raises(RunError, match=rf"{name} is true now, but the run in .* was begun without.*{name}=false"):
+            run(small(run__checkpoint_every=1, **wanted), out=tmp_path / place, resume=True)
+        assert (tmp_path / place / "config.yaml").read_bytes() == before
+    run(small(run__checkpoint_every=1), out=tmp_path / "halted", resume=True)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "global"])
+def test_embeddings_of_a_finished_run_are_made_from_its_models(small, tmp_path, method):
+    config = {"evaluation__models": True, "run__seeds": [0, 1], "method__name": method}
+    run(small(**config, evaluation__embeddings=True), out=tmp_path / "whole")
+    run(small(**config), out=tmp_path / "run")
+    again = run(small(**config, evaluation__embeddings=True), out=tmp_path / "run", resume=True)
+    assert again.tree["seeds"]
+    made = sorted((tmp_path / "whole" / "embeddings").iterdir())
+    assert len(made) == (6 if method == "fedavg" else 2)
+    for path in made:
+        assert path.read_bytes() == (tmp_path / "run" / "embeddings" / path.name).read_bytes(), path.name
+
+
+def test_embeddings_of_the_seeds_that_were_done_before(small, tmp_path):
+    config = {"evaluation__models": True, "run__seeds": [0, 1], "run__checkpoint_every": 1}
+    run(small(**config, evaluation__embeddings=True), out=tmp_path / "whole")
+    with pytest.raises(Stop):
+        run(small(**config), out=tmp_path / "run", observer=StopAfter(1, 2))
+    run(small(**config, evaluation__embeddings=True), out=tmp_path / "run", resume=True)
+    for path in (tmp_path / "whole" / "embeddings").iterdir():
+        assert path.read_bytes() == (tmp_path / "run" / "embeddings" / path.name).read_bytes(), path.name
+
+
+def test_embeddings_without_models(small, tmp_path):
+    run(small(evaluation__models=True), out=tmp_path / "run")
+    for path in (tmp_path / "run" / "models").iterdir():
+        path.unlink()
+    with pytest.raises(RunError, match=r"are made from its models, and .* holds none of seed 0, client 0"):
+        run(small(evaluation__models=True, evaluation__embeddings=True), out=tmp_path / "run", resume=True)

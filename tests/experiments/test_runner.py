@@ -7,12 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 
+from graphsilo.data import catalog
+from graphsilo.data.files import save_graph
 from graphsilo.errors import ConfigError, FederationError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments import conformance
-from graphsilo.experiments.config import load_config
-from graphsilo.experiments.runner import Silent, run
+from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
@@ -307,6 +311,15 @@ def test_fedavg_of_one_client_is_global(small):
     assert [row["test"] for row in federated["rounds"]] == [row["test"] for row in central["rounds"]]
 
 
+def test_references_have_scenario_scores(small):
+    tree = run(small(run__references=["local", "global"], scenario__name="unseen")).tree
+    scenarios = tree["summary"]["scenarios"]
+    assert scenarios
+    for name in ("local", "global"):
+        assert set(tree["references"][name]["scenarios"]) == set(scenarios)
+    assert set(tree["references"]["gap_closed"]) <= set(tree["summary"]["test"])
+
+
 def test_no_gap_without_both_ends(small):
     assert "gap_closed" not in run(small(run__references=["local"])).tree["references"]
 
@@ -373,7 +386,7 @@ def test_the_stored_configuration_runs_again(small, tmp_path):
 
 def test_a_stored_partition_stands_for_its_rule(small, tmp_path):
     first = run(small(), out=tmp_path / "one")
-    second = run(small(partition__file=str(tmp_path / "one" / "partition.npz"), partition__clients=9))
+    second = run(small(partition__file=str(tmp_path / "one" / "partition.npz"), partition__clients=3))
     assert [row["test"] for row in only(second)["rounds"]] == [row["test"] for row in only(first)["rounds"]]
     with pytest.raises(GraphsiloError, match="was made for 150 nodes"):
         run(
@@ -382,6 +395,30 @@ def test_a_stored_partition_stands_for_its_rule(small, tmp_path):
                 data__generator={"nodes": 100, "classes": 3, "features": 40, "feature_density": 0.1},
             )
         )
+
+
+def test_clients_and_rule_must_agree_with_a_stored_partition(small, tmp_path):
+    stored = str(run(small(), out=tmp_path / "one").out / "partition.npz")
+    with pytest.raises(ConfigError, match=r"9 clients are asked for .* has 3\. Leave the number out"):
+        run(small(partition__file=stored, partition__clients=9))
+    path = tmp_path / "both.yaml"
+    path.write_text(yaml.safe_dump({"partition": {"rule": "metis", "file": stored}}))
+    with pytest.raises(ConfigError, match=r"asks for 'metis', but the stored partition .* was cut by 'random'"):
+        run(load_config(path, overrides={"data.generator": small().data.options["generator"]}))
+    again = run(RunConfig.model_validate(small(partition__file=stored).complete()))  # its defaults are no wishes
+    assert again.tree["partition"]["clients"] == 3
+
+
+def test_clients_must_agree_with_the_number_of_files(small, tmp_path):
+    generator = small().data.options["generator"]
+    names = []
+    for seed in (0, 1):
+        graph = catalog.load("citation-sbm", options={"generator": generator}, seed=seed)
+        names.append(str(save_graph(tmp_path / f"{seed}.npz", graph)))
+    more = {"data__name": names, "data__generator": None, "partition__rule": "auto"}
+    with pytest.raises(ConfigError, match=r"3 clients are asked for .* one client per data set or file makes 2\."):
+        run(small(**more, partition__clients=3))
+    assert run(small(**more, partition__clients=2)).tree["partition"]["clients"] == 2
 
 
 # -- refusals before training ----------------------------------------------------------------------------------------
@@ -424,7 +461,7 @@ def test_a_method_for_another_task(small):
     )  # fmt: skip
     registry.register(method)
     try:
-        with pytest.raises(UnsupportedError, match=r"Graphs only does not do task 'node', only graph.*fedavg, fedprox"):
+        with pytest.raises(UnsupportedError, match=r"Graphs only does not do task 'node', only graph.*fedavg.*fedprox"):
             run(small(method__name="graphsonly"))
     finally:
         del registry._REGISTERED["graphsonly"]

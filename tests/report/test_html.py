@@ -249,7 +249,7 @@ def test_comparison_page(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "3 runs on Cora" in page.words
     assert r"\toprule" in page.words
     assert "†: worse than 'FedProx' (paired sign-flip test" in page.words
-    assert "Global: one place holds everything" in page.words
+    assert "Centralised: one place holds everything" in page.words
     with pytest.raises(RunError, match="at least one"):
         report.write_comparison([], tmp_path / "none.html")
 
@@ -269,3 +269,17 @@ def test_a_failed_write_leaves_the_old_page(runs: dict[str, Path], tmp_path: Pat
     with pytest.raises(RunError):
         report.write(folder)
     assert page.read_bytes() == before
+
+
+def test_scenario_scores_of_references_stand_below_the_runs(tmp_path: Path, sample: ModuleType) -> None:
+    folder = sample.make_run(tmp_path / "run", seeds=2, rounds=3)
+    tree = json.loads((folder / "result.json").read_text())
+    for seed in tree["seeds"]:
+        seed["scenarios"] = {"unseen_node": {"accuracy": 0.61}}
+    tree["references"]["local"]["scenarios"] = {"unseen_node": {"accuracy": {"mean": 0.523, "std": 0.01}}}
+    (folder / "result.json").write_text(json.dumps(tree))
+    words = Page(report.write(folder).read_text(encoding="utf-8")).words
+    assert "Unseen node, Local only" in words
+    assert "52.3 ± 1.0" in words
+    assert "Unseen node, Centralised" not in words
+    assert "Local only: every silo trains alone; Centralised (cut): one place holds everything but the edges" in words

@@ -98,7 +98,8 @@ def test_runs_of_the_same_question_are_comparable(runs: dict[str, Path]) -> None
     table = comparison(list(runs.values()))
     assert table.warnings == ()
     assert [row.label for row in table.rows] == ["FedAvg", "FedProx", "Local"]
-    assert [row.label.split(":")[0] for row in table.references] == ["Local", "Global, without the cut edges", "Global"]
+    assert [row.label for row in table.references] == ["Local only", "Centralised (cut)", "Centralised"]
+    assert table.legend[-1].startswith("Local only: every silo trains alone; Centralised (cut): ")
     assert table.mark("accuracy", 2) == "†"
 
 

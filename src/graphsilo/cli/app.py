@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from graphsilo.cli.values import whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -48,9 +50,9 @@ Assignments = Annotated[
     ),
 ]
 
-_WHAT = "What is run (a flag wins over the file, --set over both)"
-_HOW = "How it is run"
-_WHERE = "Where results go"
+_what = partial(typer.Option, rich_help_panel="What is run (a flag wins over the file, --set over both)")
+_how = partial(typer.Option, rich_help_panel="How it is run")
+_where = partial(typer.Option, rich_help_panel="Where results go")
 
 
 @app.callback(invoke_without_command=True)
@@ -74,97 +76,56 @@ def run(
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(
+        _what(
             metavar="NAME",
             help="Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.",
-            rich_help_panel=_WHAT,
         ),
     ] = None,
     data_root: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded.",
-            rich_help_panel=_WHAT,
-        ),
+        _what(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
     ] = None,
-    partition: Annotated[
-        str | None, typer.Option(metavar="RULE", help="Rule that cuts the data into clients.", rich_help_panel=_WHAT)
-    ] = None,
-    clients: Annotated[
-        int | None, typer.Option(metavar="K", help="Number of clients.", rich_help_panel=_WHAT)
-    ] = None,
-    partition_seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.", rich_help_panel=_WHAT)
-    ] = None,
-    partition_file: Annotated[
-        Path | None,
-        typer.Option(metavar="P.npz", help="A stored partition instead of a rule.", rich_help_panel=_WHAT),
-    ] = None,
+    partition: Annotated[str | None, _what(metavar="RULE", help="Rule that cuts the data into clients.")] = None,
+    clients: Annotated[int | None, _what(metavar="K", help="Number of clients.")] = None,
+    partition_seed: Annotated[int | None, _what(metavar="N", help="Seed of the cut and its splits.")] = None,
+    partition_file: Annotated[Path | None, _what(metavar="P.npz", help="A stored partition instead of a rule.")] = None,
     scenario: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.",
-                     rich_help_panel=_WHAT),
+        str | None, _what(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.")
     ] = None,
     task: Annotated[
-        str | None,
-        typer.Option(metavar="TASK", help="node, graph or link; else what the data is made for.",
-                     rich_help_panel=_WHAT),
+        str | None, _what(metavar="TASK", help="node, graph or link; else what the data is made for.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Backbone that the clients run.", rich_help_panel=_WHAT)
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Federated method.", rich_help_panel=_WHAT)
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(metavar="N", help="Communication rounds.", rich_help_panel=_WHAT)
-    ] = None,
+    model: Annotated[str | None, _what(metavar="NAME", help="Backbone that the clients run.")] = None,
+    method: Annotated[str | None, _what(metavar="NAME", help="Federated method.")] = None,
+    rounds: Annotated[int | None, _what(metavar="N", help="Communication rounds.")] = None,
     seeds: Annotated[
-        str | None,
-        typer.Option(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.",
-                     rich_help_panel=_WHAT),
+        str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.")
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option(
+        _what(
             "--set",
             metavar="NAME=VALUE",
             help="Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
-            rich_help_panel=_WHAT,
         ),
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option(
+        _what(
             metavar="ROW",
             help="Also run local, global or global_cut (centralised without cross-client edges), or all; repeatable.",
-            rich_help_panel=_WHAT,
         ),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Processes that share the clients.", rich_help_panel=_HOW)
-    ] = None,
-    device: Annotated[str | None, typer.Option(metavar="cpu|cuda", help="Device.", rich_help_panel=_HOW)] = None,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.",
-                     rich_help_panel=_HOW),
-    ] = False,
+    workers: Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")] = None,
+    device: Annotated[str | None, _how(metavar="cpu|cuda", help="Device.")] = None,
+    quiet: Annotated[bool, _how("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.")] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for the results; else the next free one in runs/.",
-                     rich_help_panel=_WHERE),
+        Path | None, _where(metavar="DIR", help="Folder for the results; else the next free one in runs/.")
     ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with the run in --out from its last checkpoint.", rich_help_panel=_WHERE),
-    ] = False,
-    no_report: Annotated[
-        bool, typer.Option("--no-report", help="Draw no report page.", rich_help_panel=_WHERE)
-    ] = False,
+    resume: Annotated[bool, _where("--resume", help="Go on with the run in --out from its last checkpoint.")] = False,
+    no_report: Annotated[bool, _where("--no-report", help="Draw no report page.")] = False,
     debug: Debug = False,
-) -> None:  # fmt: skip
+) -> None:
     """Train a federation, evaluate it, and write results and a report."""
     from graphsilo.cli.run import run_command
 
@@ -305,15 +266,17 @@ def predict(
         Path | None,
         typer.Option(metavar="FILE", help="Graph to predict on (.yaml, .npz, .pt); else the client's own."),
     ] = None,
-    nodes: Annotated[str | None, typer.Option(metavar="1,2,3", help="Only these nodes.")] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID,ID", help="Only these nodes, by the ids of your table; else numbers. Repeatable."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="PREDS.csv", help="Write all rows to this file.")] = None,
     debug: Debug = False,
 ) -> None:
     """Classify nodes (or graphs) with the model of a saved run's client."""
     from graphsilo.cli.predict import predict_command
 
-    wanted = None if nodes is None else whole_numbers(nodes, "--nodes")
-    predict_command(run, client=client, seed=seed, checkpoint=checkpoint.value, graph=graph, nodes=wanted, out=out)
+    predict_command(run, client=client, seed=seed, checkpoint=checkpoint.value, graph=graph, nodes=nodes, out=out)
 
 
 @app.command()
@@ -323,25 +286,6 @@ def doctor(data_root: DataRoot = None, debug: Debug = False) -> None:
 
     if not doctor_command(data_root):
         raise typer.Exit(1)
-
-
-def whole_numbers(text: str, option: str) -> list[int]:
-    """``0,1,4-6`` as [0, 1, 4, 5, 6].
-
-    Raises:
-        ConfigError: It is something else.
-    """
-    found: list[int] = []
-    for part in text.replace(" ", ",").split(","):
-        first, dash, last = part.partition("-")
-        if not part:
-            continue
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ConfigError(f"{option} takes whole numbers such as 0,1,2 or 0-4; got '{text}'.")
-        found.extend(range(int(first), int(last) + 1) if dash else [int(first)])
-    if not found:
-        raise ConfigError(f"{option} takes whole numbers such as 0,1,2 or 0-4; got '{text}'.")
-    return found
 
 
 def references(names: list[str] | None) -> list[str] | None:

@@ -29,9 +29,9 @@ def explain_command(name: str) -> None:
     """
     from graphsilo.data.partition import rules
     from graphsilo.federation import registry
-    from graphsilo.models import settings
+    from graphsilo.models import registry as backbones
 
-    models = [known for model in settings.names() for known in (model, *settings.entry(model).aliases)]
+    models = [known for model in backbones.names() for known in (model, *backbones.entry(model).aliases)]
     cuts = [rule.name for rule in rules()]
     wanted = name.lower()
     try:
@@ -159,9 +159,9 @@ def _field(spec: FieldSpec) -> str:
 
 
 def _explain_model(name: str) -> None:
-    from graphsilo.models import settings
+    from graphsilo.models import registry as backbones
 
-    item = settings.entry(name)
+    item = backbones.entry(name)
     say(f"{item.name}: {item.summary}.")
     say()
     aliases = [("also called", ", ".join(item.aliases))] if item.aliases else []
@@ -170,7 +170,7 @@ def _explain_model(name: str) -> None:
     say("Settings (--set model.NAME=VALUE):")
     say()
     grid = table("setting", "default", "values", "meaning")
-    for setting, default, values, meaning in settings.describe(name):
+    for setting, default, values, meaning in backbones.describe(name):
         grid.add_row(setting, _value(default), values, meaning)
     show(grid)
 

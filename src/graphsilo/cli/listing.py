@@ -85,18 +85,18 @@ def partitions() -> None:
 
 def models() -> None:
     """Every backbone."""
-    from graphsilo.models import settings
+    from graphsilo.models import registry as backbones
 
     grid = table("model", "what it is", "tasks")
-    for name in settings.names():
-        item = settings.entry(name)
+    for name in backbones.names():
+        item = backbones.entry(name)
         known = ", ".join((item.name, *item.aliases))
         grid.add_row(known, item.summary, ", ".join(item.tasks))
     show(grid)
     say()
     grid = table("pool", "different models, dealt out to clients in turn (--set model.pool=NAME)")
-    for pool in settings.pools():
-        entries = [_entry(model, extra) for model, extra in settings.pool(pool)]
+    for pool in backbones.pools():
+        entries = [_entry(model, extra) for model, extra in backbones.pool(pool)]
         grid.add_row(pool, ", ".join(entries))
     show(grid)
     _hint("`graphsilo explain MODEL` shows a model's source and settings.")

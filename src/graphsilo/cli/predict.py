@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsilo.cli.terminal import is_terminal, say, show, table
+from graphsilo.cli.values import whole_numbers
 from graphsilo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def predict_command(
     seed: int | None,
     checkpoint: str,
     graph: Path | None,
-    nodes: Sequence[int] | None,
+    nodes: Sequence[str] | None,
     out: Path | None,
 ) -> None:
     """Predict and write the rows.
@@ -35,7 +36,8 @@ def predict_command(
         run: Folder of a finished run.
         client, seed, checkpoint: Whose model, of which seed, from which round.
         graph: Graph to predict on; None takes the client's own.
-        nodes: Only these; None means all.
+        nodes: Only these, each entry one id of the user's own table or several with commas between; where the data
+            has no such ids, numbers such as ``1,2,5-7``. None means all.
         out: CSV file; None prints a table on a terminal, or CSV into a pipe.
 
     Raises:
@@ -46,7 +48,7 @@ def predict_command(
     from graphsilo.experiments.predict import predict
 
     found = predict(run, client=client, seed=seed, checkpoint=checkpoint, graph=graph)
-    rows = _rows(found, nodes)
+    rows = list(range(len(found.node_ids))) if not nodes else found.places(_wanted(found, nodes))
     if out is not None:
         disk.write_text(out.expanduser(), to_csv(found, rows))
         say(f"{len(rows)} predictions on {found.on}: {out}")
@@ -57,7 +59,7 @@ def predict_command(
 
 
 def to_csv(found: Prediction, rows: Sequence[int]) -> str:
-    """Id, class, its name where it has one, its probability, and the probability of every class.
+    """A line per node: id, class, its name where it has one, its probability, and the probability of every class.
 
     Args:
         found: The predictions.
@@ -73,22 +75,20 @@ def to_csv(found: Prediction, rows: Sequence[int]) -> str:
         chosen = int(found.classes[row])
         values = [f"{float(value):.6g}" for value in found.probabilities[row]]
         name = [names[chosen]] if names else []
-        writer.writerow([int(found.node_ids[row]), chosen, *name, values[chosen], *values])
+        writer.writerow([str(found.node_ids[row]), chosen, *name, values[chosen], *values])
     return file.getvalue()
 
 
-def _rows(found: Prediction, nodes: Sequence[int] | None) -> list[int]:
-    if nodes is None:
-        return list(range(len(found.node_ids)))
-    place = {int(node): row for row, node in enumerate(found.node_ids)}
-    missing = [node for node in nodes if node not in place]
-    if missing:
-        known = found.node_ids
-        raise ConfigError(
-            f"node {missing[0]} is not on {found.on}, which holds {len(known)} nodes numbered from {known.min()} to "
-            f"{known.max()}. Run without --nodes to see them all."
-        )
-    return [place[node] for node in nodes]
+def _wanted(found: Prediction, nodes: Sequence[str]) -> Sequence[str | int]:
+    """Ids asked for. An id may hold a comma itself, so an entry that is an id as it stands is not taken apart."""
+    if not found.has_names:
+        return [number for text in nodes for number in whole_numbers(text, "--nodes")]
+    known = set(found.node_ids.tolist())
+    parts = [part for text in nodes for part in ([text] if text.strip() in known else text.split(","))]
+    wanted = [part.strip() for part in parts if part.strip()]
+    if not wanted:
+        raise ConfigError(f"--nodes takes ids of nodes, such as {found.node_ids[0]}; got none.")
+    return wanted
 
 
 def _tell(found: Prediction, rows: Sequence[int]) -> None:

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from graphsilo.report.formats import data_size, duration, percent
+from graphsilo.report.formats import REFERENCES, data_size, duration, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from graphsilo.experiments.runner import Observer, Progress
+    from graphsilo.experiments.observer import Observer, Progress
 
 SILENT_SECONDS = 60.0
 """Longest time without a plain line while rounds go on."""
-REFERENCE_TITLES = {"local": "Local only", "global": "Centralised", "global_cut": "Centralised (cut)"}
 METRICS = ("accuracy", "auc", "macro_f1")
 """The score that stands for a round: the first of these that was measured."""
 
@@ -52,7 +51,7 @@ def headline(description: Mapping[str, Any]) -> str:
 
 def title(label: str) -> str:
     """The name of a run among those that belong together; reference rows have their own."""
-    return REFERENCE_TITLES.get(label, label)
+    return REFERENCES.get(label, label)
 
 
 def _many(number: int, word: str) -> str:

@@ -99,7 +99,7 @@ def _train(
         if observer is not None:
             observer.finish()
     if not begun.yet and not quiet:
-        _to_stderr("This run was finished before; nothing was computed.")
+        _to_stderr("This run was finished before; nothing was trained.")
     if draw_report and not (folder / "report.html").exists():  # the run was finished before, its report was not
         draw(folder)
     return result.tree, begun.warnings
@@ -153,6 +153,8 @@ def _tell(tree: Mapping[str, Any], folder: Path, warned: Sequence[str], *, quiet
     print(file=sys.stderr)
     terminal.show(summary.sheet(tree).draw())
     terminal.say()
+    if told := summary.scored(tree):
+        terminal.say(told)
     for text in summary.remarks(tree):
         if text not in warned:
             terminal.say(f"Note: {text}")

@@ -6,9 +6,20 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from graphsilo.cli.progress import REFERENCE_TITLES
 from graphsilo.cli.terminal import Sheet
-from graphsilo.report.formats import MISSING, Spread, data_size, duration, mean, number, percent, plus_minus, spread
+from graphsilo.report.formats import (
+    MISSING,
+    MODES,
+    REFERENCES,
+    Spread,
+    data_size,
+    duration,
+    mean,
+    number,
+    percent,
+    plus_minus,
+    spread,
+)
 
 METRICS = {
     "accuracy": "Accuracy",
@@ -33,7 +44,7 @@ def sheet(tree: Mapping[str, Any]) -> Sheet:
     scenarios = {name: heading for name, heading in SCENARIOS.items() if name in tree["summary"].get("scenarios", {})}
     worst = "worst_client" in test
     known = tree.get("references") or {}
-    references = {name: known[name] for name in ("local", "global_cut", "global") if name in known}
+    references = {name: known[name] for name in REFERENCES if name in known}
     gap = known.get("gap_closed")
     columns = [
         *metrics.values(),
@@ -60,9 +71,19 @@ def sheet(tree: Mapping[str, Any]) -> Sheet:
     for name, scores in references.items():
         cells = [_cell(scores.get(metric)) for metric in metrics]
         cells += [_cell((scores.get("worst_client") or {}).get("accuracy"))] if worst else []
+        cells += [_scenario((scores.get("scenarios") or {}).get(scenario, {})) for scenario in scenarios]
         cells += [MISSING] * (len(columns) - len(cells))
-        rows.append((REFERENCE_TITLES[name], cells, "dim"))
+        rows.append((REFERENCES[name], cells, "dim"))
     return Sheet(f"Test, % ({len(seeds)} seed{'' if len(seeds) == 1 else 's'})", columns, rows)
+
+
+def scored(tree: Mapping[str, Any]) -> str:
+    """Whose model the table scores, on whose test data, and when; empty where the result does not say."""
+    modes = list(tree["seeds"][0].get("modes") or {})
+    if not modes:
+        return ""
+    others = f"; {', '.join(modes[1:])} {'is' if len(modes) == 2 else 'are'} in result.json" if modes[1:] else ""
+    return f"Scored: {MODES.get(modes[0], modes[0])} ({modes[0]}) at the round that validation chose{others}."
 
 
 def remarks(tree: Mapping[str, Any]) -> list[str]:

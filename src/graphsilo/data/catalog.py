@@ -11,7 +11,7 @@ import contextlib
 import io
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -223,6 +223,28 @@ def load(
         raise ConfigError(f"largest_component needs one graph; {found.name} is a collection of {found.graphs}.")
     graph, facts = _convert_once(found, _roots(root), chosen.use_node_attributes)
     return _apply(graph, chosen, undirected_already=bool(facts.get("undirected")))
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuses a data set that two clients would hold: one's test nodes would be the other's training nodes.
+
+    Args:
+        names: Data sets or files, one per client.
+
+    Raises:
+        DataError: Two names stand for the same data.
+    """
+    seen: dict[str, int] = {}
+    for client, name in enumerate(names):
+        path = Path(name).expanduser()
+        key = str(path.resolve()) if path.suffix.lower() in GRAPH_FILES else name.lower().replace("_", "-")
+        if key in seen:
+            raise DataError(
+                f"clients {seen[key]} and {client} would hold the same data, {name}: what one of them is tested on, "
+                f"the other has trained on. Name each data set once; several clients of one data set are made by "
+                f"partition.clients."
+            )
+        seen[key] = client
 
 
 def _load_file(path: Path, options: LoadOptions | Mapping[str, Any] | None) -> Graph | GraphCollection:

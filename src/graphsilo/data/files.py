@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.transforms import compact_features
-from graphsilo.errors import DataError
+from graphsilo.errors import DataError, RunError
 
 FORMAT = 1
 _SPLIT = "split_"
@@ -33,7 +33,8 @@ def save_graph(path: str | os.PathLike[str], graph: Graph | GraphCollection) -> 
     The file appears whole or not at all (temporary file, fsync, rename).
 
     Raises:
-        DataError: The name does not end in ``.npz``, or the folder cannot be written.
+        DataError: The name does not end in ``.npz``.
+        RunError: The disk is full, or the folder cannot be written.
     """
     target = Path(path)
     if target.suffix.lower() != ".npz":
@@ -41,7 +42,10 @@ def save_graph(path: str | os.PathLike[str], graph: Graph | GraphCollection) -> 
     try:
         write_graph(target, graph)
     except OSError as error:
-        raise DataError(f"the graph could not be saved to {target}: {error.strerror or error}.") from error
+        raise RunError(
+            f"the graph could not be saved to {target} ({error.strerror or error}). What was there before is unharmed; "
+            f"free some space or choose another place."
+        ) from error
     return target
 
 
@@ -84,6 +88,9 @@ def write_graph(path: Path, graph: Graph | GraphCollection, *, facts: Mapping[st
     arrays["labels"] = union.labels
     if union.node_ids is not None:
         arrays["node_ids"] = union.node_ids
+    if union.node_names is not None:
+        # Of the nodes that are in the file only: a silo's file must not tell of nodes elsewhere.
+        arrays["node_names"] = np.asarray(union.external_ids)
     arrays |= {_SPLIT + name: np.asarray(mask) for name, mask in union.splits.items()}
     arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
     with atomic_file(path) as file:
@@ -131,6 +138,7 @@ def _assemble(arrays: Mapping[str, NDArray[Any]]) -> tuple[Graph | GraphCollecti
         node_ids=arrays.get("node_ids"),
         feature_names=names["feature_names"],
         class_names=names["class_names"],
+        node_names=_by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
     )
     if "collection" not in meta:
         return graph, meta["facts"]
@@ -143,6 +151,17 @@ def _assemble(arrays: Mapping[str, NDArray[Any]]) -> tuple[Graph | GraphCollecti
         graph_ids=arrays.get("graph_ids"),
     )
     return collection, meta["facts"]
+
+
+def _by_global_id(names: NDArray[Any] | None, ids: NDArray[Any] | None) -> NDArray[np.str_] | None:
+    """One name per row as one per global id; ids that are not in the file have an empty name."""
+    if names is None or ids is None:
+        return names
+    if names.shape != ids.shape:
+        raise ValueError(f"{len(names)} node_names for {len(ids)} nodes")
+    table = np.zeros(int(ids.max(initial=-1)) + 1, dtype=names.dtype)
+    table[ids] = names
+    return table
 
 
 @contextlib.contextmanager

@@ -36,6 +36,9 @@ class Graph:
         node_ids: [n] global ids, or None when local and global numbers are the same.
         feature_names, class_names: Optional words for columns and classes.
         edge_weights: [e] float32, or None where every edge weighs 1.
+        node_names: [N] text: what the user's own table calls the node with global id i; None where the data has no
+            names. A subgraph shares the array of the whole graph, so that nothing is copied per client; see
+            :attr:`external_ids`.
     """
 
     features: Features
@@ -48,6 +51,7 @@ class Graph:
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
     edge_weights: NDArray[np.float32] | None = None
+    node_names: NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
         n = self.features.shape[0]
@@ -71,6 +75,21 @@ class Graph:
             raise DataError(
                 f"{self.name}: label {int(self.labels.max())} does not fit into {self.num_classes} classes."
             )
+        if self.node_names is not None:
+            self._check_names(self.node_names)
+
+    def _check_names(self, names: NDArray[np.str_]) -> None:
+        if names.ndim != 1 or names.dtype.kind != "U":
+            raise DataError(f"{self.name}: node_names must be a vector of text; got {names.dtype} {names.shape}.")
+        if self.node_ids is None and len(names) != self.num_nodes:
+            raise DataError(
+                f"{self.name}: {self.num_nodes} nodes without node_ids need as many node_names; got {len(names)}. "
+                f"Where nodes were added or removed by hand, give names for all of them, or node_names=None."
+            )
+        if self.node_ids is not None and self.node_ids.size and self.node_ids.max() >= len(names):
+            raise DataError(
+                f"{self.name}: node_names has {len(names)} entries, none for the global id {int(self.node_ids.max())}."
+            )
 
     @property
     def num_nodes(self) -> int:
@@ -92,6 +111,11 @@ class Graph:
     @property
     def global_ids(self) -> NodeIds:
         return np.arange(self.num_nodes, dtype=np.int64) if self.node_ids is None else self.node_ids
+
+    @property
+    def external_ids(self) -> NDArray[np.str_] | NodeIds:
+        """[n] what a user calls each node: its id in the table it came from, else its global id."""
+        return self.global_ids if self.node_names is None else self.node_names[self.global_ids]
 
     def adjacency(self) -> sp.csr_matrix:
         """[n, n] float32 CSR with ``A[target, source]`` = 1, or the edge's weight.
@@ -168,6 +192,11 @@ class GraphCollection:
     @property
     def global_ids(self) -> NDArray[np.int64]:
         return np.arange(len(self), dtype=np.int64) if self.graph_ids is None else self.graph_ids
+
+    @property
+    def external_ids(self) -> NDArray[np.int64]:
+        """[g] what a user calls each graph: its global id; graphs have no names."""
+        return self.global_ids
 
     def subset(self, graphs: NDArray[np.int64], *, name: str | None = None) -> GraphCollection:
         """The graphs with these numbers, in the order given."""

@@ -1,5 +1,8 @@
 """Sparsity and noise in what a client trains on. What it is tested on stays clean.
 
+Centralised training pools silos that are perturbed already (``pooling.pooled_silo``), so that it learns from what the
+clients hold: same shares, same draws. A pooled silo is not perturbed again.
+
 Source: FedPG (Wu et al., IV-H) for sparsity; OpenFGL for the rule that evaluation uses clean data.
 """
 

@@ -24,7 +24,8 @@ import csv
 import gzip
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def load_tables(path: str | os.PathLike[str]) -> Graph:
 
     Nodes keep the order of their table. With ``directed: false`` every row of the edge table is a link in both
     directions; duplicates and self-loops are dropped. Without ``classes``, class numbers follow the sorted values of
-    the label column (numeric order where all are whole numbers). Labels -1 or empty are unlabelled.
+    the label column (numeric order where all are whole numbers). Labels -1 or empty are unlabelled. The ids of the node
+    table stay with the graph as ``node_names``.
 
     Args:
         path: The YAML file; see the head of this module.
@@ -201,10 +203,10 @@ class _Reader:
 
 def build_graph(spec: TableSpec) -> Graph:
     """The graph that a checked description names; see :func:`load_tables`."""
-    nodes = _Table.open(spec.nodes, spec.nodes_delimiter)
+    nodes = _Table.open(spec.nodes, spec.nodes_delimiter, "nodes")
     if not nodes.rows:
         raise DataError(f"{spec.nodes} has a header but no data rows; a graph needs at least one node.")
-    edges = _Table.open(spec.edges, spec.edges_delimiter)
+    edges = _Table.open(spec.edges, spec.edges_delimiter, "edges")
     ids = _read_ids(nodes, spec.id)
     features, feature_names = _read_features(nodes, spec)
     labels, class_names = _read_labels(nodes, spec)
@@ -220,6 +222,7 @@ def build_graph(spec: TableSpec) -> Graph:
         splits=_read_splits(nodes, spec.split) if spec.split else {},
         feature_names=feature_names,
         class_names=class_names,
+        node_names=np.array(ids.to_pylist(), dtype=np.str_),
     )
 
 
@@ -234,7 +237,8 @@ class _Table:
         self.names: list[str] = data.column_names
 
     @classmethod
-    def open(cls, path: Path, delimiter: str) -> _Table:
+    def open(cls, path: Path, delimiter: str, part: str) -> _Table:
+        """Reads a table; ``part`` is ``nodes`` or ``edges``, for what an error advises."""
         import pyarrow as pa
 
         if not path.is_file():
@@ -250,29 +254,41 @@ class _Table:
             elif name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
                 if delimiter == "," and ".tsv" in name[-7:]:
                     delimiter = "\t"
-                table = cls(path, cls._read_csv(path, delimiter), delimiter)
+                table = cls(path, cls._read_csv(path, delimiter, part), delimiter)
             else:
                 raise DataError(f"the table {path} must be a .csv, .csv.gz or .parquet file.")
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
-            raise DataError(f"the table {path} cannot be read: {str(error).rstrip('.')}.") from error
+        except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+            raise DataError(f"the table {path} cannot be read: {str(error).strip().rstrip('.')}.") from error
         double = next((column for column in table.names if table.names.count(column) > 1), None)
         if double is not None:
             raise DataError(f"the table {path} has two columns called '{double}'; rename one.")
         return table
 
     @staticmethod
-    def _read_csv(path: Path, delimiter: str) -> Any:
+    def _read_csv(path: Path, delimiter: str, part: str) -> Any:
         import pyarrow as pa
         from pyarrow import csv as arrow
 
         parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        with _open_text(path) as lines:
-            header = next(csv.reader(lines, delimiter=delimiter), [])
+        try:
+            with _open_text(path) as lines:
+                header = next(csv.reader(lines, delimiter=delimiter), [])
+        except csv.Error as error:
+            raise DataError(f"the header of the table {path} cannot be read ({error}); is it a text file?") from error
+        if any(_undecoded(cell) for cell in header):
+            raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
+        _check_delimiter(path, header, delimiter, part)
         # An empty cell is missing; everything else stays as it is written, so that the id 007 is not the id 7.
         convert = arrow.ConvertOptions(
             column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
         )
-        return arrow.read_csv(path, parse_options=parse, convert_options=convert)
+        try:
+            return arrow.read_csv(path, parse_options=parse, convert_options=convert)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            fault = _find_fault(path, delimiter, header)
+            if fault is not None:
+                raise DataError(f"{path}: {fault}") from error
+            raise
 
     def column(self, name: str, *, key: str) -> Any:
         """A column as one pyarrow array; ``key`` is where the YAML file asked for it."""
@@ -331,23 +347,77 @@ class _Table:
         wanted = {int(row): place for place, row in enumerate(rows)}
         found: list[int | None] = [None] * len(rows)
         with _open_text(self.path) as lines:
-            reader = csv.reader(lines, delimiter=self._delimiter)
-            next(reader, None)
-            row, line = 0, reader.line_num + 1
-            for cells in reader:
-                if cells:
-                    if row in wanted:
-                        found[wanted[row]] = line
-                    if row >= rows[-1]:
-                        break
-                    row += 1
-                line = reader.line_num + 1
+            for row, line, _ in _data_rows(lines, self._delimiter):
+                if row in wanted:
+                    found[wanted[row]] = line
+                if row >= rows[-1]:
+                    break
         return found
 
 
 def _open_text(path: Path) -> io.TextIOWrapper:
+    """Text lines; bytes that are no UTF-8 come as lone surrogates, see :func:`_undecoded`."""
     raw: Any = gzip.GzipFile(path) if path.name.lower().endswith(".gz") else path.open("rb")
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _data_rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Number from 0, line in the file and cells of each row below the header; blank lines are no rows."""
+    reader = csv.reader(lines, delimiter=delimiter)
+    next(reader, None)
+    row, line = 0, reader.line_num + 1
+    for cells in reader:
+        if cells:
+            yield row, line, cells
+            row += 1
+        line = reader.line_num + 1
+
+
+def _undecoded(text: str) -> bool:
+    return not text.isascii() and any("\udc80" <= sign <= "\udcff" for sign in text)
+
+
+_NOT_UTF8 = "holds bytes that are not UTF-8. Save the table as UTF-8 text; many programs offer it as 'CSV UTF-8'."
+
+
+def _check_delimiter(path: Path, header: Sequence[str], delimiter: str, part: str) -> None:
+    """Refuses a header in one piece that another sign would take apart."""
+    if len(header) != 1:
+        return
+    for sign, shown in ((";", "';'"), ("\t", '"\\t"'), ("|", "'|'"), (",", "','")):
+        if sign != delimiter and sign in header[0]:
+            word = "a tab" if sign == "\t" else f"'{sign}'"
+            raise DataError(
+                f"{path}: the header is one column, '{_short(header[0])}', with {delimiter!r} between columns; the "
+                f"table seems to be separated by {word}. Set {part}.delimiter: {shown} in the description."
+            )
+
+
+def _find_fault(path: Path, delimiter: str, header: Sequence[str]) -> str | None:
+    """The first row that has too few or too many cells, or is no UTF-8, in words; None if no such row is found."""
+    row, line = 0, 1
+    try:
+        with _open_text(path) as lines:
+            for row, line, cells in _data_rows(lines, delimiter):
+                place = f"row {row + 1} (line {line})"
+                bad = next((number for number, cell in enumerate(cells) if _undecoded(cell)), None)
+                if bad is not None:
+                    column = f", column '{header[bad]}'," if bad < len(header) else ""
+                    return f"{place}{column} {_NOT_UTF8}"
+                if len(cells) != len(header):
+                    wrong = "few" if len(cells) < len(header) else "many"
+                    return (
+                        f"{place} has too {wrong} cells, {len(cells)} where the header has {len(header)}: "
+                        f"'{_short(delimiter.join(cells))}'. Correct the row; a cell that holds the separator "
+                        f"{delimiter!r} itself needs double quotes round it."
+                    )
+    except csv.Error as error:
+        return f"the rows after line {line} cannot be read as CSV ({error})."
+    return None
+
+
+def _short(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _mask(array: Any) -> NDArray[np.bool_]:
@@ -481,6 +551,10 @@ def _parse_numbers(nodes: _Table, name: str, words: Any) -> NDArray[np.float64]:
         return _mask(pc.equal(lower, "true")).astype(np.float64)
     pattern = r"^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)$"
     numeric = _mask(pc.match_substring_regex(lower, pattern))
+    decimal = _mask(pc.match_substring_regex(lower, r"^[+-]?\d+,\d+$"))
+    nodes.refuse(
+        name, decimal, "the feature has a decimal comma", values=words, todo="Write numbers with a decimal point."
+    )
     if not numeric.any():
         raise DataError(
             f"{nodes.path}: column '{name}' (nodes.features) holds words such as {words[0].as_py()!r}, not numbers. "

@@ -75,7 +75,8 @@ def largest_component(graph: Graph) -> Graph:
     """The graph induced by the largest connected component, edge directions ignored.
 
     The component becomes the whole graph: nodes are numbered anew, in the old order, and ``node_ids`` stays None where
-    it was None. Of equally large components the one with the smallest node number is kept. O(nodes + edges).
+    it was None; ``node_names`` are then those of the nodes that stay. Of equally large components the one with the
+    smallest node number is kept. O(nodes + edges).
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -88,7 +89,10 @@ def largest_component(graph: Graph) -> Graph:
     candidates = np.flatnonzero(sizes[component] == sizes.max())
     nodes = np.flatnonzero(component == component[candidates[0]]).astype(np.int64)
     induced = graph.subgraph(nodes)
-    return replace(induced, node_ids=None) if graph.node_ids is None else induced
+    if graph.node_ids is not None:
+        return induced
+    names = None if graph.node_names is None else graph.node_names[nodes]
+    return replace(induced, node_ids=None, node_names=names)
 
 
 def row_normalize(features: Features) -> Features:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ class Checkpoints:
     Args:
         folder: ``OUT/checkpoints``.
         fingerprint: Of configuration, data and partition; a checkpoint of something else is refused.
+        reason: Says in what the run differs from the one that the folder holds.
     """
 
-    def __init__(self, folder: Path, fingerprint: str):
-        self.folder, self.fingerprint = folder, fingerprint
+    def __init__(self, folder: Path, fingerprint: str, reason: Callable[[], str] = lambda: "choose another --out."):
+        self.folder, self.fingerprint, self.reason = folder, fingerprint, reason
 
     def save(self, seed: int, tree: Mapping[str, Any]) -> None:
         """Replace the seed's checkpoint."""
@@ -56,14 +57,9 @@ class Checkpoints:
             raise RunError(f"the checkpoint {path} has format {tree.get('format')}; this graphsilo reads {FORMAT}.")
         if tree["fingerprint"] != self.fingerprint:
             raise RunError(
-                f"the checkpoint {path} belongs to another configuration, data set or partition. Give the settings "
-                f"of the run that is to go on (they are in its config.yaml), or another --out."
+                f"the checkpoint {path} belongs to another configuration, data set or partition: {self.reason()}"
             )
         return dict(tree)
-
-    def exists(self) -> bool:
-        """Whether any seed has a checkpoint."""
-        return any(self.folder.glob("seed-*.ckpt"))
 
     def _path(self, seed: int) -> Path:
         return self.folder / f"seed-{seed}.ckpt"

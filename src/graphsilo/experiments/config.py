@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -91,6 +92,10 @@ class EvaluationConfig(Settings):
     )
     auc: bool = setting(False, "also the area under the ROC curve, computed at the clients")
     embeddings: bool = setting(False, "save every client's embeddings under embeddings/")
+    study: bool = setting(
+        False,
+        "save what the method's clients tell of their inner workings under study/; private data may be part of it",
+    )
     models: bool = setting(True, "save every client's best and last model under models/")
 
 
@@ -145,7 +150,7 @@ class RunConfig(Settings):
         gathered = dict(values)
         for section, kind in SECTIONS.items():
             value = gathered.get(section)
-            if isinstance(value, str) and section in _NAMES:
+            if section in _NAMES and isinstance(value, (str, list) if section == "data" else str):
                 value = {_NAMES[section]: value}
             if isinstance(value, Mapping) and "options" in kind.model_fields:
                 known = {key: item for key, item in value.items() if key in kind.model_fields}
@@ -155,7 +160,7 @@ class RunConfig(Settings):
                 value = known
             if value is not None:
                 gathered[section] = value
-        return gathered
+        return _with_backbone(gathered)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -172,12 +177,16 @@ class RunConfig(Settings):
         from graphsilo.federation import registry
 
         kind = registry.load(self.method.name).config
-        found: MethodConfig = validated(kind, self.method.options, f"method.{self.method.name}")
+        found: MethodConfig = validated(kind, self.method.options, "method")
         return found
 
     def complete(self) -> dict[str, Any]:
         """As a plain tree with every default written out; what OUT/config.yaml holds."""
         tree = self.model_dump(mode="json")
+        if self.partition.file is not None or isinstance(self.data.name, list):
+            # The stored partition or the number of files decides; a default must not look like a wish.
+            for name in {"rule", "clients"} - self.partition.model_fields_set:
+                tree["partition"].pop(name)
         tree["method"] = {"name": self.method.name, **self.method_config().model_dump(mode="json")}
         for section in ("data", "partition", "scenario", "model"):
             options = tree[section].pop("options")
@@ -197,8 +206,30 @@ class RunConfig(Settings):
         return {}
 
 
+def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
+    """The same, with the backbone of the method's paper where the user names none."""
+    method, model = values.get("method"), values.get("model")
+    name = method.get("name") if isinstance(method, Mapping) else getattr(method, "name", None)
+    asked = model.keys() if isinstance(model, Mapping) else getattr(model, "model_fields_set", ())
+    if not isinstance(name, str) or {"name", "pool"} & set(asked):
+        return values
+    from graphsilo.federation import registry
+
+    usual = registry.usual_model(name)
+    if usual:
+        options = {key: value for key, value in usual.items() if key != "name"}
+        chosen = model.get("options") if isinstance(model, Mapping) else getattr(model, "options", None)
+        values["model"] = {"name": usual["name"], "options": {**options, **dict(chosen or {})}}
+    return values
+
+
 def validated(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
     """A settings object, with pydantic's complaint put into one paragraph.
+
+    Args:
+        kind: Class of the settings.
+        values: By name, as a person wrote them.
+        where: Dotted name of the section that they stand in; empty for a whole configuration.
 
     Raises:
         ConfigError: A setting is unknown or has a value it cannot have.
@@ -206,11 +237,44 @@ def validated(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        lines = []
-        for item in error.errors()[:5]:
-            path = ".".join(str(part) for part in item["loc"])
-            lines.append(f"{where + '.' if where else ''}{path}: {item['msg']} (got {item['input']!r})")
-        raise ConfigError("; ".join(lines) + ".") from None
+        raise ConfigError(_complaint(error, values, where)) from None
+
+
+_WANTED = {
+    "missing": "given, too",
+    "model_type": "a table of settings",
+    "dict_type": "a table of settings",
+    "too_short": "longer",
+    "too_long": "shorter",
+}
+"""Complaints of pydantic's that speak of Python, in other words."""
+
+
+def _complaint(error: ValidationError, values: Mapping[str, Any], where: str) -> str:
+    wanted: dict[str, list[str]] = {}
+    came: dict[str, Any] = {}
+    for item in error.errors():
+        path = ".".join(part for part in (where, _typed_path(item["loc"], values)) if part) or "the configuration"
+        text = _WANTED.get(item["type"], item["msg"]).removeprefix("Input should be ")
+        if text not in wanted.setdefault(path, []):
+            wanted[path].append(text)
+        came.setdefault(path, item["input"])
+    # A list with a wrong entry is also no text, where text would do; the entry says it better.
+    told = [path for path in wanted if not any(other.startswith(f"{path}.") for other in wanted)]
+    return " ".join(f"{path} should be {' or '.join(wanted[path])}; got {came[path]!r}." for path in told[:5])
+
+
+def _typed_path(loc: Sequence[str | int], values: Any) -> str:
+    """Where a value stands, as ``--set`` would name it: without the parts that name a type instead of a setting."""
+    parts: list[str] = []
+    place = values
+    for part in loc:
+        inside = part in place if isinstance(place, Mapping) else isinstance(part, int) and isinstance(place, list)
+        if inside:
+            parts.append(str(part))
+            # Only what is missing has no place: a list that is too short.
+            place = place[part] if isinstance(place, Mapping) or int(part) < len(place) else None
+    return ".".join(parts)
 
 
 def load_config(
@@ -242,9 +306,10 @@ def load_config(
         if loaded is not None and not isinstance(loaded, Mapping):
             raise ConfigError(f"the configuration {path} must be a table of sections; it is a {type(loaded).__name__}.")
         tree = json.loads(json.dumps(loaded or {}, default=str))
-    for name, value in (overrides or {}).items():
-        if value is not None:
-            _assign(tree, name, value)
+    given = {name: value for name, value in (overrides or {}).items() if value is not None}
+    _make_way(tree, {**given, **dict(text.split("=", 1) for text in assignments if "=" in text)})
+    for name, value in given.items():
+        _assign(tree, name, value)
     for assignment in assignments:
         name, sign, text = assignment.partition("=")
         if not sign:
@@ -259,6 +324,30 @@ def load_config(
     return validated(RunConfig, tree, "")  # type: ignore[no-any-return]
 
 
+def _make_way(tree: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Take out of a file's settings how the data is cut, where flags say so in another way.
+
+    Raises:
+        ConfigError: Flags name both a rule and a stored partition.
+    """
+    said = {name.strip(): value for name, value in given.items() if str(value).strip() not in ("null", "~", "")}
+    section = said.get("partition")
+    inner = dict(section) if isinstance(section, Mapping) else {}
+    rule = said.get("partition.rule", inner.get("rule") if inner else section)
+    stored = said.get("partition.file", inner.get("file"))
+    if rule not in (None, "auto") and stored is not None:
+        raise ConfigError(
+            f"both the rule '{rule}' (--partition, partition.rule) and the stored partition {stored} "
+            f"(--partition-file, partition.file) say how the data is cut. Give only one of them."
+        )
+    old = tree.get("partition")
+    if stored is not None and isinstance(old, str):
+        tree.pop("partition")
+    elif isinstance(old, dict):
+        for name in ("rule", "clients") if stored is not None else ("file",) if rule is not None else ():
+            old.pop(name, None)
+
+
 def _number(text: str) -> Any:
     """YAML 1.1 reads 1e-3 as text; a person means a number."""
     try:
@@ -270,7 +359,7 @@ def _number(text: str) -> Any:
 def _assign(tree: dict[str, Any], name: str, value: Any) -> None:
     parts = name.split(".")
     if parts[0] not in RunConfig.model_fields:
-        raise ConfigError(f"unknown setting '{name}'; {nearest(parts[0], RunConfig.model_fields)}")
+        raise ConfigError(f"unknown setting '{name}'; {_suggestion(tree, name)}")
     place = tree
     for depth, part in enumerate(parts[:-1]):
         inner = place.get(part)
@@ -297,6 +386,49 @@ def _assign(tree: dict[str, Any], name: str, value: Any) -> None:
         known = option_names(section, str(value)) if options else set()
         place.update({item: setting for item, setting in options.items() if item in known})
     place[last] = value
+
+
+def _suggestion(tree: Mapping[str, Any], name: str) -> str:
+    """Which setting was most likely meant by a name without its section, or with one that is not there."""
+    known: dict[str, list[str]] = {}
+    defaults = RunConfig()
+    for section, kind in SECTIONS.items():
+        key = _NAMES.get(section)
+        names = [field for field in kind.model_fields if field not in ("name", "rule", "options")]
+        if key is not None:
+            inner = tree.get(section)
+            chosen = inner.get(key) if isinstance(inner, Mapping) else inner
+            names += sorted(option_names(section, str(chosen or getattr(getattr(defaults, section), key))))
+        for field in dict.fromkeys(names):
+            known.setdefault(field, []).append(f"{section}.{field}")
+    word = name.rpartition(".")[2]
+    head = nearest(name.partition(".")[0], RunConfig.model_fields)
+    if word in known:
+        return f"did you mean {' or '.join(map(repr, known[word]))}?"
+    if head.startswith("did you mean"):
+        return head
+    places = []
+    for section, others in _all_names():
+        owners = [other for other in others if word in option_names(section, other)]
+        more = f" and {len(owners) - 3} more" if len(owners) > 3 else ""
+        places += [f"'{section}.{word}' (of {', '.join(owners[:3])}{more})"] if owners else []
+    if places:
+        return f"did you mean {' or '.join(places)}?"
+    close = get_close_matches(word.lower(), known, n=1, cutoff=0.6)
+    return f"did you mean {' or '.join(map(repr, known[close[0]]))}?" if close else head
+
+
+def _all_names() -> list[tuple[str, Sequence[str]]]:
+    """Sections whose settings depend on a name, and every name there is."""
+    from graphsilo import models
+    from graphsilo.data import partition
+    from graphsilo.federation import registry
+
+    return [
+        ("method", registry.names()),
+        ("partition", [rule.name for rule in partition.rules()]),
+        ("model", models.names()),
+    ]
 
 
 def option_names(section: str, name: str) -> set[str]:

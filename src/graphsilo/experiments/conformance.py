@@ -20,7 +20,8 @@ import torch
 
 from graphsilo.data.silo import Silo
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.runner import Progress, Silent, run
+from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, ClientContext

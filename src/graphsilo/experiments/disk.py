@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,6 +69,30 @@ def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     from safetensors.torch import save
 
     write_bytes(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """Named tensors from a safetensors file.
+
+    Raises:
+        RunError: It is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise RunError(f"the tensors in {path} cannot be read ({error}).") from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Named arrays as npz, atomically."""
+    import numpy as np
+
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    write_bytes(path, file.getvalue())
 
 
 @contextlib.contextmanager

@@ -153,10 +153,21 @@ def evaluate(
     """Score the current models.
 
     The aggregate is sent where its view is wanted; on the pooled graph one client scores it for all.
+
+    Raises:
+        UnsupportedError: The aggregate's view is wanted, and the server has no aggregate.
     """
     local = [mode.split("_")[0] for mode in modes if mode.endswith("_local")]
     pooled = [mode.split("_")[0] for mode in modes if mode.endswith("_global")]
-    weights = server.aggregate() if any(mode.startswith("aggregate") for mode in modes) else None
+    wanted = next((mode for mode in modes if mode.startswith("aggregate")), None)
+    weights = None if wanted is None else server.aggregate()
+    if wanted is not None and not weights:
+        # Clients asked for a view that they were never sent would answer with their own models.
+        raise UnsupportedError(
+            f"evaluation mode '{wanted}' scores the server's model, but the server of "
+            f"{type(server).__module__.rpartition('.')[2]} has none in this run. Score the clients' own models: --set "
+            f"'evaluation.modes=[own_local]'. (A method whose aggregate() is always None has evaluates=('own',).)"
+        )
     replies: list[tuple[ClientId, EvaluateReply]] = []
     own_pooled = [view for view in pooled if view == "own"]
     if local or own_pooled:
@@ -181,21 +192,24 @@ def gather(replies: list[tuple[ClientId, EvaluateReply]]) -> RoundScores:
     result: RoundScores = {}
     counts: dict[tuple[str, str], list[NDArray[np.int64]]] = {}
     for client, reply in replies:
-        for name, tensor in reply.counts.items():
+        table, sizes = reply.counts.numpy(), reply.sizes.numpy()
+        row = part = 0
+        for (name, kinds), parts in zip(reply.kinds.items(), reply.parts, strict=True):
             view, _, which = name.partition("/")
-            scores = result.setdefault(view, {}).setdefault(which, SetScores(tuple(reply.kinds[name])))
-            counts.setdefault((view, which), []).append(tensor.numpy())
-            scores.sizes = np.concatenate([scores.sizes, reply.sizes[which]])
-            scores.clients += (client,) if len(tensor) == 1 else tuple(range(len(tensor)))
+            scores = result.setdefault(view, {}).setdefault(which, SetScores(tuple(kinds)))
+            if kinds:
+                end = row + parts * len(kinds)
+                counts.setdefault((view, which), []).append(table[row:end].reshape(parts, len(kinds), *table.shape[1:]))
+                row = end
+            scores.sizes = np.concatenate([scores.sizes, sizes[part : part + parts]])
+            scores.clients += (client,) if parts == 1 else tuple(range(parts))
+            part += parts
         for name, pair in reply.scores.items():
             view, which, key = name.split("/", 2)
-            scores = result.setdefault(view, {}).setdefault(which, SetScores())
-            row = np.array([pair], dtype=np.float64)
+            scores = result[view][which]
+            scored = np.array([pair], dtype=np.float64)
             old = scores.scores.get(key)
-            scores.scores[key] = row if old is None else np.concatenate([old, row])
-            if not reply.counts and key == "val/auc":
-                scores.sizes = np.concatenate([scores.sizes, reply.sizes[which]])
-                scores.clients += (client,)
+            scores.scores[key] = scored if old is None else np.concatenate([old, scored])
     for (view, which), arrays in counts.items():
         result[view][which].counts = np.concatenate(arrays).astype(np.int64)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,19 +30,50 @@ class Prediction:
     """Class and probabilities of every item.
 
     Attributes:
-        node_ids: [m] global ids of the client's nodes (numbers of its graphs, in graph classification); row numbers
-            for a graph of one's own.
+        node_ids: [m] what the user calls each item: its id in the user's own node table, as text; where the data has
+            no such ids, its number in the whole data set (its row in a graph that was given).
         classes: [m] most probable class.
         probabilities: [m, C], rows sum to 1.
         class_names: Words for the classes, where the data has them.
         on: What was predicted on, in words.
     """
 
-    node_ids: NDArray[np.int64]
+    node_ids: NDArray[np.str_] | NDArray[np.int64]
     classes: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     class_names: tuple[str, ...] | None
     on: str
+
+    @property
+    def has_names(self) -> bool:
+        """Whether ``node_ids`` are those of the user's own table."""
+        return self.node_ids.dtype.kind == "U"
+
+    def places(self, nodes: Sequence[str | int]) -> list[int]:
+        """Where these nodes are among the predictions, in the order given.
+
+        Args:
+            nodes: Entries of ``node_ids``; of several equal ones, as in silos pooled in one place, all places count.
+
+        Raises:
+            ConfigError: A node is not there.
+        """
+        wanted = np.array([str(node) for node in nodes], dtype=np.str_)
+        known = self.node_ids.astype(np.str_)
+        order = np.argsort(known, kind="stable")
+        start, stop = (np.searchsorted(known, wanted, side=side, sorter=order) for side in ("left", "right"))
+        if (start == stop).any():
+            raise ConfigError(self._not_there(str(wanted[np.argmax(start == stop)])))
+        return [int(row) for first, last in zip(start, stop, strict=True) for row in order[first:last]]
+
+    def _not_there(self, node: str) -> str:
+        count = len(self.node_ids)
+        if self.has_names:
+            some = ", ".join(f"'{name}'" for name in self.node_ids[:3])
+            holds = f"{count} nodes with the ids of their table, such as {some}"
+        else:
+            holds = f"{count} nodes numbered from {self.node_ids.min()} to {self.node_ids.max()}"
+        return f"node {node} is not on {self.on}, which holds {holds}. Ask for no particular nodes to see them all."
 
 
 def predict(
@@ -108,7 +140,7 @@ def predict(
     with torch.no_grad():
         probabilities = member.predict(member.tensors(target)).exp().cpu().numpy()
     return Prediction(
-        node_ids=target.global_ids,
+        node_ids=target.external_ids,
         classes=probabilities.argmax(axis=1).astype(np.int64),
         probabilities=probabilities,
         class_names=silo.schema.class_names,

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from graphsilo import models
 from graphsilo.data import catalog
 from graphsilo.data.graph import Graph, GraphCollection, describe
+from graphsilo.data.graph_silos import build_graph_silos
 from graphsilo.data.partition import Partition, audit, partition_graphs
-from graphsilo.data.perturb import perturb
-from graphsilo.data.scenarios import (
-    build_graph_silos,
-    build_silos,
-    partition_for_scenario,
-    pool_silos,
-    pooled_silo,
-)
+from graphsilo.data.partition.options import parse_options
+from graphsilo.data.perturb import PerturbOptions, perturb
+from graphsilo.data.pooling import pool_silos, pooled_silo
+from graphsilo.data.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import check_mode, check_ratios, ratios_for, splits_for
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
@@ -49,6 +48,7 @@ class Simulation:
         models: Backbone of each client.
         data_hash: sha256 over the data.
         cut: What the cut did to the graph, for the report; None for graph collections without one.
+        notes: What else a person should know, such as which model of a pool centralised training takes.
     """
 
     graph: Graph | GraphCollection
@@ -59,6 +59,7 @@ class Simulation:
     models: Mapping[ClientId, ModelSpec]
     data_hash: str
     cut: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, Any]:
         """Name and counts of the data."""
@@ -79,7 +80,7 @@ class Simulation:
                 f"{self.cut['train_test_overlap']} nodes are trained on at one client and tested at another "
                 f"(overlapping clients): scores are higher than on nodes nobody has seen."
             )
-        return found
+        return [*found, *self.notes]
 
 
 def _clients(numbers: list[int]) -> str:
@@ -92,15 +93,20 @@ def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | Graph
     """The data of a configuration: one data set, or a list of them where several are named.
 
     Raises:
-        DataError: A data set cannot be had, or graphs and collections are mixed.
+        DataError: A data set cannot be had or is named twice, or graphs and collections are mixed.
     """
     chosen = config.data
     names = chosen.name if isinstance(chosen.name, list) else [chosen.name]
+    catalog.check_distinct(names)
     loaded = [catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed) for name in names]
     for item in loaded:
         check_finite(item)
     if len({type(item) for item in loaded}) > 1:
-        raise DataError("data.name mixes single graphs and collections of graphs; name only one kind.")
+        kinds = [
+            f"client {client}'s {name} is a {'collection' if isinstance(item, GraphCollection) else 'single graph'}"
+            for client, (name, item) in enumerate(zip(names, loaded, strict=True))
+        ]
+        raise DataError(f"data.name mixes single graphs and collections of graphs ({'; '.join(kinds)}); name one kind.")
     return loaded if isinstance(chosen.name, list) and len(loaded) > 1 else loaded[0]
 
 
@@ -152,6 +158,9 @@ def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
 def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     """Load, cut, split and perturb as a configuration says.
 
+    A pooled silo is made of the clients' perturbed data: the centralised reference trains on what the clients hold,
+    spoilt by the same draws. Edges between clients, where it has them, are as they are in the whole graph.
+
     Args:
         config: The configuration.
         method: Decides whether all silos are pooled in one place; None means they are not.
@@ -164,7 +173,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     if isinstance(loaded, list):
         if all(isinstance(item, GraphCollection) for item in loaded):
             return _prepare_graphs(config, method, [item for item in loaded if isinstance(item, GraphCollection)])
-        graph, sizes = union([item for item in loaded if isinstance(item, Graph)])
+        graph, sizes = union([item for item in loaded if isinstance(item, Graph)], names=list(config.data.name))
     else:
         graph, sizes = loaded, None
     task = task_of(config, graph)
@@ -179,14 +188,23 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     asked: dict[str, Any] = {"scenario": config.scenario.name, "options": options, "task": task}
     if task == "link":
         asked["link_ratios"] = config.partition.ratios
+    spoil = _spoiler(config)
     if method is not None and method.pooled:
         cross = bool(getattr(config.method_config(), "cross_edges", True))
-        silos = [pooled_silo(graph, partition, cross_edges=cross, **asked)]
+        silos = [pooled_silo(graph, partition, cross_edges=cross, spoil=spoil, **asked)]
     else:
         silos = build_silos(graph, partition, **asked)
+        if spoil is not None:
+            silos = [spoil(silo) for silo in silos]
     if crop is not None and config.scenario.name != "open":
         raise ConfigError("scenario.crop belongs to the scenario 'open'.")
-    return _simulation(config, graph, partition, silos, task, audit(partition, graph).to_dict(), (graph,))
+    return _simulation(config, method, graph, partition, silos, task, audit(partition, graph).to_dict(), (graph,))
+
+
+def _spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
+    """What is done to a client's training data; None where nothing is."""
+    settings = parse_options(PerturbOptions, config.perturb, owner="perturb")
+    return None if settings.is_nothing else partial(perturb, options=settings, seed=config.partition.seed)
 
 
 def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Partition:
@@ -247,25 +265,31 @@ def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split:
     )
 
 
-def union(graphs: list[Graph]) -> tuple[Graph, list[int]]:
+def union(graphs: list[Graph], names: list[str] | None = None) -> tuple[Graph, list[int]]:
     """Several silos' graphs side by side, and how many nodes each has.
+
+    Args:
+        graphs: One per client.
+        names: What each was loaded by, for errors; None takes the graphs' own names.
 
     Raises:
         DataError: Their features or classes do not agree.
     """
     first = graphs[0]
-    for other in graphs[1:]:
+    called = names or [graph.name for graph in graphs]
+    for client, other in enumerate(graphs):
+        here, there = f"client 0 ({called[0]})", f"client {client} ({called[client]})"
         if other.num_features != first.num_features or other.feature_names != first.feature_names:
             raise DataError(
-                f"all silos must describe nodes by the same features in the same order: {first.name} has "
-                f"{first.num_features}, {other.name} has {other.num_features}"
-                f"{_first_difference(first.feature_names, other.feature_names)}."
+                f"all silos must describe nodes by the same features in the same order: {here} has "
+                f"{first.num_features}, {there} has {other.num_features}"
+                f"{_first_difference(first.feature_names, other.feature_names)}. In descriptions of tables, list the "
+                f"columns under nodes.features and the words under nodes.one_hot alike."
             )
         if other.num_classes != first.num_classes or other.class_names != first.class_names:
             raise DataError(
-                f"all silos must name the same classes in the same order: {first.name} has "
-                f"{first.class_names or first.num_classes}, {other.name} has {other.class_names or other.num_classes}. "
-                f"Declare `classes` in every silo's description."
+                f"all silos must name the same classes in the same order: {here} has "
+                f"{_classes(first)}, {there} has {_classes(other)}. Declare `classes` in every silo's description."
             )
     sizes = [graph.num_nodes for graph in graphs]
     shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -290,15 +314,32 @@ def union(graphs: list[Graph]) -> tuple[Graph, list[int]]:
         splits=splits,
         feature_names=first.feature_names,
         class_names=first.class_names,
+        node_names=_joined_names(graphs),
     )
     return joined, sizes
+
+
+def _joined_names(graphs: list[Graph]) -> NDArray[np.str_] | None:
+    """What every silo calls its nodes; rows of a silo without names count from 0 there."""
+    if all(graph.node_names is None for graph in graphs):
+        return None
+    return np.concatenate([graph.external_ids.astype(np.str_) for graph in graphs])
+
+
+def _classes(graph: Graph) -> str:
+    if graph.class_names is None:
+        return str(graph.num_classes)
+    shown = ", ".join(graph.class_names[:8]) + (", …" if graph.num_classes > 8 else "")
+    return f"{graph.num_classes} ({shown})" if shown else "none"
 
 
 def _first_difference(left: tuple[str, ...] | None, right: tuple[str, ...] | None) -> str:
     for mine, theirs in zip(left or (), right or (), strict=False):
         if mine != theirs:
             return f"; the first to differ are '{mine}' and '{theirs}'"
-    return ""
+    longer = max(left or (), right or (), key=len)
+    shorter = min(len(left or ()), len(right or ()))
+    return f"; only one has '{longer[shorter]}'" if 0 < shorter < len(longer) else ""
 
 
 def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[GraphCollection]) -> Simulation:
@@ -314,6 +355,8 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
     chosen = config.partition
     options = dict(chosen.options)
     features = options.pop("features", "strict")
+    if features == "strict":
+        _check_widths(config, collections)
     if chosen.file is not None:
         partition = Partition.load(chosen.file)
     else:
@@ -330,9 +373,30 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
         )
     silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)
     facts = _collection_facts(partition, collections, silos)
+    spoil = _spoiler(config)
+    if spoil is not None:
+        silos = [spoil(silo) for silo in silos]
     if method is not None and method.pooled:
         silos = [pool_silos(silos)]
-    return _simulation(config, collections[0], partition, silos, task, facts, tuple(collections))
+    return _simulation(config, method, collections[0], partition, silos, task, facts, tuple(collections))
+
+
+def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:
+    """Refuse collections whose nodes have different numbers of features, and say which setting brings them together.
+
+    Raises:
+        DataError: Names two of them.
+    """
+    first = collections[0]
+    for client, other in enumerate(collections):
+        if other.num_features != first.num_features:
+            names = config.data.name
+            raise DataError(
+                f"all silos must describe nodes by as many features: client 0 ({names[0]}) has {first.num_features}, "
+                f"client {client} ({names[client]}) has {other.num_features}. partition.features=degree gives the "
+                f"nodes of all of them a one-hot degree in place of their features. Where data.degree_features made "
+                f"the columns, because the data has none, data.max_degree=64 makes them as many everywhere."
+            )
 
 
 def _collection_facts(partition: Partition, collections: list[GraphCollection], silos: list[Silo]) -> dict[str, Any]:
@@ -364,6 +428,7 @@ def _collection_facts(partition: Partition, collections: list[GraphCollection], 
 
 def _simulation(
     config: RunConfig,
+    method: Method | None,
     graph: Graph | GraphCollection,
     partition: Partition,
     silos: list[Silo],
@@ -371,8 +436,6 @@ def _simulation(
     facts: dict[str, Any],
     loaded: tuple[Graph | GraphCollection, ...],
 ) -> Simulation:
-    if config.perturb:
-        silos = [perturb(silo, config.perturb, seed=config.partition.seed) for silo in silos]
     return Simulation(
         graph=graph,
         partition=partition,
@@ -382,35 +445,60 @@ def _simulation(
         models=model_specs(config, [silo.client for silo in silos]),
         data_hash=content_hash(loaded),
         cut=facts,
+        notes=_pool_notes(config, method, partition.num_clients),
     )
 
 
+def _pool_notes(config: RunConfig, method: Method | None, clients: int) -> tuple[str, ...]:
+    """Says which of several models centralised training takes, where this run has such a row."""
+    pooled: list[str] = [name for name in config.run.references if name != "local"]
+    if method is not None and method.pooled:
+        pooled = [method.name]
+    described = [_described(name, settings) for name, settings in _model_entries(config)[:clients]]
+    if not pooled or len(set(described)) < 2:
+        return ()
+    return (
+        f"centralised training ({', '.join(pooled)}) has one model, the first of model.pool: {described[0]}. The "
+        f"clients have {len(set(described))} different ones.",
+    )
+
+
+def _described(name: str, settings: Mapping[str, Any]) -> str:
+    return " ".join([name, *(f"{key}={value}" for key, value in settings.items())])
+
+
 def model_specs(config: RunConfig, clients: list[ClientId]) -> dict[ClientId, ModelSpec]:
-    """The backbone of every client, with its settings complete.
+    """The backbone of every client: client k runs entry k modulo the length of ``model.pool``.
+
+    Centralised training is client 0 alone, hence takes the first entry; ``Simulation.notes`` says so.
 
     Raises:
         ConfigError: An unknown model, pool or setting.
     """
     from graphsilo.federation.client import ModelSpec  # imports torch, which cutting data does not need
 
-    chosen = config.model
-    entries: list[tuple[str, dict[str, Any]]]
-    if chosen.pool is None:
-        entries = [(chosen.name, dict(chosen.options))]
-    elif isinstance(chosen.pool, str):
-        entries = [(name, {**chosen.options, **dict(extra)}) for name, extra in models.pool(chosen.pool)]
-    else:
-        entries = []
-        for item in chosen.pool:
-            settings = {"name": item} if isinstance(item, str) else dict(item)
-            if "name" not in settings:
-                raise ConfigError(f"every entry of model.pool needs a name; got {item}.")
-            entries.append((str(settings.pop("name")), {**chosen.options, **settings}))
-        if not entries:
-            raise ConfigError("model.pool must name at least one model.")
+    entries = _model_entries(config)
     for name, settings in entries:
         models.resolve(name, settings)
-    return {client: ModelSpec(*entries[index % len(entries)]) for index, client in enumerate(clients)}
+    return {client: ModelSpec(*entries[client % len(entries)]) for client in clients}
+
+
+def _model_entries(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
+    """(model, settings) of the pool, or of the one model."""
+    chosen = config.model
+    if chosen.pool is None:
+        return [(chosen.name, dict(chosen.options))]
+    if isinstance(chosen.pool, str):
+        return [(name, {**chosen.options, **dict(extra)}) for name, extra in models.pool(chosen.pool)]
+    entries: list[tuple[str, dict[str, Any]]] = []
+    for item in chosen.pool:
+        settings = {"name": item} if isinstance(item, str) else dict(item)
+        if "name" not in settings:
+            raise ConfigError(f"every entry of model.pool needs a name; got {item}.")
+        entries.append((str(settings.pop("name")), {**chosen.options, **settings}))
+    if not entries:
+        raise ConfigError("model.pool must name at least one model.")
+    return entries
 
 
 def content_hash(graphs: tuple[Graph | GraphCollection, ...]) -> str:

@@ -97,8 +97,7 @@ def load(name: str) -> Method:
     Raises:
         ConfigError: There is none, or its file does not define ``METHOD``.
     """
-    wanted = name.lower().replace("-", "_")
-    wanted = {"fedsage+": "fedsage_plus", "gcfl+": "gcfl_plus"}.get(wanted, wanted)
+    wanted = _spelled(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted]
     for point in entry_points(group=GROUP):
@@ -111,6 +110,22 @@ def load(name: str) -> Method:
     raise ConfigError(f"unknown method '{name}'; {nearest(name, [*names(), *_REGISTERED])}")
 
 
+def usual_model(name: str) -> Mapping[str, Any] | None:
+    """The backbone that a method names as its paper's, read without importing the method where that is possible."""
+    wanted = _spelled(name)
+    if wanted in _REGISTERED:
+        return _REGISTERED[wanted].model
+    paths = [_folder() / f"{wanted}.py", _folder() / f"{wanted}_.py"]
+    for point in entry_points(group=GROUP):
+        spec = _find(point.value.partition(":")[0]) if point.name == wanted else None
+        paths += [Path(spec)] if spec else []
+    for path in paths:
+        found = _literals(path, ("model",)) if path.exists() else None
+        if found is not None:
+            return found.get("model")
+    return None
+
+
 def register(method: Method) -> Method:
     """Make a method known in this process, e.g. from a notebook or a test.
 
@@ -121,6 +136,12 @@ def register(method: Method) -> Method:
 
 
 _REGISTERED: dict[str, Method] = {}
+
+
+def _spelled(name: str) -> str:
+    """A method's name as it is registered."""
+    wanted = name.lower().replace("-", "_")
+    return {"fedsage+": "fedsage_plus", "gcfl+": "gcfl_plus"}.get(wanted, wanted)
 
 
 def _checked(loaded: Any, name: str) -> Method:
@@ -143,7 +164,15 @@ def _find(module: str) -> str | None:
 
 
 def _read_listing(path: Path, source: str) -> Listing | None:
-    """The literals of ``METHOD = Method(...)`` in a file."""
+    """What a file's METHOD line says for people; None where it has none."""
+    values = _literals(path, ("name", "title", "summary"))
+    if values is None:
+        return None
+    return Listing(values.get("name", path.stem), values.get("title", ""), values.get("summary", ""), source)
+
+
+def _literals(path: Path, names: tuple[str, ...]) -> dict[str, Any] | None:
+    """The literals of ``METHOD = Method(...)`` in a file; None where there is no such line or one is no literal."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError):
@@ -156,10 +185,10 @@ def _read_listing(path: Path, source: str) -> Listing | None:
         ):
             values = {}
             for keyword in node.value.keywords:
-                if keyword.arg in ("name", "title", "summary"):
+                if keyword.arg in names:
                     try:
                         values[keyword.arg] = ast.literal_eval(keyword.value)
                     except ValueError:
                         return None
-            return Listing(values.get("name", path.stem), values.get("title", ""), values.get("summary", ""), source)
+            return values
     return None

@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.models.settings import ModelEntry, Settings, describe, entry, names, pool, pools, resolve
+from graphsilo.models.registry import ModelEntry, describe, entry, names, pool, pools, resolve
+from graphsilo.models.settings import Settings
 from graphsilo.types import Task
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.stack import Stack
+from graphsilo.models.stack import Plan, Stack, Weights
 from graphsilo.models.view import View
 from graphsilo.types import Task
 
@@ -24,6 +24,8 @@ Pooling: TypeAlias = Literal["sum", "mean"]
 
 Trace: TypeAlias = tuple[Tensor, Callable[[Tensor], list[Tensor]]]
 """Logits, and a function from their gradient to those of ``parameters()``, in that order."""
+EmbeddedTrace: TypeAlias = tuple[Tensor, Tensor | None, Callable[[Tensor, Tensor | None], list[Tensor]]]
+"""Logits, embeddings, and a function from the gradients of both to those of ``parameters()``."""
 
 
 class Model(nn.Module, ABC):
@@ -80,6 +82,18 @@ class Model(nn.Module, ABC):
         Models whose whole output is one stack of products have one: on small graphs autograd's bookkeeping costs a
         third of a step. Same numbers as ``forward`` followed by ``torch.autograd.grad``.
         """
+        traced = self.trace_embedding(view, generator)
+        if traced is None:
+            return None
+        output, _, pull = traced
+        return output, lambda gradient: pull(gradient, None)
+
+    def trace_embedding(self, view: View, generator: torch.Generator | None) -> EmbeddedTrace | None:
+        """As ``trace``, with the embeddings of the same pass, for losses that depend on both.
+
+        The embeddings are there only where the view is full and parameters stand before them, else they are None;
+        their gradient may be None.
+        """
         stack = self.__dict__.get("_stack")
         if stack is None:
             return None
@@ -90,11 +104,20 @@ class Model(nn.Module, ABC):
             return None
         output, record = stack.record(lambda: self.forward(view, generator))
 
-        def pull(gradient: Tensor) -> list[Tensor]:
-            found = record.pull(gradient)
+        depth = self.__dict__.get("_embedding_depth")
+        if depth is None:
+            depth = self._embedding_depth = self._find_embedding_depth(stack, view)
+
+        def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
+            found = record.pull(gradient, None if inner is None else (depth, inner))
             return [found[place] for place in order]
 
-        return output, pull
+        return output, record.input_of(depth) if depth and view.is_full else None, pull
+
+    def _find_embedding_depth(self, stack: Stack, view: View) -> int:
+        """How many layers of the stack the embedding needs; 0 where it is not the stack's."""
+        output, record = stack.record(lambda: self.embed(view, None))
+        return len(record.plan) if record is not None and record.output is output and record.activate_last else 0
 
     def _find_slot_order(self, stack: Stack, view: View) -> list[int]:
         """Where each of ``parameters()`` stands in the stack; empty if the output is not the stack's alone."""
@@ -150,7 +173,58 @@ class LayeredModel(Model):
         return self._layers(view, self.depth - 1, generator, True)
 
 
-class Dense(nn.Module):
+class Layer(nn.Module, ABC):
+    """The weights of one layer, from its width to the next one's."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> Weights:
+        """Where the parameters are kept, for a Stack."""
+
+
+class StackedModel(LayeredModel):
+    """A model whose layers are all of one kind and run as one Stack, with ReLU and dropout between them.
+
+    Subclasses name the kind of layer and say what each is multiplied with.
+
+    Args:
+        inputs: d.
+        classes: C.
+        hidden: Width of each hidden layer; in the ``node`` readout one more layer, to C, follows them. () is a linear
+            model.
+        dropout: Rate after each hidden activation.
+        readout: ``graph`` pools the last hidden layer and classifies it with a linear head.
+        pooling: ``sum`` or ``mean`` over a graph's nodes.
+    """
+
+    layer: ClassVar[type[Layer]]
+    """Made from (inputs, outputs)."""
+
+    def __init__(
+        self,
+        inputs: int,
+        classes: int,
+        hidden: Sequence[int] = (64,),
+        dropout: float = 0.5,
+        *,
+        readout: Readout = "node",
+        pooling: Pooling = "sum",
+    ):
+        super().__init__()
+        layers = [self.layer(*pair) for pair in layer_widths(inputs, hidden, classes, readout)]
+        self.layers = nn.ModuleList(layers)
+        self._finish([inputs, *hidden][-1], classes, readout, pooling)
+        self._stack = Stack([layer.slots for layer in layers], [dropout] * self.depth)
+
+    @abstractmethod
+    def _plan(self, view: View, depth: int) -> Plan:
+        """The constant half of the first ``depth`` layers."""
+
+    def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
+        return self._stack(self._plan(view, depth), generator, activate_last=activate_last)
+
+
+class Dense(Layer):
     """Weight [inputs, outputs] and bias [outputs] of one layer: Xavier-uniform and zero, as PyG's layers.
 
     The weight is stored inputs first, so that sparse products need no transpose.
@@ -163,8 +237,7 @@ class Dense(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
 
     @property
-    def slots(self) -> tuple[tuple[nn.Module, str], ...]:
-        """Where the parameters are kept, for a Stack."""
+    def slots(self) -> Weights:
         return ((self, "weight"),) if self.bias is None else ((self, "weight"), (self, "bias"))
 
     def initialise(self, generator: torch.Generator) -> None:

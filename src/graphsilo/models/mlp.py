@@ -8,45 +8,24 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Dense, LayeredModel, Model, Pooling, Readout, layer_widths, widths
+from graphsilo.models.base import Dense, Model, StackedModel, widths
 from graphsilo.models.operators import Operator
-from graphsilo.models.stack import Stack, feature_plan
+from graphsilo.models.stack import Plan, Stack, feature_plan
 from graphsilo.models.view import View
 
 
-class MLP(LayeredModel):
+class MLP(StackedModel):
     """Linear layers with ReLU and dropout between; sees no edge.
 
-    Args:
-        inputs: d.
-        classes: C.
-        hidden: Width of each hidden layer; () is logistic regression.
-        dropout: Rate after each hidden activation.
-        readout: ``graph`` pools the last hidden layer and classifies it with a linear head.
-        pooling: ``sum`` or ``mean`` over a graph's nodes.
+    Arguments are those of ``StackedModel``; ``hidden=()`` is logistic regression.
 
     Source: the structure-free baseline of the federated graph papers (hidden 64, 2 layers, dropout 0.5).
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        classes: int,
-        hidden: Sequence[int] = (64,),
-        dropout: float = 0.5,
-        *,
-        readout: Readout = "node",
-        pooling: Pooling = "sum",
-    ):
-        super().__init__()
-        layers = [Dense(*pair) for pair in layer_widths(inputs, hidden, classes, readout)]
-        self.layers = nn.ModuleList(layers)
-        self._finish([inputs, *hidden][-1], classes, readout, pooling)
-        self._stack = Stack([layer.slots for layer in layers], [dropout] * self.depth)
+    layer = Dense
 
-    def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
-        plan = feature_plan(view, depth, ("features",), lambda: [view.features()])
-        return self._stack(plan, generator, activate_last=activate_last)
+    def _plan(self, view: View, depth: int) -> Plan:
+        return feature_plan(view, depth, ("features",), lambda: [view.features()])
 
 
 class PropagatedModel(Model):
@@ -77,7 +56,7 @@ class PropagatedModel(Model):
     def _key(self) -> tuple:
         """What the propagation depends on; names its result in the view."""
 
-    def _plan(self, view: View, depth: int) -> tuple:
+    def _plan(self, view: View, depth: int) -> Plan:
         return feature_plan(view, depth, self._key(), lambda: [self.propagated(view)])
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Dense, Model, draw_uniform, widths
+from graphsilo.models.base import Dense, Layer, Model, draw_uniform, widths
 from graphsilo.models.operators import Operator
-from graphsilo.models.stack import Plan, Stack, feature_plan
+from graphsilo.models.stack import Plan, Stack, Weights, feature_plan
 from graphsilo.models.view import View
 
 
-class HopLinear(nn.Module):
+class HopLinear(Layer):
     """A linear layer on L + 1 matrices side by side, with one weight [inputs, outputs] per matrix.
 
     Drawn as the one [(L+1)·inputs, outputs] matrix it stands for.
@@ -27,7 +27,7 @@ class HopLinear(nn.Module):
         self.hops = hops
 
     @property
-    def slots(self) -> tuple[tuple[nn.Module, str], ...]:
+    def slots(self) -> Weights:
         return (*((self, f"weight{level}") for level in range(self.hops + 1)), (self, "bias"))
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -55,7 +55,7 @@ class SIGN(Model):
     def __init__(self, inputs: int, classes: int, hops: int = 3, hidden: Sequence[int] = (64,), dropout: float = 0.5):
         super().__init__()
         first, *rest = widths(inputs, hidden, classes)
-        layers: list[HopLinear | Dense] = [HopLinear(hops, *first), *(Dense(*pair) for pair in rest)]
+        layers: list[Layer] = [HopLinear(hops, *first), *(Dense(*pair) for pair in rest)]
         self.layers = nn.ModuleList(layers)
         self.hops, self.num_classes = hops, classes
         self.embedding_dim = hidden[-1] if hidden else (hops + 1) * inputs

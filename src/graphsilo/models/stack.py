@@ -55,10 +55,20 @@ class Record(NamedTuple):
     saved: Sequence[Tensor]
     output: Tensor
 
-    def pull(self, gradient: Tensor) -> list[Tensor]:
-        """From the gradient of the output to those of the parameters, in slot order."""
+    def pull(self, gradient: Tensor, hidden: tuple[int, Tensor] | None = None) -> list[Tensor]:
+        """From the gradient of the output to those of the parameters, in slot order.
+
+        Args:
+            gradient: Of the output.
+            hidden: A layer above the first, and what is added to the gradient of its input, where something else
+                depends on that too.
+        """
         with torch.no_grad():
-            return _backward(self.plan, self.activate_last, self.parameters, self.saved, gradient)
+            return _backward(self.plan, self.activate_last, self.parameters, self.saved, gradient, hidden)
+
+    def input_of(self, layer: int) -> Tensor:
+        """What a layer above the first was given."""
+        return self.saved[2 * layer - 1]
 
 
 class Stack:
@@ -180,7 +190,12 @@ def _forward(
 
 
 def _backward(
-    plan: Plan, activate_last: bool, parameters: Sequence[Tensor], saved: Sequence[Tensor], gradient: Tensor
+    plan: Plan,
+    activate_last: bool,
+    parameters: Sequence[Tensor],
+    saved: Sequence[Tensor],
+    gradient: Tensor,
+    hidden_gradient: tuple[int, Tensor] | None = None,
 ) -> list[Tensor]:
     """Gradients of the parameters, in slot order. ``gradient`` is left as it is."""
     gradients: list[Tensor] = [gradient] * len(parameters)
@@ -210,6 +225,8 @@ def _backward(
                 below = inner if below is None else below.add_(inner)
         assert below is not None
         gradient = below
+        if hidden_gradient is not None and hidden_gradient[0] == layer:
+            gradient.add_(hidden_gradient[1])
     return gradients
 
 

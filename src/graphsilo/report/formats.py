@@ -23,6 +23,24 @@ MODES = {
     "aggregate_global": "aggregate, test data of all",
 }
 """Whose model was scored on which test data; on the clients' own where nothing is said."""
+REFERENCES = {"local": "Local only", "global_cut": "Centralised (cut)", "global": "Centralised"}
+"""Names of the reference rows, in the order they are shown."""
+REFERENCE_MEANINGS = {
+    "local": "every silo trains alone",
+    "global_cut": "one place holds everything but the edges between silos",
+    "global": "one place holds everything",
+}
+
+
+def references_explained(keys: Iterable[str]) -> str:
+    """What the reference rows that are shown mean, as a sentence.
+
+    Example:
+        >>> references_explained(["local"])
+        'Local only: every silo trains alone.'
+    """
+    told = [f"{REFERENCES[key]}: {REFERENCE_MEANINGS[key]}" for key in REFERENCES if key in set(keys)]
+    return f"{'; '.join(told)}." if told else ""
 
 
 def number(value: Any) -> float | None:

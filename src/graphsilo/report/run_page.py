@@ -12,6 +12,7 @@ from graphsilo.report.formats import (
     MISSING,
     MODES,
     NOT_RECORDED,
+    REFERENCES,
     Spread,
     bar_width,
     data_size,
@@ -27,6 +28,7 @@ from graphsilo.report.formats import (
     number,
     percent,
     plus_minus,
+    references_explained,
     short_hash,
     sortable,
     spread,
@@ -180,12 +182,13 @@ def _reference_table(run: Run) -> Context | None:
     names = [name for name in run.metrics() if name in ("accuracy", "macro_f1", "auc", main)][:3]
     rows: list[tuple[str, dict[str, Spread | None], bool]] = [
         (title, {name: tables.reference_spread(run, key, name) for name in names}, False)
-        for key, title in tables.REFERENCES.items()
+        for key, title in REFERENCES.items()
         if any(tables.reference_spread(run, key, name) is not None for name in names)
     ]
     if not rows or not names:
         return None
-    place = sum(title == tables.REFERENCES["local"] for title, _, _ in rows)
+    keys = [key for key, title in REFERENCES.items() if any(title == shown for shown, _, _ in rows)]
+    place = int("local" in keys)
     rows.insert(place, (run.method_title, {name: run.spread("test", name) for name in names}, True))
     reach = [
         edge
@@ -216,6 +219,7 @@ def _reference_table(run: Run) -> Context | None:
         "columns": [f"{metric_title(name)}, %" if is_share(name) else metric_title(name) for name in names],
         "rows": lines,
         "gap_sentence": f"Of the gap between local and global, this run closes {listed(told)}." if told else None,
+        "explained": references_explained(keys),
         "axis": [metric(low, main), metric(high, main)],
     }
 
@@ -299,7 +303,14 @@ def _readings(run: Run) -> Context | None:
 def _scenarios(run: Run) -> Context | None:
     keys = list(dict.fromkeys(key for seed in run.seeds for key in mapping(seed.get("scenarios"))))
     names = sorted_metrics(name for key in keys for name in run.metrics("scenarios", key))
-    rows = [(SCENARIOS.get(key, words(key)), [run.spread("scenarios", key, name) for name in names]) for key in keys]
+    rows = []
+    for key in keys:
+        title = SCENARIOS.get(key, words(key))
+        rows.append((title, [run.spread("scenarios", key, name) for name in names]))
+        for reference, named in REFERENCES.items():
+            scores = [tables.reference_spread(run, reference, "scenarios", key, name) for name in names]
+            if any(score is not None for score in scores):
+                rows.append((f"{title}, {named}", scores))
     if not rows or not names:
         return None
     return {"columns": [metric_title(name) for name in names], "rows": _score_rows(rows, names)}

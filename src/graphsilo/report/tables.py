@@ -18,6 +18,7 @@ from graphsilo.evaluate.significance import PairedComparison, compare_paired, ga
 from graphsilo.report.formats import (
     MISSING,
     MODES,
+    REFERENCES,
     Spread,
     data_size,
     duration,
@@ -27,16 +28,10 @@ from graphsilo.report.formats import (
     metric_title,
     number,
     plus_minus,
+    references_explained,
     short_hash,
 )
 from graphsilo.report.record import METRIC_ORDER, Run, dig, flatten, load, mapping, sorted_metrics
-
-REFERENCES = {
-    "local": "Local: every silo alone",
-    "global_cut": "Global, without the cut edges",
-    "global": "Global: one place holds everything",
-}
-"""Reference runs in the order they are shown, and what they mean."""
 
 ALPHA = 0.05
 """Level of the marks, after correction."""
@@ -147,7 +142,9 @@ class Comparison:
             )
         elif listed and not marks - {""}:
             sentences.append(f"No difference is significant ({test}).")
-        return sentences
+        labels = [row.label.partition(" (of ")[0] for row in self.references]
+        shown = [key for key, title in REFERENCES.items() if title in labels]
+        return [*sentences, references_explained(shown)] if shown else sentences
 
 
 def comparison(
@@ -297,9 +294,15 @@ def run_gap(run: Run, name: str) -> float | None:
     return gap_closed(score.mean, local, central)
 
 
-def reference_spread(run: Run, key: str, name: str) -> Spread | None:
-    """A reference's score as the run recorded it; None when it did not."""
-    cell = dig(run.result, "references", key, name)
+def reference_spread(run: Run, key: str, *names: str) -> Spread | None:
+    """A reference's score as the run recorded it; None when it did not.
+
+    Args:
+        run: The run.
+        key: ``local``, ``global`` or ``global_cut``.
+        names: The metric; or ``scenarios``, which one, and the metric.
+    """
+    cell = dig(run.result, "references", key, *names)
     middle = number(cell) if not isinstance(cell, dict) else number(cell.get("mean"))
     if middle is None:
         return None

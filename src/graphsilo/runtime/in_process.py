@@ -134,17 +134,14 @@ class LocalFederation(Federation):
         """Put every client where it was."""
 
     @abstractmethod
-    def finish(self, *, embeddings: bool) -> Iterator[tuple[ClientId, dict[str, Any]]]:
-        """Each client's models worth keeping and its embeddings, one client at a time; use them at once."""
+    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        """Each client's models worth keeping, its embeddings and its study, one client at a time; use them at once."""
 
     def peak_rss_bytes(self) -> int:
         """Most memory any process of the federation has used."""
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-    def close(self) -> None:
-        """End what the runtime started."""
 
 
 class InProcess(LocalFederation):
@@ -178,9 +175,9 @@ class InProcess(LocalFederation):
         for client, state in states.items():
             self._clients[client].load_full_state(state)
 
-    def finish(self, *, embeddings: bool) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         for client in self.clients:
-            yield client, self._clients[client].finish(embeddings=embeddings)
+            yield client, self._clients[client].finish(embeddings=embeddings, study=study)
 
     def client(self, client: ClientId) -> ClientBase:
         """A client itself: for prediction after a run and for tests; methods cannot reach it."""

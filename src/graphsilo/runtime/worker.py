@@ -56,7 +56,7 @@ def main() -> None:
                         held.remember()
                     frames.send(connection, {"ok": True})
                 elif operation == "finish":
-                    found = clients[header["client"]].finish(embeddings=header["embeddings"])
+                    found = clients[header["client"]].finish(embeddings=header["embeddings"], study=header["study"])
                     frames.send(connection, {"ok": True}, [encode_tree(found)])
                 elif operation == "memory":
                     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

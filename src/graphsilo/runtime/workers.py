@@ -33,12 +33,14 @@ class WorkerPool:
     """Processes that hold silos for as long as a run lasts; each seed starts its clients anew.
 
     Args:
-        silos: The silos of all clients; written once to a temporary folder that the workers map.
+        silos: The silos of all clients; written once to a temporary folder that the workers map. Folders that a
+            killed process left behind are removed first.
         workers: How many processes; client k lives in process k mod workers.
     """
 
     def __init__(self, silos: Sequence[Silo], workers: int):
-        self.folder = Path(tempfile.mkdtemp(prefix="graphsilo-"))
+        remove_abandoned()
+        self.folder, self._lock = make_folder()
         self.processes: list[subprocess.Popen] = []
         self.connections: list[socket.socket] = []
         clients = [silo.client for silo in silos]
@@ -152,6 +154,58 @@ class WorkerPool:
                 process.wait()
         self.processes, self.connections = [], []
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+_PREFIX = "graphsilo-"
+_LOCK = "owner.lock"
+
+
+def make_folder() -> tuple[Path, int | None]:
+    """A new temporary folder, and the lock on it, which holds until it is closed or the process ends.
+
+    None in place of the lock where the file system has no locks; such a folder is never taken for an abandoned one.
+    """
+    import fcntl  # not on every system; neither are the sockets that worker processes inherit
+
+    fresh = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
+    handle = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    lock: int | None = handle
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        (fresh / _LOCK).unlink()
+        lock = None
+    # Only now under the name that others look for: nobody ever sees it before it is locked.
+    return fresh.rename(fresh.with_name(fresh.name.removeprefix("."))), lock
+
+
+def remove_abandoned() -> None:
+    """Remove this user's temporary folders whose process has gone without doing so (killed, out of memory).
+
+    Whether it has gone is told by the lock, which ends with the process. A process number would not do: it may have
+    been given to another, or belong to another container that shares the temporary folder.
+    """
+    import fcntl
+
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+        except OSError:
+            continue  # not of this kind, or just removed by another process
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pass  # its process lives
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 class Workers(LocalFederation):
@@ -238,10 +292,10 @@ class Workers(LocalFederation):
         for index in range(len(self.pool.clients_of)):
             self.pool.answer(index)
 
-    def finish(self, *, embeddings: bool) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         for client in self.clients:
             index = self._worker[client]
-            self.pool.send(index, {"do": "finish", "client": client, "embeddings": embeddings})
+            self.pool.send(index, {"do": "finish", "client": client, "embeddings": embeddings, "study": study})
             yield client, decode_tree(self.pool.answer(index)[1][0])
 
     def peak_rss_bytes(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition
 from graphsilo.data.scenarios import partition_for_scenario
-from graphsilo.errors import PartitionError
+from graphsilo.errors import PartitionError, RunError
 
 
 def ids(*values: int) -> np.ndarray:
@@ -126,5 +126,34 @@ def test_a_partition_without_clients_is_refused() -> None:
 
 def test_writing_where_no_folder_can_be_is_an_error(small: Partition, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(PartitionError, match="cannot be written"):
+    with pytest.raises(RunError, match="cannot be written"):
         small.save(tmp_path / "file" / "p.npz")
+
+
+def test_a_full_disk_leaves_the_old_file(small: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    small.save(tmp_path / "p.npz")
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(RunError, match=r"No space left on device.*unharmed; free some space") as caught:
+        replace(small, seed=99).save(tmp_path / "p.npz")
+    assert caught.value.exit_code == 1
+    assert Partition.load(tmp_path / "p.npz").seed == small.seed
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.txt", b"hello\n0\n", r"x\.txt is not a stored partition: an \.npz was wanted.*partition\.path="),
+        ("x.npz", b"PK\x03\x04 and nothing more", "damaged, or not an .npz of plain arrays"),
+        ("x.npz", b"", "is not a stored partition"),
+    ],
+)
+def test_a_file_that_is_no_partition(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(PartitionError, match=message) as caught:
+        Partition.load(tmp_path / name)
+    assert "pickle" not in str(caught.value)
+    with pytest.raises(PartitionError, match="is a folder"):
+        Partition.load(tmp_path)

@@ -38,12 +38,17 @@ def test_a_stored_partition_keeps_its_splits_unless_others_are_asked_for(blocks:
         ("0\n1\n", "names a client for 2 nodes, but tiny has 6"),
         ("0\n0\n0\n0\n0\n2\n", "names client 2, but 2 clients"),
         ("0\n0\n0\n0\n0\n0\n", "gives client 1 of 2 no node"),
-        ("0\n0.5\n0\n0\n0\n0\n", "cannot be read"),
+        ("0\n0.5\n0\n0\n0\n0\n", r"row 2 \(line 2\) is '0\.5', where one whole client number was wanted"),
+        ("client\n\n0\nnone\n", r"owner\.txt: row 2 \(line 4\) is 'none'"),
+        ("node,client\nq1,0\nq2,1\n", r"row 1 \(line 2\) is 'q1,0'.*Keep the column of client numbers only"),
+        ("é".encode("latin-1") + b"\n0\n", "no text in UTF-8"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused(two_triangles: Graph, tmp_path: Path, content: str, message: str) -> None:
+def test_tables_that_do_not_fit_are_refused(
+    two_triangles: Graph, tmp_path: Path, content: str | bytes, message: str
+) -> None:
     path = tmp_path / "owner.txt"
-    path.write_text(content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(PartitionError, match=message):
         cut(two_triangles, 2, 0, FilesOptions(str(path)))
 
@@ -51,8 +56,9 @@ def test_tables_that_do_not_fit_are_refused(two_triangles: Graph, tmp_path: Path
 def test_files_that_are_absent_or_hold_other_clients(blocks: Graph, two_triangles: Graph, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="path"):
         cut(blocks, 2, 0, FilesOptions())
-    with pytest.raises(PartitionError, match="cannot be read"):
-        cut(blocks, 2, 0, FilesOptions(str(tmp_path / "absent.npz")))
+    for name in ("absent.npz", "absent.npy", "absent.txt"):
+        with pytest.raises(PartitionError, match=f"{name} does not exist"):
+            cut(blocks, 2, 0, FilesOptions(str(tmp_path / name)))
     partition(blocks, "random", clients=4).save(tmp_path / "p.npz")
     with pytest.raises(PartitionError, match="holds 4 clients, 2 were asked for"):
         cut(blocks, 2, 0, FilesOptions(str(tmp_path / "p.npz")))

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.files import atomic_file
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.errors import PartitionError
+from graphsilo.errors import PartitionError, RunError
 from graphsilo.types import NodeIds
 
 OptionValue: TypeAlias = str | int | float | bool | None
@@ -138,7 +139,7 @@ class Partition:
         """Write one .npz: to a temporary file beside it, synchronised, then renamed.
 
         Raises:
-            PartitionError: The folder cannot be written.
+            RunError: The disk is full, or the folder cannot be written; an old file is unharmed.
         """
         target = Path(path)
         header = {**self._header(), "sha256": self.content_hash}
@@ -147,7 +148,10 @@ class Partition:
             with atomic_file(target) as stream:
                 np.savez_compressed(stream, allow_pickle=False, **arrays)
         except OSError as error:
-            raise PartitionError(f"the partition cannot be written to {target} ({error.strerror}).") from error
+            raise RunError(
+                f"the partition cannot be written to {target} ({error.strerror or error}). What was there before is "
+                f"unharmed; free some space or choose another place."
+            ) from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, num_nodes: int | None = None) -> Partition:
@@ -160,11 +164,7 @@ class Partition:
         Raises:
             PartitionError: The file is missing, damaged, of a newer format, or not a partition.
         """
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-            raise PartitionError(f"{path} cannot be read as a partition ({error}): an .npz was expected.") from error
+        arrays = _read_arrays(Path(path))
         header: dict[str, Any] = {}
         if "header" in arrays:
             try:
@@ -246,3 +246,32 @@ class Partition:
         for client, edges in enumerate(self.added_edges or ()):
             arrays[f"added_{client}"] = edges
         return arrays
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Every array of an .npz.
+
+    Raises:
+        PartitionError: The file is missing or damaged, or something else.
+    """
+    if path.is_dir():
+        raise PartitionError(f"the partition {path} is a folder; name a file in it, such as {path / 'partition.npz'}.")
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+        if not start.startswith(b"PK"):
+            raise PartitionError(
+                f"{path} is not a stored partition: an .npz was wanted, such as `graphsilo partition --out FILE.npz` "
+                f"writes. A table with one client number per node is named by partition.path={path}, together with "
+                f"the rule 'files'."
+            )
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except FileNotFoundError:
+        raise PartitionError(f"the partition {path} does not exist; `graphsilo partition` writes one.") from None
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        reason = "it holds Python objects" if "pickle" in str(error) else str(error).rstrip(".")
+        raise PartitionError(
+            f"{path} cannot be read as a partition ({reason}): the file is damaged, or not an .npz of plain arrays. "
+            f"Write it again with `graphsilo partition`."
+        ) from error

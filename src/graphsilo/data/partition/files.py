@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,20 +38,42 @@ def load_owners(path: Path) -> NDArray[np.int64]:
         if path.suffix == ".npy":
             owners = np.load(path, allow_pickle=False)
         else:
-            lines = [line.strip().rstrip(",") for line in path.read_text(encoding="utf-8").splitlines()]
-            lines = [line for line in lines if line]
-            if lines and not lines[0].lstrip("-").isdigit():
-                lines = lines[1:]
-            owners = np.array([int(line) for line in lines], dtype=np.int64)
-    except (OSError, ValueError) as error:
+            owners = _parse_owners(path, path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise PartitionError(f"the table of client numbers {path} does not exist.") from None
+    except (OSError, ValueError, EOFError) as error:
+        reason = "it is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        if path.suffix == ".npy":
+            reason = "it is damaged, or no .npy of plain numbers"
         raise PartitionError(
-            f"{path}: one client number per node was expected, but the file cannot be read so ({error})."
+            f"{path}: one client number per node was wanted, but the file cannot be read so ({reason}). Give a text "
+            f"file with one number per line, or a .npy or .npz file."
         ) from error
     if owners.ndim != 1 or not np.issubdtype(owners.dtype, np.integer):
         raise PartitionError(
             f"{path}: one whole client number per node was expected; got shape {owners.shape} of {owners.dtype}."
         )
     return np.asarray(owners, dtype=np.int64)
+
+
+def _parse_owners(path: Path, text: str) -> NDArray[np.int64]:
+    rows = [(number, line.strip().rstrip(",")) for number, line in enumerate(text.splitlines(), start=1)]
+    rows = [row for row in rows if row[1]]
+    if rows and not _WHOLE.fullmatch(rows[0][1]):
+        rows = rows[1:]
+    for place, (number, word) in enumerate(rows, start=1):
+        if not _WHOLE.fullmatch(word):
+            several = any(sign in word for sign in ",;\t ")
+            advice = "Keep the column of client numbers only, " if several else "Correct it: one number per line, "
+            shown = word if len(word) <= 60 else word[:59] + "…"
+            raise PartitionError(
+                f"{path}: row {place} (line {number}) is '{shown}', where one whole client number was wanted. {advice}"
+                f"in the order of the nodes, -1 for a node of no client; one heading may come first."
+            )
+    return np.array([int(word) for _, word in rows], dtype=np.int64)
+
+
+_WHOLE = re.compile(r"-?\d{1,18}")
 
 
 def cut(graph: Graph, clients: int, seed: int, options: FilesOptions) -> Cut:

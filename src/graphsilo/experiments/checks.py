@@ -1,0 +1,99 @@
+"""Refusals before training: what this machine, method, model or partition cannot do."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from graphsilo import models
+from graphsilo.data.partition import Partition
+from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.evaluation import modes_of
+from graphsilo.experiments.simulation import Simulation
+from graphsilo.federation import registry
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import MethodConfig
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there; on a GPU, ask torch for what it can repeat exactly.
+
+    Raises:
+        ConfigError: There is no such device.
+    """
+    try:
+        torch.device(device)
+    except RuntimeError:
+        raise ConfigError(f"run.device '{device}' is no device; use cpu or cuda.") from None
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            "run.device cuda was asked for, but this machine or this build of torch has none. Use --set "
+            "run.device=cpu, or install torch with CUDA."
+        )
+    if device.startswith("cuda"):
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Simulation) -> None:
+    """Refuse what a method or a model cannot do, and say which others can.
+
+    Raises:
+        ConfigError: More answers are wanted than clients are asked.
+        UnsupportedError: Task, model or evaluation mode does not go with the method.
+    """
+    modes_of(config.evaluation, method)
+    clients = len(simulation.silos)
+    asked = max(1, int(clients * method_config.participation + 1e-9))
+    if method_config.min_clients is not None and method_config.min_clients > asked:
+        raise ConfigError(
+            f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "
+            f"asked per round. Lower it, or raise method.participation."
+        )
+    if simulation.task not in method.tasks:
+        able = [listing.name for listing in registry.listings() if simulation.task in registry.load(listing.name).tasks]
+        raise UnsupportedError(
+            f"{method.title} does not do task '{simulation.task}', only {', '.join(method.tasks)}. For this task there "
+            f"are: {', '.join(able)}."
+        )
+    for spec in simulation.models.values():
+        tasks = models.entry(spec.name).tasks
+        if simulation.task not in tasks:
+            able = [name for name in models.names() if simulation.task in models.entry(name).tasks]
+            raise UnsupportedError(
+                f"model '{spec.name}' does not do task '{simulation.task}', only {', '.join(tasks)}. For this task "
+                f"there are: {', '.join(able)}."
+            )
+    different = {(spec.name, tuple(sorted(map(str, spec.settings.items())))) for spec in simulation.models.values()}
+    if len(different) > 1 and not method.heterogeneous:
+        able = [listing.name for listing in registry.listings() if registry.load(listing.name).heterogeneous]
+        raise UnsupportedError(
+            f"{method.title} averages models, so all clients must run the same one; model.pool gives "
+            f"{len(different)} different ones. Methods for different models: {', '.join(able)}."
+        )
+
+
+def check_clients(config: RunConfig, partition: Partition) -> None:
+    """Refuse a number of clients or a rule that was given where the data or a stored partition has already decided.
+
+    Raises:
+        ConfigError: They say something else than the partition that is used.
+    """
+    chosen = config.partition
+    given = chosen.model_fields_set
+    many = isinstance(config.data.name, list) and partition.rule in ("files", "domains")
+    if chosen.file is None and not many:
+        return
+    by = f"the stored partition {chosen.file} has" if chosen.file else "one client per data set or file makes"
+    if "clients" in given and chosen.clients != partition.num_clients:
+        raise ConfigError(
+            f"{chosen.clients} clients are asked for (partition.clients, --clients), but {by} "
+            f"{partition.num_clients}. Leave the number out, or cut the data anew with a rule."
+        )
+    if chosen.file and "rule" in given and chosen.rule not in ("auto", partition.rule):
+        raise ConfigError(
+            f"partition.rule asks for '{chosen.rule}', but the stored partition {chosen.file} was cut by "
+            f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut anew."
+        )

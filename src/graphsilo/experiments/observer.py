@@ -1,0 +1,61 @@
+"""What a run tells while it goes on, and who may hear it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an observer hears after each round.
+
+    Attributes:
+        seed: Seed of training.
+        index, seeds: Which of how many seeds this is, from 1.
+        round, rounds: Which of how many rounds; 0 is the set-up.
+        validation, test: The first view's scores of this round, or None when it was not evaluated.
+        best: Best validation score so far, and its round.
+        upload_bytes, download_bytes: So far, set-up included.
+        seconds: Wall time of this seed so far in this process.
+    """
+
+    seed: int
+    index: int
+    seeds: int
+    round: int
+    rounds: int
+    validation: Mapping[str, float | None] | None
+    test: Mapping[str, float | None] | None
+    best: tuple[float, int] | None
+    upload_bytes: int
+    download_bytes: int
+    seconds: float
+    label: str = ""
+
+
+class Observer(Protocol):
+    """Who wants to hear of a run. Nothing an observer does changes a number."""
+
+    def started(self, description: Mapping[str, Any]) -> None:
+        """The data is ready; training begins."""
+
+    def progressed(self, progress: Progress) -> None:
+        """A round has ended."""
+
+    def warned(self, text: str) -> None:
+        """Something a person should know."""
+
+
+class Silent:
+    """Hears and says nothing."""
+
+    def started(self, description: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def progressed(self, progress: Progress) -> None:
+        """Nothing."""
+
+    def warned(self, text: str) -> None:
+        """Nothing."""

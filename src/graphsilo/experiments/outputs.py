@@ -1,0 +1,132 @@
+"""Models, embeddings and studies of a run, as files beside its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from graphsilo.errors import RunError
+from graphsilo.experiments import disk
+from graphsilo.experiments.config import EvaluationConfig, RunConfig
+from graphsilo.experiments.simulation import Simulation
+from graphsilo.federation.client import ClientContext
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerBase
+from graphsilo.runtime.in_process import LocalFederation
+from graphsilo.types import ClientId
+
+
+def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
+    """Where a client's model stands; ``when`` is best or last."""
+    return folder / "models" / f"seed{seed}-client{client}-{when}.safetensors"
+
+
+def embedding_path(folder: Path, seed: int, client: ClientId) -> Path:
+    """Where a client's embeddings stand."""
+    return folder / "embeddings" / f"seed{seed}-client{client}.safetensors"
+
+
+def study_path(folder: Path, seed: int) -> Path:
+    """Where the tensors of a seed's studies stand, named ``client-<k>/<name>``."""
+    return folder / "study" / f"seed{seed}" / "study.npz"
+
+
+def write_outputs(
+    folder: Path | None, seed: int, federation: LocalFederation, server: ServerBase, wanted: EvaluationConfig
+) -> dict[str, dict[str, float]]:
+    """Write what is wanted of every client's best and last model, its embeddings and its study, and the last aggregate.
+
+    Args:
+        folder: Of the run; None writes nothing.
+        seed: Of the run.
+        federation, server: As they are after the last round.
+        wanted: What to write.
+
+    Returns:
+        The plain numbers of the clients' studies, by client (as text) and name; empty unless they are wanted.
+
+    Raises:
+        RunError: The disk is full or cannot be written.
+    """
+    numbers: dict[str, dict[str, float]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for client, kept in federation.finish(embeddings=wanted.embeddings and folder is not None, study=wanted.study):
+        for name, value in kept.get("study", {}).items():
+            if isinstance(value, torch.Tensor):
+                arrays[f"client-{client}/{name}"] = value.detach().cpu().numpy()
+            else:
+                numbers.setdefault(str(client), {})[name] = value
+        if folder is None:
+            continue
+        if wanted.models:
+            for when in ("best", "last"):
+                weights = {
+                    f"{view}/{name}": tensor.detach()
+                    for view, tensors in (kept[when] or {}).items()
+                    for name, tensor in tensors.items()
+                }
+                if weights:
+                    disk.write_tensors(model_path(folder, seed, client, when), weights)
+        if "embeddings" in kept:
+            disk.write_tensors(embedding_path(folder, seed, client), {"embeddings": kept["embeddings"]})
+    aggregate = server.aggregate()
+    if folder is not None and wanted.models and aggregate:
+        disk.write_tensors(folder / "models" / f"seed{seed}-aggregate-last.safetensors", dict(aggregate))
+    if folder is not None and arrays:
+        disk.write_arrays(study_path(folder, seed), arrays)
+    return numbers
+
+
+def write_missing_embeddings(
+    folder: Path, config: RunConfig, method: Method, simulation: Simulation, seeds: Iterable[int]
+) -> int:
+    """Write the embeddings that finished seeds lack, from the models that they saved.
+
+    Returns:
+        How many clients' embeddings were written.
+
+    Raises:
+        RunError: A model is not there, cannot be read, or embeddings cannot be written.
+    """
+    settings = config.method_config()
+    written = 0
+    for seed in seeds:
+        for silo in simulation.silos:
+            target = embedding_path(folder, seed, silo.client)
+            if target.exists():
+                continue
+            member = method.client(
+                ClientContext(silo.client, silo, settings, simulation.models[silo.client], seed, config.run.device)
+            )
+            member.load_final(read_models(folder, seed, silo.client))
+            with torch.no_grad():
+                embedded = member.embed(member.tensors(silo.seen.graph))
+            if embedded is not None:
+                disk.write_tensors(target, {"embeddings": embedded.cpu()})
+                written += 1
+    return written
+
+
+def read_models(folder: Path, seed: int, client: ClientId) -> dict[str, dict[str, torch.Tensor]]:
+    """A client's best models, or its last where there is no best: view to parameters.
+
+    Raises:
+        RunError: They are not there or cannot be read.
+    """
+    path = model_path(folder, seed, client, "best")
+    if not path.exists():
+        path = model_path(folder, seed, client, "last")
+    if not path.exists():
+        raise RunError(
+            f"the embeddings of a finished run are made from its models, and {path.parent} holds none of seed {seed}, "
+            f"client {client}. Run it again with another --out and --set evaluation.embeddings=true."
+        )
+    models: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in disk.read_tensors(path).items():
+        view, _, parameter = name.partition("/")
+        models.setdefault(view, {})[parameter] = tensor
+    return models

@@ -1,0 +1,146 @@
+"""How far one seed is and what it has found: the best and the last evaluation, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphsilo.experiments.evaluation import RoundScores, SetScores
+from graphsilo.federation.server import ServerBase
+
+
+@dataclass
+class SeedProgress:
+    """How far a seed is, and what it has found; all of it survives in a checkpoint."""
+
+    round: int = 0
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    setup: dict[str, Any] = field(default_factory=dict)
+    views: dict[str, ViewProgress] = field(default_factory=dict)
+    since_best: int = 0
+    stopped: bool = False
+    current: dict[str, Any] = field(default_factory=dict)
+    best_score: tuple[float, int] | None = None
+
+    def note(self, number: int, scores: RoundScores, modes: tuple[str, ...], metric: str) -> bool:
+        """Keep what is best by validation, per mode; says whether the first mode has never been better."""
+        improved = False
+        self.current = {}
+        for place, mode in enumerate(modes):
+            view = mode.split("_")[0]
+            found = scores.get(view, {})
+            sets = {name: value for name, value in found.items() if (name == "global") == mode.endswith("_global")}
+            light = sets[first_set(mode)].light()
+            if place == 0:
+                self.current = {"validation": light.get("validation", {}), "test": light.get("test", {})}
+                scenarios = {name: value.light() for name, value in sets.items() if name != first_set(mode)}
+                if scenarios:
+                    self.current["scenarios"] = {
+                        kind: score for part in scenarios.values() for kind, score in part.items()
+                    }
+            else:
+                self.current.setdefault("modes", {})[mode] = {
+                    "validation": light.get("validation", {}), "test": light.get("test", {})
+                }  # fmt: skip
+            kept = self.views.setdefault(mode, ViewProgress())
+            value = light.get("validation", {}).get(metric)
+            kept.last = sets
+            # A round in which a client was not scored is no match for one in which all were: its mean is of others.
+            scored = len(sets[first_set(mode)].clients)
+            before = len(kept.best[first_set(mode)].clients) if kept.best else 0
+            better = value is not None and (scored, value) > (before, kept.best_value)
+            # Without anything to validate on no round is better than another: the last one is reported.
+            if better or not kept.best or (value is None and kept.best_value == float("-inf")):
+                kept.best, kept.best_round = sets, number
+                if value is not None:
+                    kept.best_value = value
+                improved = improved or place == 0
+        if improved:
+            first = self.views[modes[0]]
+            self.since_best, self.best_score = 0, (first.best_value, number)
+        else:
+            self.since_best += 1
+        return improved
+
+    def logs(self, server: ServerBase) -> None:
+        """Take the server's own numbers of the last round."""
+        if server.log:
+            target = self.rounds[-1] if self.rounds else self.setup
+            target["log"] = dict(server.log)
+            server.log.clear()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "round": self.round,
+            "rounds": self.rounds,
+            "setup": self.setup,
+            "views": {mode: view.state() for mode, view in self.views.items()},
+            "since_best": self.since_best,
+            "stopped": self.stopped,
+            "best_score": None if self.best_score is None else list(self.best_score),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> SeedProgress:
+        best = state["best_score"]
+        return cls(
+            state["round"],
+            state["rounds"],
+            state["setup"],
+            {mode: ViewProgress.from_state(view) for mode, view in state["views"].items()},
+            state["since_best"],
+            state["stopped"],
+            best_score=None if best is None else (best[0], best[1]),
+        )
+
+
+@dataclass
+class ViewProgress:
+    """The best and the last evaluation of one mode."""
+
+    best_round: int = 0
+    best_value: float = float("-inf")
+    best: dict[str, SetScores] = field(default_factory=dict)
+    last: dict[str, SetScores] = field(default_factory=dict)
+
+    def summary(self, mode: str) -> dict[str, Any]:
+        """What the result says of this mode."""
+        scores = self.best[first_set(mode)]
+        return {
+            "best_round": self.best_round,
+            "validation": scores.full("val"),
+            "test": scores.full("test"),
+            "scenarios": scenarios_of(self.best),
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "best_round": self.best_round,
+            "best_value": self.best_value,
+            "best": {name: scores.state() for name, scores in self.best.items()},
+            "last": {name: scores.state() for name, scores in self.last.items()},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> ViewProgress:
+        return cls(
+            state["best_round"],
+            state["best_value"],
+            {name: SetScores.from_state(scores) for name, scores in state["best"].items()},
+            {name: SetScores.from_state(scores) for name, scores in state["last"].items()},
+        )
+
+
+def first_set(mode: str) -> str:
+    return "global" if mode.endswith("_global") else "seen"
+
+
+def scenarios_of(sets: Mapping[str, SetScores]) -> dict[str, Any]:
+    found = {}
+    for name, scores in sets.items():
+        if name in ("seen", "global"):
+            continue
+        for kind in scores.kinds:
+            found[kind] = scores.full(kind)
+    return found

@@ -1,0 +1,198 @@
+"""One seed of a run: set up, train round by round, evaluate, keep checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphsilo.experiments.checkpoint import Checkpoints
+from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.evaluation import evaluate, modes_of, selection_metric
+from graphsilo.experiments.observer import Observer, Progress
+from graphsilo.experiments.outputs import write_missing_embeddings, write_outputs
+from graphsilo.experiments.progress import SeedProgress
+from graphsilo.experiments.results import seed_result
+from graphsilo.experiments.simulation import Simulation
+from graphsilo.federation.client import ClientContext
+from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime.in_process import InProcess, LocalFederation
+from graphsilo.runtime.workers import WorkerPool
+
+
+class SeedRun:
+    """One seed of a run."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        method: Method,
+        method_config: MethodConfig,
+        simulation: Simulation,
+        seed: int,
+        pool: WorkerPool | None,
+        checkpoints: Checkpoints | None,
+    ):
+        self.config, self.method, self.method_config = config, method, method_config
+        self.simulation, self.seed, self.pool, self.checkpoints = simulation, seed, pool, checkpoints
+        self.modes = modes_of(config.evaluation, method)
+        self.metric = selection_metric(config.evaluation, simulation.task)
+        self.progress = SeedProgress()
+        self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
+
+    def federation(self, ledger: Ledger) -> LocalFederation:
+        """Clients of this seed in this process, or in the pool's."""
+        device = self.config.run.device
+        if self.pool is not None:
+            return self.pool.federation(
+                self.method, self.method_config, self.simulation.models, self.seed, device, ledger
+            )
+        silos = {silo.client: silo for silo in self.simulation.silos}
+        return InProcess(
+            sorted(silos),
+            lambda client: self.method.client(
+                ClientContext(
+                    client, silos[client], self.method_config, self.simulation.models[client], self.seed, device
+                )
+            ),
+            ledger,
+        )
+
+    def run(
+        self, index: int, *, resume: bool, observer: Observer, label: str, folder: Path | None
+    ) -> tuple[dict[str, Any], Ledger]:
+        """Set up, train, evaluate; returns the seed's result and its ledger."""
+        state = self.checkpoints.load(self.seed) if resume and self.checkpoints else None
+        ledger = Ledger()
+        if state is not None and state["result"] is not None:
+            ledger.load_state(state["ledger"])
+            if folder is not None and self.config.evaluation.embeddings:
+                write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
+            return state["result"], ledger
+        started = time.perf_counter()
+        federation = self.federation(ledger)
+        server = self._server(federation)
+        clock = _Clock(federation)
+        if state is None:
+            self._set_up(server, federation, ledger, clock)
+        else:
+            ledger.load_state(state["ledger"])
+            server.load_state(state["server"])
+            federation.load_client_states(state["clients"])
+            self.progress = SeedProgress.from_state(state["progress"])
+        progress = self.progress
+        for number in range(progress.round + 1, server.rounds + 1):
+            if progress.stopped:
+                break
+            self._round(number, server, federation, ledger, clock)
+            rows = [progress.setup, *progress.rounds]
+            uploaded, downloaded = (sum(row[key] for row in rows) for key in ("upload_bytes", "download_bytes"))
+            last = progress.rounds[-1]
+            observer.progressed(
+                Progress(
+                    self.seed, index + 1, len(self.config.run.seeds), number, server.rounds, last.get("validation"),
+                    last.get("test"), progress.best_score, uploaded, downloaded, time.perf_counter() - started, label,
+                )
+            )  # fmt: skip
+            every = self.config.run.checkpoint_every
+            if every and number % every == 0 and number < server.rounds and not progress.stopped:
+                self._save(server, federation, ledger)
+        result = seed_result(self.seed, progress, self.modes, self.simulation, federation.peak_rss_bytes())
+        if self.keeps_models or self.config.evaluation.study:
+            study = write_outputs(folder, self.seed, federation, server, self.config.evaluation)
+            if self.config.evaluation.study:
+                result["study"] = study
+        if self.checkpoints:
+            self.checkpoints.save(self.seed, {"result": result, "ledger": ledger.state()})
+        return result, ledger
+
+    def _server(self, federation: LocalFederation) -> ServerBase:
+        return self.method.server(
+            ServerContext(
+                self.method_config,
+                self.simulation.schema,
+                self.simulation.models[self.simulation.silos[0].client],
+                self.seed,
+                federation.clients,
+                self.config.run.device,
+            )
+        )
+
+    def _set_up(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: _Clock) -> None:
+        federation.at("setup", 0)
+        clock.start()
+        server.set_up(federation)
+        self.progress.setup = {**_bytes(ledger.total("setup")), **clock.stop()}
+        self.progress.logs(server)
+        if self.config.run.checkpoint_every and ledger.total("setup")["up"]:
+            self._save(server, federation, ledger)
+
+    def _round(
+        self,
+        number: int,
+        server: ServerBase,
+        federation: LocalFederation,
+        ledger: Ledger,
+        clock: _Clock,
+    ) -> None:
+        progress, config = self.progress, self.config.evaluation
+        federation.at("round", number)
+        clock.start()
+        server.round(federation, number)
+        row: dict[str, Any] = {"round": number, "participants": len(federation.participants)}
+        if federation.failures:
+            row["failures"] = [str(failure) for failure in federation.failures]
+        row.update(_bytes(ledger.total("round", number)))
+        if number % config.every == 0 or number == server.rounds:
+            federation.at("evaluation", number)
+            scores = evaluate(
+                federation, server, self.method.client, self.modes, auc=config.auc or self.metric == "auc",
+                minimum=self.method_config.min_clients,
+            )  # fmt: skip
+            if progress.note(number, scores, self.modes, self.metric) and self.keeps_models:
+                federation.remember()
+            row.update(progress.current)
+            patience = self.config.run.early_stopping
+            progress.stopped = patience is not None and progress.since_best >= patience
+        row.update(clock.stop())
+        progress.rounds.append(row)
+        progress.round = number
+        progress.logs(server)
+
+    def _save(self, server: ServerBase, federation: LocalFederation, ledger: Ledger) -> None:
+        if self.checkpoints is None:
+            return
+        self.checkpoints.save(
+            self.seed,
+            {
+                "result": None,
+                "server": server.state(),
+                "clients": federation.client_states(),
+                "ledger": ledger.state(),
+                "progress": self.progress.state(),
+            },
+        )
+
+
+class _Clock:
+    """CPU and wall time of a stretch, the clients' processes included."""
+
+    def __init__(self, federation: LocalFederation):
+        self.federation = federation
+        self.start()
+
+    def start(self) -> None:
+        self._cpu = time.process_time() + self.federation.client_cpu_seconds
+        self._wall = time.perf_counter()
+
+    def stop(self) -> dict[str, float]:
+        cpu = time.process_time() + self.federation.client_cpu_seconds - self._cpu
+        return {"cpu_seconds": cpu, "wall_seconds": time.perf_counter() - self._wall}
+
+
+def _bytes(total: Mapping[str, int]) -> dict[str, int]:
+    return {"upload_bytes": total["up"], "download_bytes": total["down"]}

@@ -1,0 +1,86 @@
+"""The list of models: complete, light to import, open to other packages."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from graphsilo.errors import ConfigError
+from graphsilo.models import registry
+from graphsilo.models.registry import ModelEntry, describe, entry, names, pool, pools, resolve
+from graphsilo.models.settings import Settings, setting
+
+
+def test_importing_the_list_imports_no_torch() -> None:
+    code = (
+        "import sys, graphsilo.models as m; m.names(); m.resolve('gcn', {'hidden': 32}); m.pool('opfgl');"
+        "print('torch' in sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "False"
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_entry_is_complete(name: str) -> None:
+    item = entry(name)
+    assert item.settings.model == item.name == name
+    assert item.summary
+    assert item.paper
+    assert "node" in item.tasks
+    default = resolve(name)
+    assert resolve(name, default.as_dict()) == default
+    assert all(text and values for _, _, values, text in describe(name))
+
+
+def test_aliases_and_spelling() -> None:
+    assert entry("GraphSAGE").name == entry("SAGE").name == "sage"
+    assert entry("appnp-features").name == "appnp_features"
+    with pytest.raises(ConfigError, match="did you mean 'gamlp'"):
+        entry("gamlpp")
+
+
+def test_pools() -> None:
+    assert pools() == ("opfgl", "fedpg")
+    ten = pool("opfgl")
+    assert len(ten) == 10
+    assert [name for name, _ in ten].count("gcn") == 6
+    assert [name for name, _ in pool("fedpg")] == ["gcn", "gin", "sage", "sgc", "gcnii"]
+    for name in pools():
+        for model, overrides in pool(name):
+            resolve(model, overrides)
+    ten[0][1]["hidden"] = 1  # a copy: the list of models stays as it is
+    assert pool("opfgl")[0][1]["hidden"] == 64
+    with pytest.raises(ConfigError, match="opfgl"):
+        pool("opfg")
+
+
+@dataclass(frozen=True)
+class OtherSettings(Settings):
+    model: ClassVar[str] = "other"
+    head_counts: ClassVar[bool] = False
+    width: int = setting(3, "a width", low=1)
+
+
+OTHER = ModelEntry("other", "a model from elsewhere", "nobody, 2024", OtherSettings, "graphsilo.models.mlp:MLP")
+
+
+def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        importlib.metadata.EntryPoint(name, f"{__name__}:{value}", registry.GROUP)
+        for name, value in (("other", "OTHER"), ("broken", "random"), ("gcn", "OTHER"))
+    ]
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
+    registry._registry.cache_clear()
+    try:
+        assert names()[-1] == "other"
+        assert "broken" in names()
+        assert resolve("other", {"width": 5}).width == 5
+        assert entry("gcn").settings.model == "gcn"  # a built-in model cannot be replaced
+    finally:
+        monkeypatch.undo()
+        registry._registry.cache_clear()

@@ -1,0 +1,80 @@
+"""The report's section on the tangent kernel's bound."""
+
+from __future__ import annotations
+
+import json
+
+from graphsilo.report.kernel import describe, figure, summary, table
+
+
+def record(**more):
+    silos = [
+        {"client": 0, "nodes": 30, "generated": 4, "global": 1.0, "cut": 1.5, "mended": 1.25},
+        {"client": 1, "nodes": 10, "generated": 0, "global": 2.0, "cut": 3.0, "mended": 3.0},
+        {"client": 2, "nodes": 0, "generated": 2, "global": None, "cut": None, "mended": None},
+    ]
+    mean = {"global": 1.25, "cut": 1.875, "mended": 1.6875}  # weights 30 and 10
+    return {
+        "blocks": 2, "layers": 1, "scale": "mean", "confidence": None, "global": {"nodes": 40, "bound": 1.0},
+        "silos": silos, "mean": mean, "compared": 2, "nearer": 1, **more,
+    }  # fmt: skip
+
+
+def without_mending():
+    silos = [{**row, "mended": None, "generated": None} for row in record()["silos"]]
+    return record(silos=silos, mean={"global": 1.25, "cut": 1.875, "mended": None}, compared=0, nearer=0)
+
+
+def test_a_row_per_silo():
+    found = table(record())
+    assert found["columns"] == ["Nodes", "Generated", "Whole graph", "Cut graph", "Mended graph"]
+    assert found["rows"][0] == {"title": "Client 0", "cells": ["30", "4", "1", "1.5", "1.25"]}
+    assert found["rows"][2]["cells"][2:] == ["–", "–", "–"]
+    assert found["rows"][3] == {"title": "Mean", "cells": ["–", "–", "1.25", "1.875", "1.688"]}
+
+
+def test_in_words():
+    text = summary(record())
+    assert "2 aggregations with 1 ReLU layer each" in text
+    assert "1.25 on the whole graph, 1.875 on the cut ones, 1.688 on the mended ones" in text
+    assert "towards the whole graph's in 1 of 2 silos." in text
+    assert "Mending" not in summary(without_mending())
+    assert "cannot tell" not in text
+
+
+def test_nodes_that_look_alike_are_said():
+    silos = [{**row, "twins": {"global": 2, "cut": 4, "mended": 0}} for row in record()["silos"]]
+    found = record(silos=silos)
+    assert "6 on the whole graph, 12 on the cut graphs, 0 on the mended graphs" in summary(found)
+    assert table(found)["columns"][2] == "Alike"
+    assert table(found)["rows"][0]["cells"][2] == "2 / 4 / 0"
+    assert all(len(row["cells"]) == 6 for row in table(found)["rows"])
+
+
+def test_bars():
+    drawn = figure(record())
+    traces = drawn.plots["bound"]["data"]
+    assert [trace["name"] for trace in traces] == ["Whole graph", "Cut graph", "Mended graph"]
+    assert traces[1]["y"] == [1.5, 3.0, None]
+    assert drawn.plots["bound"]["layout"]["yaxis"].get("type") != "log"
+    assert len({trace["marker"]["color"] for trace in traces}) == 3
+    json.dumps(drawn.plots, allow_nan=False)
+
+
+def test_two_alike_with_different_labels_need_decades():
+    silos = [*record()["silos"], {"client": 3, "nodes": 5, "global": 50.0, "cut": 51.0, "mended": 50.5}]
+    assert figure(record(silos=silos)).plots["bound"]["layout"]["yaxis"]["type"] == "log"
+
+
+def test_without_mended_graphs():
+    context, drawn = describe(without_mending())
+    assert context["table"]["columns"] == ["Nodes", "Whole graph", "Cut graph"]
+    assert [trace["name"] for trace in drawn[0].plots["bound"]["data"]] == ["Whole graph", "Cut graph"]
+    assert context["drawn"] == drawn
+
+
+def test_an_empty_record():
+    context, drawn = describe({})
+    assert context["table"] is None
+    assert drawn == []
+    assert context["summary"]

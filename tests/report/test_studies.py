@@ -1,0 +1,97 @@
+"""Studies: the table of numbers, and pictures of real beside synthetic features."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from graphsilo.report import html, studies
+from graphsilo.report.plot import Figure
+
+REAL = np.array([[1.0, 0.0, 5.0], [0.0, 1.0, 5.0], [1.0, 1.0, 5.0]])
+STUDY = {
+    0: {
+        "real_features": torch.from_numpy(REAL),
+        "real_labels": torch.tensor([1, 0, 1]),
+        "synthetic_features": torch.tensor([[0.5, 0.5, 5.0], [2.0, 0.0, 5.0]]),
+        "synthetic_labels": torch.tensor([0, 1]),
+        "head_norm": 1.23456789,
+        "hardest_class": 1,
+    },
+    3: {"head_norm": 2.0, "odd": float("nan"), "real_features": REAL},
+}
+
+
+def test_table_holds_every_plain_number():
+    found = studies.table(STUDY)
+    assert found == {
+        "columns": ["Head norm", "Hardest class"],
+        "rows": [{"title": "Client 0", "cells": ["1.235", "1"]}, {"title": "Client 3", "cells": ["2", "–"]}],
+    }
+    assert studies.table({0: {"real_features": REAL}}) is None
+
+
+def test_principal_plane_by_hand():
+    # On a line with slope 1: coordinates ±√2 around the mean, everything on the first component.
+    points, shares = studies.principal_plane(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
+    assert np.sort(points[:, 0]) == pytest.approx([-np.sqrt(2), 0.0, np.sqrt(2)], abs=1e-9)
+    assert points[:, 1] == pytest.approx([0.0] * 3, abs=1e-6)
+    assert shares == pytest.approx((1.0, 0.0), abs=1e-9)
+
+
+def test_principal_plane_of_equal_or_single_points_is_finite():
+    for values in (np.ones((4, 3)), np.ones((1, 3))):
+        points, shares = studies.principal_plane(values)
+        assert points.tolist() == [[0.0, 0.0]] * len(values)
+        assert shares == (0.0, 0.0)
+
+
+def test_figures_of_clients_that_gave_both():
+    context, drawn = studies.describe(STUDY, ["even", "odd"])
+    assert [figure.name for figure in drawn] == ["study-plane", "study-features"]
+    for figure in drawn:
+        assert list(figure.plots) == ["client 0"]
+    assert context["choices"] == [("client 0", "Client 0")]
+    scatter, heat = (figure.plots["client 0"] for figure in drawn)
+    assert [len(trace["x"]) for trace in scatter["data"]] == [3, 2]
+    assert scatter["data"][0]["customdata"] == ["odd", "even", "odd"]
+    # Sorted by class; the constant third feature varies least and still fits.
+    assert heat["data"][0]["z"] == [[0.0, 1.0, 5.0], [1.0, 0.0, 5.0], [1.0, 1.0, 5.0]]
+    assert heat["data"][1]["xaxis"] == "x2"
+    assert (heat["data"][0]["zmin"], heat["data"][0]["zmax"]) == (0.0, 5.0)
+
+
+def test_large_features_are_thinned_out():
+    draw = np.random.default_rng(0)
+    study = {0: {"real_features": draw.random((1000, 300)), "synthetic_features": draw.random((900, 300))}}
+    _, (scatter, heat) = studies.describe(study)
+    assert {len(trace["x"]) for trace in scatter.plots["client 0"]["data"]} == {studies.MOST_POINTS}
+    shapes = {np.shape(trace["z"]) for trace in heat.plots["client 0"]["data"]}
+    assert shapes == {(studies.MAP_ROWS, studies.MAP_COLUMNS)}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"real_features": REAL},
+        {"real_features": REAL, "synthetic_features": np.ones((2, 2))},
+        {"real_features": REAL, "synthetic_features": np.ones((0, 3))},
+        {"real_features": REAL, "synthetic_features": np.full((2, 3), np.nan)},
+    ],
+    ids=["nothing", "real only", "other width", "empty", "nan"],
+)
+def test_nothing_is_drawn_without_a_pair(facts):
+    context, drawn = studies.describe({0: facts})
+    assert drawn == []
+    assert context["choices"] == []
+
+
+def test_figures_can_stand_in_a_page():
+    _, drawn = studies.describe(STUDY)
+    for figure in drawn:
+        assert isinstance(figure, Figure)
+        assert json.loads(html._json_for_html(figure.plots))
