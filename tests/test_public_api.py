@@ -95,6 +95,23 @@ def test_wrong_arguments_are_explained():
         graphsilo.run(**{**QUICK, "method": {"name": "fedprox", "muu": 1}})
     with pytest.raises(ConfigError, match=r"did you mean 'Cora'\?"):
         graphsilo.load("corra")
+    small = graphsilo.load("citation-sbm", nodes=60)
+    for wrong in ([small, small], {"name": [small, small]}, {"name": small}):
+        with pytest.raises(ConfigError, match=r"must name a data set or file; got citation-sbm.*save_graph") as caught:
+            graphsilo.run(data=wrong)
+        assert len(str(caught.value)) < 400
+    for call in (
+        lambda: graphsilo.load(42),
+        lambda: graphsilo.partition(42),
+        lambda: graphsilo.predict(42, 0),
+        lambda: graphsilo.compare(42),
+        lambda: graphsilo.run(42),
+        lambda: graphsilo.run(data=42),
+        lambda: graphsilo.run(data=["Cora", 42]),
+        lambda: graphsilo.run(data=small, partition=42),
+    ):
+        with pytest.raises(ConfigError, match="got 42 of type int"):
+            call()
     with pytest.raises(RunError, match="this run had no folder"):
         graphsilo.predict(graphsilo.run(**QUICK), 0)
 

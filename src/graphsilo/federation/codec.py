@@ -487,6 +487,8 @@ class _Unpacker:
         if spec.form == "tensors":
             if not isinstance(value, dict):
                 raise MessageError(f"{where} must hold named tensors; {type(value).__name__} came.")
+            if not all(type(key) is str for key in value):
+                raise MessageError(f"{where} must hold tensors named by text.")
             return MappingProxyType({key: self.tensor(item, spec) for key, item in value.items()})
         if not isinstance(value, list):
             raise MessageError(f"{where} must hold a list of tensors; {type(value).__name__} came.")
