@@ -1,0 +1,238 @@
+"""``graphsilo gntk``: what a cut does to the generalisation bound of the graph neural tangent kernel."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphsilo.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from graphsilo.data.graph import Graph
+    from graphsilo.data.silo import Silo
+
+STUDY = "study.npz"
+"""What a run keeps of its clients' studies, one file per seed."""
+
+
+class Scaling(StrEnum):
+    """How a neighbourhood's sum is scaled."""
+
+    mean = "mean"
+    root = "root"
+
+
+def gntk(
+    data: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Data set, or a file of your own.")] = None,
+    partition: Annotated[str | None, typer.Option(metavar="RULE", help="Rule that cuts the data into clients.")] = None,
+    clients: Annotated[int | None, typer.Option(metavar="K", help="Number of clients.")] = None,
+    partition_seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.")] = None,
+    partition_file: Annotated[
+        Path | None, typer.Option(metavar="P.npz", help="A stored partition instead of a rule.")
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of a finished run of FedSage+ with evaluation.study: its data, its cut, and the "
+            "graphs that it mended.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
+    blocks: Annotated[int, typer.Option(metavar="K", min=1, help="Aggregations.")] = 2,
+    layers: Annotated[int, typer.Option(metavar="R", min=1, help="ReLU layers behind each.")] = 1,
+    scale: Annotated[Scaling, typer.Option(help="Neighbourhoods count 1 / degree, or 1 / √degree.")] = Scaling.mean,
+    confidence: Annotated[
+        float | None, typer.Option(metavar="σ", help="Add √(log(1/σ) / n): the bound then holds with 1 - σ.")
+    ] = None,
+    jitter: Annotated[
+        float, typer.Option(metavar="X", min=0.0, help="Added to the kernel's diagonal, as a share of its mean.")
+    ] = 1e-6,
+    out: Annotated[
+        Path | None, typer.Option(metavar="F.json", help="Write the numbers here; else DIR/gntk.json for a run.")
+    ] = None,
+    data_root: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the data or the cut.")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Compare the tangent kernel's bound on the whole, the cut and the mended graphs."""
+    overrides: dict[str, Any] = {
+        "data": None if not data else data[0] if len(data) == 1 else list(data),
+        "data.root": None if data_root is None else str(data_root.expanduser()),
+        "partition": partition,
+        "partition.clients": clients,
+        "partition.seed": partition_seed,
+        "partition.file": None if partition_file is None else str(partition_file.expanduser()),
+    }
+    gntk_command(
+        {name: value for name, value in overrides.items() if value is not None},
+        assignments or [],
+        run=run,
+        seed=seed,
+        settings={"blocks": blocks, "layers": layers, "scale": scale.value, "confidence": confidence, "jitter": jitter},
+        out=out,
+    )
+
+
+def gntk_command(
+    overrides: Mapping[str, Any],
+    assignments: Sequence[str],
+    *,
+    run: Path | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    out: Path | None = None,
+) -> None:
+    """Compute, print and write the comparison.
+
+    Args:
+        overrides: Values of flags by dotted name.
+        assignments: Those of ``--set``.
+        run: Folder of a finished run whose data, cut and mended graphs are taken.
+        seed: Which of the run's seeds; None takes the first.
+        settings: Of the kernel and the bound, as ``evaluate.gntk.compare`` takes them.
+        out: JSON file; None writes ``gntk.json`` into the run's folder, or nothing without a run.
+
+    Raises:
+        ConfigError: A run and data or a cut of one's own, or a confidence that is no probability.
+        RunError: The run's study cannot be read.
+        UnsupportedError: The data is no single graph, or too large.
+    """
+    from graphsilo.data.graph import Graph
+    from graphsilo.errors import UnsupportedError
+    from graphsilo.evaluate.gntk import check_size, compare
+    from graphsilo.experiments import disk
+    from graphsilo.experiments.simulation import prepare
+
+    chosen = dict(settings or {})
+    confidence = chosen.get("confidence")
+    if confidence is not None and not 0 < confidence < 1:
+        raise ConfigError(f"--confidence is a probability between 0 and 1; got {confidence:g}.")
+    if run is None and seed is not None:
+        raise ConfigError("--seed chooses among the seeds of a run: name its folder with --run.")
+    config = _config(overrides, assignments, run)
+    simulation = prepare(config)
+    if not isinstance(simulation.graph, Graph) or any(silo.parts > 1 for silo in simulation.silos):
+        raise UnsupportedError("the tangent kernel is computed for one graph that is cut; this data holds several.")
+    check_size(simulation.graph.num_nodes)
+    silos: dict[int, Graph] = {silo.client: silo.graph for silo in simulation.silos if isinstance(silo.graph, Graph)}
+    study = None if run is None else find_study(run.expanduser(), seed)
+    mended = {} if study is None else mended_graphs(study, simulation.silos)
+    found = {
+        "data": simulation.graph.name,
+        "partition": simulation.partition.rule,
+        "study": None if study is None else str(study),
+        **compare(simulation.graph, silos, mended, **chosen),
+    }
+    target = out.expanduser() if out is not None else None if run is None else run.expanduser() / "gntk.json"
+    if target is not None:
+        disk.write_json(target, found)
+    tell(found)
+    if target is not None:
+        from graphsilo.cli.terminal import say
+
+        say()
+        say(f"Written: {target}")
+
+
+def _config(overrides: Mapping[str, Any], assignments: Sequence[str], run: Path | None) -> Any:
+    """The configuration of the flags, or of a run with its stored partition."""
+    from graphsilo.experiments.config import load_config
+
+    if run is None:
+        return load_config(None, overrides=dict(overrides), assignments=assignments)
+    taken = [name for name in overrides if name != "data.root"]
+    if taken or assignments:
+        odd = f"--set {assignments[0]}" if not taken else f"a setting of {taken[0].partition('.')[0]}"
+        raise ConfigError(f"--run brings its own data and cut; leave out {odd}.")
+    folder = run.expanduser()
+    if not (folder / "config.yaml").is_file():
+        raise RunError(f"{folder} holds no config.yaml. Is this the folder of a finished run?")
+    return load_config(folder / "config.yaml", overrides={**overrides, "partition.file": str(folder / "partition.npz")})
+
+
+def find_study(folder: Path, seed: int | None = None) -> Path:
+    """The study file of a run's seed, wherever below the folder it lies.
+
+    Raises:
+        RunError: There is none, or none of that seed.
+    """
+    files = sorted(folder.rglob(STUDY), key=lambda path: (_seed_of(folder, path) or 0, str(path)))
+    if not files:
+        raise RunError(
+            f"{folder} holds no {STUDY}: run FedSage+ with --set evaluation.study=true, which keeps the mended graphs."
+        )
+    if seed is None:
+        return files[0]
+    for path in files:
+        if _seed_of(folder, path) == seed:
+            return path
+    known = [found for path in files if (found := _seed_of(folder, path)) is not None]
+    raise RunError(f"{folder} holds studies of the seeds {known}; {seed} was asked for.")
+
+
+def _seed_of(folder: Path, path: Path) -> int | None:
+    """The last number in the names between a run's folder and a file."""
+    numbers = re.findall(r"\d+", str(path.parent.relative_to(folder)))
+    return int(numbers[-1]) if numbers else None
+
+
+def mended_graphs(study: Path, silos: Sequence[Silo]) -> dict[int, Graph]:
+    """Each client's mended graph: ``client-<k>/mended_edges`` [2, m] and ``client-<k>/mended_features`` [n, d].
+
+    Raises:
+        RunError: The file cannot be read, or has no mended graph.
+        DataError: Edges and features do not fit together.
+    """
+    import numpy as np
+
+    from graphsilo.data.graph import Graph
+
+    found: dict[int, Graph] = {}
+    try:
+        with np.load(study, allow_pickle=False) as arrays:
+            for silo in silos:
+                names = [f"client-{silo.client}/mended_{part}" for part in ("edges", "features")]
+                if any(name not in arrays for name in names):
+                    continue
+                edges, features = (arrays[name] for name in names)
+                found[silo.client] = Graph(
+                    features=np.ascontiguousarray(features, dtype=np.float32),
+                    edges=np.ascontiguousarray(edges, dtype=np.int64),
+                    labels=np.full(len(features), -1, dtype=np.int64),
+                    num_classes=silo.schema.num_classes,
+                    name=f"client {silo.client}, mended",
+                )
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        raise RunError(f"the study {study} cannot be read ({error}).") from None
+    if not found:
+        raise RunError(f"{study} holds no mended graph; only FedSage+ mends graphs.")
+    return found
+
+
+def tell(found: Mapping[str, Any]) -> None:
+    """Print a comparison: what it is, and a row per silo."""
+    from graphsilo.cli.terminal import say, show, table
+    from graphsilo.report import kernel
+
+    say(f"{found['data']}, {found['partition']}, {len(found['silos'])} clients")
+    say()
+    rows = kernel.table(found)
+    if rows is not None:
+        grid = table("", *rows["columns"], numbers=range(1, len(rows["columns"]) + 1))
+        for row in rows["rows"]:
+            grid.add_row(row["title"], *row["cells"])
+        show(grid)
+        say()
+    say(kernel.summary(found))

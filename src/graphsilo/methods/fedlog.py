@@ -1,0 +1,926 @@
+"""FedLoG — subgraph federated learning for local generalization.
+
+Kim, Lee, Oh, Lee, Yun, Lee, Kim, Yang, Park. "Subgraph Federated Learning for Local Generalization". ICLR 2025 (and
+FedKDD 2024).
+
+Clients overfit their own classes and fail on rare and missing ones. Each condenses what it knows into learnable nodes
+per class, in a branch for well connected nodes and one for the others. The server mixes the former, weighted by how
+frequent a class is at a client, into synthetic nodes that every client trains on too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from pydantic import model_validator
+from torch import Tensor
+
+from graphsilo import models
+from graphsilo.data.graph import Graph
+from graphsilo.data.silo import Schema
+from graphsilo.errors import ConfigError
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
+from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.federation.settings import MethodConfig, setting
+from graphsilo.methods import fedlog_generator as generators
+from graphsilo.methods.fedlog_layers import (
+    BRANCHES,
+    Classifiers,
+    Distance,
+    Interaction,
+    Mixing,
+    PointEncoder,
+    Points,
+    Targets,
+    log_probabilities,
+    negative_log_likelihood,
+    normalise,
+    normalise_backward,
+)
+from graphsilo.models.base import Model, Trace
+from graphsilo.models.operators import SparseOperator
+from graphsilo.models.view import GraphTensors, View
+from graphsilo.random import generator
+from graphsilo.training.local import check_weights, load_weights, tensors_of
+from graphsilo.training.optimizer import Adam
+
+Knowledge: TypeAlias = Literal["HH", "HT", "TH", "TT"]
+"""Whose knowledge synthetic nodes hold: of Head or Tail classes, from the Head- or Tail-degree branch."""
+
+HEAD, TAIL = 0, 1
+_SOMETHING = 1e-12
+"""Least weight of a client in a class: where nobody has the class, all count alike."""
+_KNOWN = 1e-9
+"""A class weighs more than this in a round where somebody has it."""
+_RARE = 1e-3
+"""ε of the tail-class weights 1 / (r + ε)."""
+_SHOWN = 2000
+"""Real nodes in a study at most; evenly chosen."""
+_CHUNK = 2048
+"""Nodes classified at once in evaluation."""
+
+RELEASE: Mapping[str, Any] = {
+    "interaction": "inert",
+    "distance": "embedding",
+    "mixing": "logarithms",
+    "norm_weight": 1.0,
+    "class_generators": False,
+    "matching": "last",
+    "pretrain_epochs": 100,
+    "weight_by": "uniform",
+    "reset_optimizer": True,
+    "permute": True,
+}
+"""Defaults with ``compat=release``."""
+
+
+class FedLoGConfig(MethodConfig):
+    """Settings of FedLoG."""
+
+    compat: Literal["paper", "release"] = setting(
+        "paper", "whose choices the other settings default to: the paper's, or those of the authors' code",
+        source="ours",
+    )  # fmt: skip
+    local_epochs: int = setting(1, "passes over the training nodes per round", source="release", ge=1)
+    batch_size: int = setting(64, "training nodes per step; 0 is the full batch", source="release", ge=0)
+    lr: float = setting(1e-3, "learning rate of encoder and classifiers", source="paper", gt=0)
+    prototype_lr: float = setting(1e-3, "learning rate of the learnable nodes", source="release", gt=0)
+    weight_decay: float = setting(5e-4, "L2 weight decay of encoder and classifiers", source="paper", ge=0)
+    reset_optimizer: bool = setting(
+        False, "forget the optimisers' moments at each download", source="release: yes; the paper does not say"
+    )
+    weight_by: Literal["nodes", "train", "uniform"] = setting(
+        "nodes", "a client's weight in the mean of the models: all its nodes, its training nodes, or 1",
+        source="paper; release uniform",
+    )  # fmt: skip
+    embedding_dim: int = setting(64, "width of an embedding (E)", source="paper", ge=1)
+    prototypes: int = setting(20, "learnable nodes per class and branch (s)", source="paper", ge=1)
+    degree_threshold: float = setting(
+        3.0, "λ: a node with λ + 1 neighbours trusts both branches alike", source="paper", ge=0
+    )
+    norm_weight: float = setting(
+        0.1, "weight of the learnable features' norm (β)", source="paper: 0.01, 0.1 or 1; release 1", ge=0
+    )
+    interaction_layers: int = setting(2, "layers of each classifier", source="paper", ge=1)
+    interaction: Interaction = setting(
+        "full", "whether the classifiers move embeddings towards the prototypes; inert: layer norm only",
+        source="paper; inert is what the release computes",
+    )  # fmt: skip
+    distance: Distance = setting(
+        "both", "distance to a prototype: of embedding and neighbours, or of the embedding alone",
+        source="paper; release embedding",
+    )  # fmt: skip
+    interp: int = setting(
+        8, "Chebyshev nodes per target in a classifier's layer; 0 evaluates every pair", source="ours", ge=0
+    )
+    mixing: Mixing = setting(
+        "probabilities", "what the loss mixes of the two branches", source="paper; release logarithms"
+    )
+    local_generalization: bool = setting(True, "train on synthetic nodes; off is an ablation", source="paper")
+    neighbour_generator: bool = setting(
+        True, "give synthetic nodes a generated neighbour; off is an ablation", source="paper"
+    )
+    adaptive_factor: bool = setting(True, "make learned classes harder; off is an ablation", source="paper")
+    difficulty_step: float = setting(1e-3, "change of a class's difficulty per round", source="paper", ge=0, le=1)
+    difficulty_threshold: float = setting(
+        0.8, "accuracy on a class's synthetic nodes above which it becomes harder", source="paper", ge=0, le=1
+    )
+    generator_epochs: int = setting(100, "epochs of the neighbour generator (P)", source="paper", ge=1)
+    generator_lr: float = setting(1e-2, "learning rate of the neighbour generator", source="paper", gt=0)
+    generator_hops: int = setting(1, "hops of the neighbourhood whose mean it learns (h)", source="release", ge=1)
+    generator_output: Literal["auto", "tanh", "identity"] = setting(
+        "auto", "its last activation; auto: tanh if every client's features lie within -1 and 1", source="paper tanh"
+    )
+    grad_weight: float = setting(1.0, "weight of the gradient loss", source="paper", ge=0)
+    networks: int = setting(20, "random networks of the gradient loss (N)", source="release", ge=1)
+    nets_per_epoch: int = setting(
+        1, "how many of them an epoch uses: an unbiased estimate; N is the paper's sum", source="ours; paper N", ge=1
+    )
+    matching: generators.Matching = setting(
+        "mean", "gradient loss: mean over the networks, or one new network per epoch with weight 1/N",
+        source="paper; release last",
+    )  # fmt: skip
+    class_generators: bool = setting(
+        True, "use the class-wise generators; otherwise ones that were never trained", source="paper; release no"
+    )
+    pretrain_epochs: int = setting(
+        0, "supervised epochs before round 1, stopped by validation accuracy", source="paper none; release 100", ge=0
+    )
+    pretrain_patience: int = setting(10, "epochs without a better validation accuracy", source="release", ge=1)
+    synthetic: Knowledge = setting(
+        "HH", "classes (head or tail) and branch (head or tail degree) that synthetic nodes are made of",
+        source="paper, appendix C",
+    )  # fmt: skip
+    permute: bool = setting(False, "shuffle a class's learnable nodes before mixing", source="release yes")
+    rate_noise: float = setting(
+        0.0, "a: class rates are uploaded with noise N(0, (a·r)²), drawn once per client", source="paper", ge=0
+    )
+    rate_permutation: bool = setting(
+        False, "upload class rates permuted among the head and among the tail classes", source="paper"
+    )
+    receiver: int | None = setting(
+        None, "one client that trains on the synthetic nodes of the others, who only contribute",
+        source="paper, appendix C", ge=0,
+    )  # fmt: skip
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, values: Any) -> Any:
+        """The release's choices where the user made none."""
+        return {**RELEASE, **values} if isinstance(values, dict) and values.get("compat") == "release" else values
+
+    @model_validator(mode="after")
+    def _check(self) -> FedLoGConfig:
+        if self.nets_per_epoch > self.networks:
+            raise ConfigError(
+                f"method.nets_per_epoch is {self.nets_per_epoch}, but there are only {self.networks} networks; lower "
+                f"it, or raise method.networks."
+            )
+        return self
+
+    @property
+    def uses_generator(self) -> bool:
+        """Whether neighbours are generated at all."""
+        return self.local_generalization and self.neighbour_generator
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+class RangeRequest(Message):
+    """Ask whether features lie within -1 and 1."""
+
+
+class RangeReply(Message):
+    """One client's answer."""
+
+    outside: int = sends("counts")
+
+
+class GeneratorRequest(Message):
+    """Fit a neighbour generator."""
+
+    output: str = sends("control")
+
+
+class GeneratorReply(Message):
+    """The generator once for each class, times the client's rate of that class, and the rates."""
+
+    generators: Tensors = sends("generator")
+    rates: Tensor = sends("counts", shape=("classes",))
+
+
+class ClassGenerators(Message):
+    """The class-wise generators, [classes, ...] each."""
+
+    generators: Tensors = sends("generator")
+
+
+class PretrainRequest(Message):
+    """Train the encoder on the own labels."""
+
+
+class Done(Message):
+    """It is done."""
+
+    clients: int = sends("counts")
+
+
+class TrainRequest(Message):
+    """The shared encoder and classifiers, and the global synthetic nodes, class by class, from round 2 on."""
+
+    weights: Tensors = sends("model")
+    synthetic: Tensor | None = sends("synthetic", shape=("nodes", "features"), default=None)
+
+
+class TrainReply(Message):
+    """The modules after local training, and the learnable nodes times the client's class rates."""
+
+    weights: Tensors = sends("model", weighted_by="num_samples")
+    num_samples: float = sends("counts")
+    synthetic: Tensor = sends("synthetic", shape=("nodes", "features"))
+    rates: Tensor = sends("counts", shape=("classes",))
+
+
+# -- the client --------------------------------------------------------------------------------------------------------
+
+
+class _Synthetic(NamedTuple):
+    """What a client trains on besides its own nodes, for one round.
+
+    Attributes:
+        points: [S, d] customised nodes, or [2 S, d] with their generated neighbours behind them.
+        labels: [S].
+        paired: Whether there are neighbours.
+    """
+
+    points: Tensor
+    labels: Tensor
+    paired: bool
+
+
+class _Encoded(NamedTuple):
+    """The learnable nodes and, behind them, the synthetic ones, encoded.
+
+    Attributes:
+        encoded: The encoder's run.
+        normal, factor: Its output after the layer norm (without scale and shift), and the factor of each row.
+        alone: How many learnable nodes there are, both branches together.
+    """
+
+    encoded: Points
+    normal: Tensor
+    factor: Tensor
+    alone: int
+
+    def prototypes(self, interaction: Interaction) -> Tensor:
+        """[2, s·C, E] what the classifiers take of the learnable nodes."""
+        values = self.encoded.output if interaction == "inert" else self.normal
+        return values[: self.alone].view(BRANCHES, -1, values.shape[1])
+
+    def targets(self, synthetic: _Synthetic) -> Targets:
+        """The synthetic nodes, to be classified."""
+        nodes, half = self.normal[self.alone :], len(synthetic.labels)
+        around = nodes[half:] if synthetic.paired else torch.zeros_like(nodes)
+        return Targets(nodes[:half], around, nodes.new_full((half,), float(synthetic.paired)))
+
+    def gradient(
+        self, interaction: Interaction, synthetic: _Synthetic | None, prototypes: Tensor, own: Tensor, around: Tensor
+    ) -> Tensor:
+        """Gradient of the encoder's output, from those of what ``prototypes`` and ``targets`` gave."""
+        prototypes = prototypes.flatten(0, 1)
+        pairs = [] if synthetic is None else [own, around] if synthetic.paired else [own]
+        whole = normalise_backward(torch.cat([prototypes, *pairs]), self.normal, self.factor)
+        if interaction == "inert":
+            whole[: self.alone] = prototypes  # plain prototypes pass no layer norm
+        return whole
+
+
+class Client(ClientBase[FedLoGConfig]):
+    """Trains encoder and classifiers with the others, and keeps its learnable nodes and difficulties.
+
+    Attributes:
+        model: The encoder.
+        weights: Parameters of encoder and classifiers, by name: what is averaged.
+        prototypes: [2, s·C, d] learnable nodes of the head and the tail branch, class by class.
+        difficulty: [C] γ; never sent.
+    """
+
+    def __init__(self, context: ClientContext[FedLoGConfig]):
+        super().__init__(context)
+        config, schema, seed = self.config, self.silo.schema, context.seed
+        device = context.device
+        self.model, self.weights = build_modules(context.model, schema, config, seed, device)
+        self.classifiers = classifiers_for(config, schema)
+        self.parts = {
+            name.removeprefix(_CLASSIFIER): value
+            for name, value in self.weights.items()
+            if name.startswith(_CLASSIFIER)
+        }
+        self.encoder = PointEncoder(self.model, _dropout(context.model))
+        nodes = config.prototypes * schema.num_classes
+        bound = math.sqrt(6.0 / (nodes + schema.num_features))
+        draw = torch.rand(
+            BRANCHES, nodes, schema.num_features, generator=generator(seed, "client", self.id, "prototypes")
+        )
+        self.prototypes = (draw * (2 * bound) - bound).to(device)
+        self.difficulty = torch.zeros(schema.num_classes, device=device)
+        self.optimizer = Adam(list(self.weights.values()), lr=config.lr, weight_decay=config.weight_decay)
+        self.prototype_optimizer = Adam([self.prototypes], lr=config.prototype_lr)
+        self.generators: dict[str, Tensor] | None = None
+        self.output: generators.Output = "tanh"
+        self.global_nodes: Tensor | None = None
+        self.pretrained = False
+        self.generator_loss: list[float] = []
+        labels = self.silo.labels[self.silo.train]
+        self.train_nodes = self.silo.train[labels >= 0]
+        self.train_labels = torch.from_numpy(np.ascontiguousarray(labels[labels >= 0])).to(device)
+        self.class_labels = torch.arange(schema.num_classes, device=device).repeat_interleave(config.prototypes)
+        self._rows: Rows | None = None
+
+    # -- set-up
+
+    @handler
+    def check_range(self, request: RangeRequest) -> RangeReply:
+        """Whether a generator with values within -1 and 1 can say what neighbours look like."""
+        features = cast("Graph", self.silo.graph).features
+        values = features.data if sp.issparse(features) else features
+        return RangeReply(outside=int(values.size > 0 and float(np.abs(values).max()) > 1.0))
+
+    @handler
+    def fit_generator(self, request: GeneratorRequest) -> GeneratorReply:
+        """Fit a neighbour generator to the own graph; it goes out once for each class, times the class's rate."""
+        config, schema = self.config, self.silo.schema
+        self.output = cast("generators.Output", request.output)
+        weights = generators.draw(schema.num_features, generator(self.context.seed, "generator"))
+        if len(self.train_nodes):
+            settings = generators.Settings(
+                epochs=config.generator_epochs,
+                lr=config.generator_lr,
+                hops=config.generator_hops,
+                output=self.output,
+                networks=config.networks,
+                per_epoch=config.nets_per_epoch,
+                weight=config.grad_weight,
+                matching=config.matching,
+            )
+            fitting = generators.Fitting(
+                self.data, self.train_nodes, self.train_labels, schema.num_classes, settings,
+                lambda draw: build_encoder(self.context.model, schema, config, draw),
+            )  # fmt: skip
+            weights, losses = fitting.run(weights, self.generator("generator"))
+            self.generator_loss = [losses[0], losses[-1]]
+        rates = self.class_weights(self.rates())
+        sent = {}
+        for name, value in weights.items():
+            sent[name] = value.cpu()[None] * rates.view(-1, *[1] * value.dim())
+        return GeneratorReply(generators=sent, rates=rates)
+
+    @handler
+    def take_generators(self, request: ClassGenerators) -> Done:
+        """Keep the class-wise generators; they never change again."""
+        device, schema = self.context.device, self.silo.schema
+        if self.config.class_generators:
+            self.generators = {name: value.to(device) for name, value in request.generators.items()}
+        else:
+            # What the authors' code does: the generators that it trains and mixes are never loaded.
+            seeds = [generator(self.context.seed, "untrained", label) for label in range(schema.num_classes)]
+            each = [generators.draw(schema.num_features, seed) for seed in seeds]
+            self.generators = {name: torch.stack([one[name] for one in each]).to(device) for name in each[0]}
+        return Done(clients=1)
+
+    @handler
+    def pretrain(self, request: PretrainRequest) -> Done:
+        """Supervised training of the encoder under a linear head, as the authors' code does before its first round.
+
+        The last network goes on. Their code stops by accuracy on the test nodes; this stops by validation nodes.
+        """
+        if len(self.train_nodes) == 0:
+            return Done(clients=1)
+        config, draw, classes = self.config, self.generator("pretrain"), self.silo.schema.num_classes
+        bound = 1.0 / math.sqrt(config.embedding_dim)
+        head = torch.rand(config.embedding_dim + 1, classes, generator=draw).to(self.data.device)
+        head.mul_(2 * bound).sub_(bound)
+        own = [self.weights[f"{_ENCODER}{name}"] for name, _ in self.model.named_parameters()]
+        optimizer = Adam([*own, head], lr=config.lr, weight_decay=config.weight_decay)
+        seen = self.silo.seen
+        held, data = seen.items.get("val", self.silo.train[:0]), self.tensors(seen.graph)
+        truth = torch.from_numpy(cast("Graph", seen.graph).labels[held]).to(self.data.device)
+        best, patience = -1.0, 0
+        hot = torch.eye(classes, device=self.data.device, dtype=self.data.dtype)
+        for _ in range(config.pretrain_epochs):
+            for batch in self.batches(draw):
+                nodes = self.train_nodes[batch.numpy()]
+                embedded, pull = _trace(self.model, self.data.view(nodes), draw)
+                with torch.no_grad():
+                    share = torch.addmm(head[-1], embedded, head[:-1]).softmax(1)
+                    share = share.sub_(hot[self.train_labels[batch]]).div_(len(batch))
+                    change = torch.cat([embedded.t() @ share, share.sum(0, keepdim=True)])
+                    optimizer.step([*pull(share @ head[:-1].t()), change])
+            if len(held) == 0:
+                continue
+            with torch.no_grad():
+                guess = (self.model(data.view(held)) @ head[:-1]).add_(head[-1]).argmax(1)
+            accuracy = float((guess == truth).float().mean())
+            best, patience = (accuracy, 0) if accuracy >= best else (best, patience + 1)
+            if patience == config.pretrain_patience:
+                break
+        self.pretrained = True
+        return Done(clients=1)
+
+    # -- rounds
+
+    @handler
+    def train(self, request: TrainRequest) -> TrainReply:
+        """Download, local fitting with local generalisation, upload."""
+        config = self.config
+        if self.pretrained and self.round == 1:
+            # The authors' code goes on from its own pre-trained encoder in round 1.
+            check_weights(self.weights, request.weights)
+            self.pretrained = False
+        else:
+            load_weights(self.weights, request.weights)
+        if config.reset_optimizer:
+            self.optimizer.reset()
+            self.prototype_optimizer.reset()
+        synthetic = None
+        if request.synthetic is not None and config.local_generalization and self.generalises:
+            self.global_nodes = request.synthetic.to(self.data.device, copy=True)
+            synthetic = self.customise(self.global_nodes)
+        draw = self.generator("train")
+        for _ in range(config.local_epochs):
+            for batch in self.batches(draw):
+                if len(batch) or synthetic is not None:
+                    self.step(batch, synthetic, draw)
+        if synthetic is not None and config.adaptive_factor:
+            self.adapt(synthetic)
+        return self.reply()
+
+    def batches(self, draw: torch.Generator) -> Iterator[Tensor]:
+        """Positions among the training nodes, one epoch; a single empty batch where there is no training node."""
+        count = len(self.train_nodes)
+        size = self.config.batch_size or max(count, 1)
+        order = torch.randperm(count, generator=draw)
+        yield from torch.split(order, size)
+
+    def step(self, batch: Tensor, synthetic: _Synthetic | None, draw: torch.Generator | None) -> float:
+        """One step on a batch of training nodes and all synthetic nodes; returns L_cls + β L_norm + L_g."""
+        loss, gradients, to_prototypes = self.gradients(batch, synthetic, draw)
+        self.optimizer.step(gradients)
+        self.prototype_optimizer.step([to_prototypes])
+        return loss
+
+    @torch.no_grad()
+    def gradients(
+        self, batch: Tensor, synthetic: _Synthetic | None, draw: torch.Generator | None
+    ) -> tuple[float, list[Tensor], Tensor]:
+        """The loss of a step, and its gradients: of ``weights``, in order, and of the prototypes."""
+        config, count = self.config, len(batch)
+        real = self.rows.embed(self.model, self.train_nodes[batch.numpy()], draw) if count else None
+        points = self.encode(synthetic, draw)
+        # Targets: the batch, then the synthetic nodes.
+        parts = [] if real is None else [real.targets()]
+        parts += [] if synthetic is None else [points.targets(synthetic)]
+        targets = Targets(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
+        run = self.classifiers.forward(self.parts, targets, points.prototypes(config.interaction))
+
+        loss, gradients = 0.0, []
+        if real is not None:
+            trust = real.degree - config.degree_threshold - 1.0
+            labels = self.train_labels[batch.to(self.train_labels.device)]
+            value, gradient = negative_log_likelihood(run.logits[:, :count], trust, labels, mixing=config.mixing)
+            loss += float(value)
+            gradients.append(gradient)
+        if synthetic is not None:
+            trust = run.logits.new_zeros(len(synthetic.labels))
+            value, gradient = negative_log_likelihood(
+                run.logits[:, count:], trust, synthetic.labels, mixing=config.mixing
+            )
+            loss += float(value)
+            gradients.append(gradient)
+        found, own, around, to_prototypes = self.classifiers.backward(self.parts, run, torch.cat(gradients, dim=1))
+
+        to_points = points.gradient(config.interaction, synthetic, to_prototypes, own[count:], around[count:])
+        modules, below = self.encoder.backward(points.encoded, to_points, wanted=points.alone)
+        if real is not None:
+            pairs = zip(modules, real.pull(own[:count], around[:count]), strict=True)
+            modules = [mine.add_(more) for mine, more in pairs]
+        below = below.view(self.prototypes.shape)
+        if config.norm_weight:
+            # L_norm is the mean of the two branches' norms.
+            norm = self.prototypes.flatten(1).norm(dim=1).clamp_(min=1e-12)
+            loss += 0.5 * config.norm_weight * float(norm.sum())
+            below = torch.addcmul(below, self.prototypes, (0.5 * config.norm_weight / norm)[:, None, None])
+        return loss, [*modules, *(found[name] for name in self.parts)], below
+
+    def encode(self, synthetic: _Synthetic | None, draw: torch.Generator | None) -> _Encoded:
+        """Encoder and layer norm on the learnable nodes and, behind them, the synthetic ones."""
+        inputs = self.prototypes.flatten(0, 1)
+        nodes = alone = len(inputs)
+        if synthetic is not None:
+            inputs = torch.cat([inputs, synthetic.points])
+            alone = nodes if synthetic.paired else len(inputs)
+        encoded = self.encoder.forward(inputs, alone, draw)
+        return _Encoded(encoded, *normalise(encoded.output), nodes)
+
+    @torch.no_grad()
+    def customise(self, nodes: Tensor) -> _Synthetic:
+        """Global synthetic nodes drawn towards their mean by each class's difficulty, with a generated neighbour."""
+        factor = self.difficulty.repeat_interleave(self.config.prototypes)[:, None]
+        points = nodes + factor * (nodes.mean(0) - nodes)
+        if self.generators is None or not self.config.uses_generator:
+            return _Synthetic(points, self.class_labels, paired=False)
+        around = generators.generate(self.generators, points, self.output)
+        return _Synthetic(torch.cat([points, around]), self.class_labels, paired=True)
+
+    @torch.no_grad()
+    def adapt(self, synthetic: _Synthetic) -> None:
+        """Make a class harder whose synthetic nodes are told apart, easier otherwise; from 0 to 1."""
+        points = self.encode(synthetic, None)
+        prototypes = points.prototypes(self.config.interaction)
+        logits = self.classifiers.forward(self.parts, points.targets(synthetic), prototypes).logits
+        guess = log_probabilities(logits, logits.new_zeros(len(synthetic.labels))).argmax(1)
+        accuracy = (guess == synthetic.labels).float().view(-1, self.config.prototypes).mean(1)
+        step = self.config.difficulty_step
+        change = torch.where(accuracy > self.config.difficulty_threshold, step, -step)
+        self.difficulty = (self.difficulty + change).clamp_(0.0, 1.0)
+
+    def reply(self) -> TrainReply:
+        """What goes to the server: the modules, and one branch's nodes times what each class counts here."""
+        config = self.config
+        if not config.local_generalization:
+            nodes, rates = self.prototypes.new_zeros(0, self.prototypes.shape[2]), torch.zeros(0)
+        else:
+            nodes = self.prototypes[HEAD if config.synthetic[1] == "H" else TAIL].cpu()
+            rates = self.class_weights(self.rates())
+            if config.permute:
+                draw = self.generator("permute")
+                order = torch.stack([torch.randperm(config.prototypes, generator=draw) for _ in rates])
+                order += config.prototypes * torch.arange(len(rates))[:, None]
+                nodes = nodes[order.flatten()]
+            nodes = nodes * rates.repeat_interleave(config.prototypes)[:, None]
+        return TrainReply(weights=self.weights, num_samples=self.weight, synthetic=nodes.cpu(), rates=rates)
+
+    @property
+    def generalises(self) -> bool:
+        """Whether this client trains on synthetic nodes: all do, unless one is the receiver."""
+        return self.config.receiver is None or self.config.receiver == self.id
+
+    @property
+    def weight(self) -> float:
+        """Weight in the mean of the modules; 0 for a client with nothing to train on."""
+        count = len(self.train_nodes)
+        if count == 0:
+            return 0.0
+        return float({"nodes": self.silo.num_items, "train": count, "uniform": 1}[self.config.weight_by])
+
+    def rates(self) -> Tensor:
+        """[C] share of each class among the training nodes, as the others may learn it."""
+        config, classes = self.config, self.silo.schema.num_classes
+        counts = torch.bincount(self.train_labels.cpu(), minlength=classes).double()
+        rates = counts / counts.sum().clamp(min=1.0)
+        # Drawn once: noise drawn anew in each round would average out.
+        draw = generator(self.context.seed, "client", self.id, "rates")
+        if config.rate_noise:
+            noise = torch.randn(classes, generator=draw, dtype=torch.float64)
+            rates = (rates * (1.0 + config.rate_noise * noise)).clamp_(min=0.0)
+        if config.rate_permutation:
+            frequent = rates >= 1.0 / classes
+            for group in (frequent, ~frequent):
+                places = group.nonzero()[:, 0]
+                rates[places] = rates[places[torch.randperm(len(places), generator=draw)]]
+        return rates
+
+    def class_weights(self, rates: Tensor) -> Tensor:
+        """[C] float32 what this client's nodes of each class count in the mixture."""
+        config = self.config
+        if config.receiver == self.id:
+            return torch.zeros(len(rates))
+        weights = rates if config.synthetic[0] == "H" else 1.0 / (rates + _RARE)
+        return weights.clamp(min=_SOMETHING).float()
+
+    # -- prediction
+
+    @property
+    def rows(self) -> Rows:
+        """How a batch's rows are found in the training graph."""
+        if self._rows is None:
+            self._rows = Rows(self.data, self.config.batch_size)
+        return self._rows
+
+    @torch.no_grad()
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        prototypes = self.encode(None, None).prototypes(self.config.interaction)
+        normal, _ = normalise(self.model(data.full))
+        around = _neighbours(data).mm(normal)
+        degree = _degrees(data)
+        answers = []
+        for start in range(0, data.num_nodes, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            targets = Targets(normal[part], around[part], (degree[part] > 0).to(normal.dtype))
+            logits = self.classifiers.forward(self.parts, targets, prototypes).logits
+            answers.append(log_probabilities(logits, degree[part] - self.config.degree_threshold - 1.0))
+        return torch.cat(answers) if answers else normal.new_zeros(0, self.silo.schema.num_classes)
+
+    def embed(self, data: GraphTensors) -> Tensor | None:
+        return self.model(data.full)  # type: ignore[no-any-return]
+
+    # -- state
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "weights": dict(self.weights),
+            "prototypes": self.prototypes,
+            "difficulty": self.difficulty,
+            "optimizer": self.optimizer.state(),
+            "prototype_optimizer": self.prototype_optimizer.state(),
+            "generators": None if self.generators is None else dict(self.generators),
+            "output": self.output,
+            "global_nodes": self.global_nodes,
+            "pretrained": self.pretrained,
+            "generator_loss": list(self.generator_loss),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        device = self.context.device
+        load_weights(self.weights, state["weights"])
+        self.prototypes.copy_(state["prototypes"])
+        self.difficulty = state["difficulty"].to(device, copy=True)
+        self.optimizer.load_state(state["optimizer"])
+        self.prototype_optimizer.load_state(state["prototype_optimizer"])
+        held = state["generators"]
+        self.generators = None if held is None else {name: value.to(device) for name, value in held.items()}
+        self.output = state["output"]
+        nodes = state["global_nodes"]
+        self.global_nodes = None if nodes is None else nodes.to(device, copy=True)
+        self.pretrained = state["pretrained"]
+        self.generator_loss = list(state["generator_loss"])
+
+    def final_models(self) -> dict[str, Tensors]:
+        return {"own": {**self.weights, "prototypes": self.prototypes}}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        weights = dict(models["own"])
+        self.prototypes.copy_(weights.pop("prototypes"))
+        load_weights(self.weights, weights)
+
+    def study(self) -> Mapping[str, Any]:
+        """Difficulties, norms, and real beside learned features: what the paper's privacy figures compare."""
+        count = len(self.train_nodes)
+        shown = np.linspace(0, count - 1, min(count, _SHOWN)).astype(np.int64)
+        features = cast("Graph", self.silo.graph).features[self.train_nodes[shown]]
+        real = features.toarray() if sp.issparse(features) else np.asarray(features)
+        learned = self.prototypes[HEAD].cpu()
+        facts: dict[str, Any] = {
+            "real_features": torch.from_numpy(np.array(real, dtype=np.float32)),
+            "real_labels": self.train_labels.cpu()[shown],
+            "synthetic_features": learned,
+            "synthetic_labels": self.class_labels.cpu(),
+            "difficulty": self.difficulty.cpu(),
+            "mean_difficulty": float(self.difficulty.mean()),
+            "hardest_class": int(self.difficulty.argmax()),
+            "head_norm": float(self.prototypes[HEAD].norm()),
+            "tail_norm": float(self.prototypes[TAIL].norm()),
+        }
+        if self.global_nodes is not None:
+            facts["global_features"] = self.global_nodes.cpu()
+        if self.generator_loss:
+            facts["generator_loss_first"], facts["generator_loss_last"] = self.generator_loss
+        if len(real):
+            gaps = torch.cdist(learned, facts["real_features"])
+            facts["nearest_real_node"] = float(gaps.min())
+        return facts
+
+
+# -- rows of the training graph ----------------------------------------------------------------------------------------
+
+
+class Batch:
+    """Some nodes of the training graph, embedded together with their neighbours.
+
+    Args:
+        embedded: [rows, E] the encoder's output on the rows that were computed.
+        back: From the gradient of ``embedded`` to those of the encoder's parameters.
+        places: [B] where the nodes stand among the rows.
+        means: [B, rows] the mean over each node's neighbours.
+        degree: [B] numbers of neighbours.
+    """
+
+    def __init__(
+        self,
+        embedded: Tensor,
+        back: Callable[[Tensor], list[Tensor]],
+        places: Tensor,
+        means: SparseOperator,
+        degree: Tensor,
+    ):
+        self.normal, self.factor = normalise(embedded)
+        self.back, self.places, self.means, self.degree = back, places, means, degree
+
+    def targets(self) -> Targets:
+        """The nodes, to be classified."""
+        connected = (self.degree > 0).to(self.normal.dtype)
+        return Targets(self.normal.index_select(0, self.places), self.means.mm(self.normal), connected)
+
+    def pull(self, own: Tensor, around: Tensor) -> list[Tensor]:
+        """Gradients of the encoder's parameters, from those of what ``targets`` gave."""
+        rows = self.means.tmm(around).index_add_(0, self.places, own)
+        return self.back(normalise_backward(rows, self.normal, self.factor))
+
+
+class Rows:
+    """Embeds batches: through the whole graph where a batch reaches most of it anyway, else through its surroundings.
+
+    Args:
+        data: The training graph.
+        batch: Nodes of a batch; 0 for all.
+    """
+
+    def __init__(self, data: GraphTensors, batch: int):
+        self.data, self.matrix = data, data.matrix("mean")
+        self.degree = _degrees(data)
+        reach = (batch or data.num_nodes) * (1.0 + self.matrix.nnz / max(data.num_nodes, 1)) ** 2
+        self.whole = reach >= data.num_nodes
+
+    def embed(self, model: Model, nodes: NDArray[np.int64], draw: torch.Generator | None) -> Batch:
+        """Embed these nodes and their neighbours."""
+        index = torch.from_numpy(nodes).to(self.data.device)
+        degree = self.degree.index_select(0, index)
+        block = self.matrix[nodes]
+        if self.whole:
+            embedded, back = _trace(model, self.data.full, draw)
+            places, columns = index, block.indices.astype(np.int64)
+        else:
+            rows = np.unique(np.concatenate([block.indices.astype(np.int64), nodes]))
+            embedded, back = _trace(model, self.data.view(rows), draw)
+            places = torch.from_numpy(np.searchsorted(rows, nodes)).to(self.data.device)
+            columns = np.searchsorted(rows, block.indices)
+        shape = (len(nodes), len(embedded))
+        local = sp.csr_matrix((block.data, columns, block.indptr), shape=shape)
+        means = SparseOperator(local, device=self.data.device, dtype=self.data.dtype)
+        return Batch(embedded, back, places, means, degree)
+
+
+def _trace(model: Model, view: View, draw: torch.Generator | None) -> Trace:
+    traced = model.trace(view, draw)
+    assert traced is not None, "layers_of admits only models that have a trace"
+    return traced
+
+
+def _degrees(data: GraphTensors) -> Tensor:
+    """[n] number of neighbours, loops left out."""
+
+    def make() -> Tensor:
+        degree = np.diff(data.matrix("mean").indptr).astype(np.float64)
+        return torch.from_numpy(degree).to(data.device, data.dtype)
+
+    return data.cached(("fedlog", "degrees"), make)
+
+
+def _neighbours(data: GraphTensors) -> SparseOperator:
+    return data.full.blocks("mean", 1)[0]
+
+
+# -- modules -----------------------------------------------------------------------------------------------------------
+
+_ENCODER, _CLASSIFIER = "encoder.", "classifier."
+
+
+def build_encoder(spec: ModelSpec, schema: Schema, config: FedLoGConfig, draw: torch.Generator) -> Model:
+    """An encoder: the backbone with E outputs, no activation behind the last layer."""
+    return models.build(
+        spec.name,
+        num_features=schema.num_features,
+        num_classes=schema.num_classes,
+        task="link",  # the output is an embedding
+        embedding_dim=config.embedding_dim,
+        generator=draw,
+        **spec.settings,
+    )
+
+
+def classifiers_for(config: FedLoGConfig, schema: Schema) -> Classifiers:
+    """Both classifiers, without parameters."""
+    return Classifiers(
+        config.embedding_dim,
+        schema.num_classes,
+        config.prototypes,
+        layers=config.interaction_layers,
+        interp=config.interp,
+        distance=config.distance,
+        interaction=config.interaction,
+    )
+
+
+def build_modules(
+    spec: ModelSpec, schema: Schema, config: FedLoGConfig, seed: int, device: str
+) -> tuple[Model, dict[str, Tensor]]:
+    """Encoder, and the parameters of encoder and classifiers by name: the same numbers at server and clients."""
+    model = build_encoder(spec, schema, config, generator(seed, "model")).to(device)
+    parts = classifiers_for(config, schema).draw(generator(seed, "model", "classifiers"))
+    weights = {f"{_ENCODER}{name}": value.detach() for name, value in tensors_of(model).items()}
+    weights.update({f"{_CLASSIFIER}{name}": value.to(device) for name, value in parts.items()})
+    return model, weights
+
+
+def _dropout(spec: ModelSpec) -> float:
+    return float(getattr(models.resolve(spec.name, dict(spec.settings)), "dropout", 0.0))
+
+
+# -- the server --------------------------------------------------------------------------------------------------------
+
+
+class Server(ServerBase[FedLoGConfig]):
+    """Keeps the shared modules and the global synthetic nodes; needs only sums."""
+
+    client: ClassVar[type[Client]] = Client
+
+    def __init__(self, context: ServerContext[FedLoGConfig]):
+        super().__init__(context)
+        receiver = self.config.receiver
+        if receiver is not None and receiver not in context.clients:
+            raise ConfigError(f"method.receiver is client {receiver}; there are clients {list(context.clients)}.")
+        _, self.weights = build_modules(context.model, self.schema, self.config, context.seed, context.device)
+        self.synthetic: Tensor | None = None
+
+    def set_up(self, federation: Federation) -> None:
+        config, client = self.config, self.client
+        if config.uses_generator:
+            output: str = config.generator_output
+            if output == "auto":
+                answer = federation.sum(client.check_range, RangeRequest()).require(config.min_clients)
+                output = "identity" if answer.outside else "tanh"
+            total = federation.sum(client.fit_generator, GeneratorRequest(output=output))
+            mixed = mix_generators(total.require(config.min_clients))
+            federation.sum(client.take_generators, ClassGenerators(generators=mixed)).require(config.min_clients)
+        if config.pretrain_epochs:
+            federation.sum(client.pretrain, PretrainRequest()).require(config.min_clients)
+
+    def round(self, federation: Federation, number: int) -> None:
+        request = TrainRequest(weights=self.weights, synthetic=self.synthetic)
+        total = federation.sum(self.client.train, request, to=self.select(federation, number))
+        reply = total.require(self.config.min_clients)
+        if reply.num_samples > 0:
+            self.weights = {name: (value / reply.num_samples).float() for name, value in reply.weights.items()}
+        if self.config.local_generalization:
+            self.synthetic = mix_nodes(reply.synthetic, reply.rates, self.synthetic)
+
+    def aggregate(self) -> Tensors | None:
+        return self.weights
+
+    def state(self) -> dict[str, Any]:
+        return {"weights": dict(self.weights), "synthetic": self.synthetic}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.weights = dict(state["weights"])
+        self.synthetic = state["synthetic"]
+
+
+def mix_generators(total: GeneratorReply) -> dict[str, Tensor]:
+    """NG^c = Σ_k r_k^c NG_k / Σ_k r_k^c for every class, from the two sums."""
+    mixed = {}
+    for name, value in total.generators.items():
+        weight = total.rates.clamp(min=_SOMETHING * 1e-3).view(-1, *[1] * (value.dim() - 1))
+        mixed[name] = (value / weight).float()
+    return mixed
+
+
+def mix_nodes(total: Tensor, rates: Tensor, old: Tensor | None) -> Tensor | None:
+    """x_g^(c,i) = Σ_k r_k^c x_k^(c,i) / Σ_k r_k^c, from the two sums.
+
+    Args:
+        total: [s·C, d] Σ_k r_k^c x_k.
+        rates: [C] Σ_k r_k^c.
+        old: What there was; kept for classes that nobody in this round has.
+
+    Returns:
+        [s·C, d], or None as long as nobody contributes.
+    """
+    if not bool((rates > 0).all()):
+        return old
+    each = rates.repeat_interleave(len(total) // len(rates))[:, None]
+    nodes = (total / each).float()
+    return nodes if old is None else torch.where(each > _KNOWN, nodes, old)
+
+
+METHOD = Method(
+    name="fedlog",
+    title="FedLoG",
+    citation='Kim et al. "Subgraph Federated Learning for Local Generalization". ICLR 2025.',
+    summary="Clients condense classes into learnable nodes; mixed, they teach each client what it never saw.",
+    config=FedLoGConfig,
+    client=Client,
+    server=Server,
+    tasks=("node",),
+    evaluates=("own",),
+    model={"name": "sage", "hidden": [128]},
+)

@@ -1,0 +1,279 @@
+"""FedPG at the server: universal prototypes from a small generator, and each client's own mixture of prototypes.
+
+Everything runs over all (class, hop) pairs at once: rows r = c (L + 1) + h. With R = C (L + 1) rows, m uploaded
+prototypes and width p, a step of the generator is a handful of products of [R, p], [p, p] and [R, m] matrices; its
+gradient is written out, as autograd's bookkeeping would cost several times the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphsilo.models.base import draw_uniform
+
+Discrepancy: TypeAlias = Literal["one_minus_cosine", "cosine"]
+MarginSign: TypeAlias = Literal["minus", "paper"]
+
+_TINY = 1e-12
+
+
+def unit_rows(values: Tensor) -> Tensor:
+    """Rows divided by their length; rows of 0 stay."""
+    length: Tensor = values.norm(dim=-1, keepdim=True).clamp_min(_TINY)
+    return values / length
+
+
+@dataclass(frozen=True)
+class Queries:
+    """What the generator learns from in one round.
+
+    Attributes:
+        values: [m, p] uploaded prototypes, as unit vectors.
+        positive, negative: [R, m] which of them each row is drawn to, and which it is pushed from.
+        shift: What the margin adds to the similarity of positives: ∓M.
+        margin: M.
+    """
+
+    values: Tensor
+    positive: Tensor
+    negative: Tensor
+    shift: float
+    margin: float
+
+
+def choose_queries(
+    classes: Tensor, hops: Tensor, shape: tuple[int, int], share: float, draw: torch.Generator
+) -> Tensor:
+    """Which uploaded prototypes serve at each hop: those of that hop, and some of other hops.
+
+    For every class the number drawn from other hops is ``share`` times the number at the hop itself, rounded half up,
+    or all where there are fewer.
+
+    Args:
+        classes, hops: [m] of each upload.
+        shape: (C, L + 1).
+        share: Δs, from 0 to 1.
+        draw: Source of the choice.
+
+    Returns:
+        [L + 1, m] booleans.
+    """
+    num_classes, levels = shape
+    same = hops.unsqueeze(0) == torch.arange(levels, device=hops.device).unsqueeze(1)
+    if share == 0.0 or levels == 1 or len(hops) == 0:
+        return same
+    one_hot = torch.zeros(len(classes), num_classes, device=classes.device)
+    one_hot[torch.arange(len(classes), device=classes.device), classes] = 1.0
+    quota = torch.floor(share * (same.to(one_hot.dtype) @ one_hot) + 0.5).long()
+    # Sorted by class, and within a class by a random key that puts the hop's own prototypes last.
+    keys = torch.rand(same.shape, generator=draw, dtype=torch.float64).to(same.device).masked_fill_(same, 1.0)
+    order = (classes.unsqueeze(0) + 0.5 * keys).argsort(dim=1, stable=True)
+    totals = one_hot.sum(0).long()
+    starts = totals.cumsum(0) - totals
+    place = torch.arange(len(classes), device=classes.device).expand(levels, -1)
+    rank = torch.empty_like(order).scatter_(1, order, place) - starts[classes]
+    return same | (rank < quota[:, classes])
+
+
+def class_centres(values: Tensor, classes: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Mean prototype of each class [C, p], and how many it is the mean of [C]."""
+    sums = values.new_zeros(num_classes, values.shape[1]).index_add_(0, classes, values)
+    counts = torch.bincount(classes, minlength=num_classes)
+    return sums / counts.clamp_min(1).to(values.dtype).unsqueeze(1), counts
+
+
+def margin_between(values: Tensor, classes: Tensor, num_classes: int, *, limit: float, by: Discrepancy) -> float:
+    """M = min(largest discrepancy between the centres of two classes, ε).
+
+    Args:
+        values: [m, p] uploaded prototypes.
+        classes: [m] theirs.
+        num_classes: C.
+        limit: ε; 0 switches the margin off.
+        by: ``one_minus_cosine``, or ``cosine`` as printed.
+
+    Returns:
+        M; 0 with fewer than two classes.
+    """
+    centres, counts = class_centres(values, classes, num_classes)
+    there = counts > 0
+    if limit == 0.0 or int(there.sum()) < 2:
+        return 0.0
+    unit = unit_rows(centres[there])
+    cosine = unit @ unit.t()
+    discrepancy = 1.0 - cosine if by == "one_minus_cosine" else cosine
+    apart = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)
+    return min(float(discrepancy[apart].max()), limit)
+
+
+def make_queries(
+    prototypes: Tensor,
+    present: Tensor,
+    *,
+    share: float,
+    limit: float,
+    sign: MarginSign,
+    by: Discrepancy,
+    draw: torch.Generator,
+) -> Queries:
+    """Query sets and margin of a round.
+
+    Args:
+        prototypes: [K, C, L + 1, p] of all clients.
+        present: [K, C, L + 1].
+        share: Δs.
+        limit: ε.
+        sign: ``minus`` makes positives harder; ``paper`` adds the margin, as printed.
+        by: Discrepancy between class centres.
+        draw: Source of the choice of queries.
+    """
+    _, num_classes, levels, _ = prototypes.shape
+    _, classes, hops = present.nonzero(as_tuple=True)
+    values = prototypes[present]
+    chosen = choose_queries(classes, hops, (num_classes, levels), share, draw)
+    mine = classes.unsqueeze(0) == torch.arange(num_classes, device=classes.device).unsqueeze(1)
+    positive = (mine.unsqueeze(1) & chosen.unsqueeze(0)).flatten(0, 1)
+    negative = (~mine.unsqueeze(1) & chosen.unsqueeze(0)).flatten(0, 1)
+    margin = margin_between(values, classes, num_classes, limit=limit, by=by)
+    # A row without a prototype of its own class and hop has nothing to learn, even if other hops lend it some.
+    alive = present.any(0).flatten().unsqueeze(1)
+    return Queries(
+        unit_rows(values), positive & alive, negative & alive, -margin if sign == "minus" else margin, margin
+    )
+
+
+def contrastive_loss(universal: Tensor, queries: Queries, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Mean over rows of −log [Σ_pos e^{(D+s)/T} / (Σ_pos e^{(D+s)/T} + Σ_neg e^{D/T})], and its gradient.
+
+    D is the cosine of a universal prototype and an uploaded one, s the margin's shift. Each term is
+    softplus(lse_neg − lse_pos − s/T). Rows without positives are left out, rows without negatives are 0.
+
+    Args:
+        universal: [R, p] generated prototypes.
+        queries: What they are compared with.
+        temperature: T.
+
+    Returns:
+        The loss, and its gradient for ``universal`` [R, p].
+    """
+    lengths = universal.norm(dim=1, keepdim=True).clamp_min(_TINY)
+    unit = universal / lengths
+    # Shifted by the largest cosine there is, so that no exponential overflows.
+    scores = ((unit @ queries.values.t() - 1.0) / temperature).exp_()
+    positive, negative = scores * queries.positive, scores * queries.negative
+    attracted, repelled = positive.sum(1), negative.sum(1)
+    used = (attracted > 0) & (repelled > 0)
+    ratio = torch.where(used, repelled, 0.0) / attracted.clamp_min(_TINY) * math.exp(-queries.shift / temperature)
+    rows = max(int(queries.positive.any(1).sum()), 1)
+    loss = ratio.log1p().sum() / rows
+    force = ratio / (1.0 + ratio) / (temperature * rows)
+    negative *= (force / repelled.clamp_min(_TINY)).unsqueeze(1)
+    negative -= positive * (force / attracted.clamp_min(_TINY)).unsqueeze(1)
+    pull = negative @ queries.values
+    return loss, (pull - unit * (pull * unit).sum(1, keepdim=True)) / lengths
+
+
+class PrototypeGenerator:
+    """P̃ = ReLU(P̈ W₁ + b₁) W₂ + b₂ over trainable vectors P̈ [R, p].
+
+    Args:
+        rows: R.
+        width: p.
+        draw: Source of P̈ (standard normal) and of the weights (Xavier-uniform, zero bias).
+        device: Where it is kept.
+
+    Attributes:
+        parameters: P̈, W₁, b₁, W₂, b₂.
+    """
+
+    def __init__(self, rows: int, width: int, draw: torch.Generator, device: torch.device | str = "cpu"):
+        self.shape = (rows, width)
+        vectors = torch.randn(rows, width, generator=draw)
+        self.parameters: list[Tensor] = [vectors.to(device)]
+        for _ in range(2):
+            weight = torch.empty(width, width)
+            draw_uniform(weight, 2 * width, draw)
+            self.parameters += [weight.to(device), torch.zeros(width, device=device)]
+
+    def __call__(self) -> Tensor:
+        """P̃ [R, p]."""
+        return self.forward()[0]
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """P̃ [R, p], and the hidden layer [R, p]."""
+        vectors, first, first_bias, second, second_bias = self.parameters
+        hidden = torch.addmm(first_bias, vectors, first).relu_()
+        return torch.addmm(second_bias, hidden, second), hidden
+
+    def gradients(self, hidden: Tensor, gradient: Tensor) -> list[Tensor]:
+        """From the gradient of P̃ to those of the parameters, in their order."""
+        vectors, first, _, second, _ = self.parameters
+        inner = (gradient @ second.t()).mul_(hidden > 0)
+        return [inner @ first.t(), vectors.t() @ inner, inner.sum(0), hidden.t() @ gradient, gradient.sum(0)]
+
+
+def orthogonal_code(shape: tuple[int, int], width: int, draw: torch.Generator) -> Tensor:
+    """[C, L + 1, p] random unit vectors, one per class and the same at every hop; orthogonal where C ≤ p."""
+    num_classes, levels = shape
+    vectors = torch.randn(width, num_classes, generator=draw)
+    if num_classes <= width:
+        vectors, _ = torch.linalg.qr(vectors)
+    return unit_rows(vectors.t()).unsqueeze(1).repeat(1, levels, 1)
+
+
+def client_similarity(prototypes: Tensor, present: Tensor) -> Tensor:
+    """[K, K] cosines of the clients' prototypes over the (class, hop) pairs that both have, laid end to end.
+
+    Args:
+        prototypes: [K, C, L + 1, p], 0 where absent.
+        present: [K, C, L + 1].
+
+    Returns:
+        1 on the diagonal, 0 for two clients that share no class.
+    """
+    clients = len(prototypes)
+    flat, there = prototypes.reshape(clients, -1), present.reshape(clients, -1).to(prototypes.dtype)
+    squares = prototypes.square().sum(-1).reshape(clients, -1) @ there.t()
+    lengths = (squares * squares.t()).sqrt()
+    cosine = torch.where(lengths > 0, (flat @ flat.t()) / lengths.clamp_min(_TINY), 0.0)
+    return cosine.fill_diagonal_(1.0)
+
+
+def personalise(
+    prototypes: Tensor,
+    present: Tensor,
+    counts: Tensor,
+    universal: Tensor,
+    *,
+    alpha: float,
+    threshold: float,
+) -> tuple[Tensor, Tensor]:
+    """Ṗ_i = α P̃ + (1 − α) Σ_j n_j P_j / Σ_j n_j over the clients j similar to i, i itself included.
+
+    n_j counts the items of the class in question; j counts where it has that class at that hop.
+
+    Args:
+        prototypes: [K, C, L + 1, p], 0 where absent.
+        present: [K, C, L + 1].
+        counts: [K, C] items behind each class.
+        universal: P̃ [C, L + 1, p].
+        alpha: α.
+        threshold: λ, the smallest cosine of a similar client.
+
+    Returns:
+        Ṗ [K, C, L + 1, p], 0 where i has no such prototype itself, and the [K, K] booleans of who is similar to whom.
+    """
+    similar = client_similarity(prototypes, present) >= threshold
+    similar.fill_diagonal_(True)
+    shape = prototypes.shape
+    weights = counts.to(prototypes.dtype).unsqueeze(-1) * present.to(prototypes.dtype)
+    members = similar.to(prototypes.dtype)
+    sums = (members @ (weights.unsqueeze(-1) * prototypes).reshape(shape[0], -1)).view(shape)
+    total = (members @ weights.reshape(shape[0], -1)).view(shape[:-1])
+    mixed = alpha * universal + (1.0 - alpha) * sums / total.clamp_min(_TINY).unsqueeze(-1)
+    return mixed * present.unsqueeze(-1).to(prototypes.dtype), similar

@@ -1,0 +1,549 @@
+"""FedSage+ — FedSage on graphs mended with generated neighbours.
+
+Zhang, Yang, Li, Sun, Yiu. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.
+
+Every client learns, by hiding some of its own nodes, how many neighbours a node lacks and what their features are. The
+others help: they send the gradient of the distance between what a client's generator makes and their own features,
+never the features. The generated neighbours are added to the client's graph once; then FedSage runs on mended graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsilo.data.graph import Graph
+from graphsilo.federation.client import ClientContext
+from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import setting
+from graphsilo.methods import fedavg, fedsage, impaired_graph, mended_graph, neighgen
+from graphsilo.methods.impaired_graph import MAX_SLOTS, Targets
+from graphsilo.methods.mended_graph import Mended, MendedTensors
+from graphsilo.methods.neighgen import NeighGen, Rows, Sizes, Strength
+from graphsilo.models.view import GraphTensors
+from graphsilo.random import generator
+from graphsilo.training.optimizer import Adam
+from graphsilo.types import ClientId
+
+
+class FedSagePlusConfig(fedsage.FedSageConfig):
+    """Settings of FedSage+."""
+
+    hidden_share: float = setting(
+        0.5, "share of the nodes outside training and test that a client hides from its generator (where it has none: "
+        "of its training nodes)", source="authors' release", ge=0, lt=1,
+    )  # fmt: skip
+    neighgen: Literal["own", "shared"] = setting(
+        "own", "every client has a generator of its own, helped by the others' gradients; or all train one on the mean "
+        "of their local losses", source="Zhang et al., section 3.3; shared: appendix D",
+    )  # fmt: skip
+    exchange: Literal["weights", "outputs"] = setting(
+        "weights", "what goes to the others: the generator's weights and embeddings, gradients of the weights coming "
+        "back; or generated features and the gradients of these, a hundredth of the bytes, which tell whoever sees "
+        "them the others' features",
+        source="Zhang et al.; FederatedScope-GNN",
+    )  # fmt: skip
+    local_generator_epochs: int = setting(20, "epochs each client trains its generator alone", source="release", ge=0)
+    generator_epochs: int = setting(20, "epochs with the other clients' gradients", source="release", ge=0)
+    generator_lr: float = setting(1e-3, "learning rate of the generator's Adam", source="release", gt=0)
+    generator_weight_decay: float = setting(1e-4, "L2 weight decay of the generator", source="release", ge=0)
+    generator_hidden: tuple[int, ...] = setting(
+        (256, 2048), "hidden widths of the feature generator; its last layer has up to 5 · width · features weights",
+        source="release", min_length=1,
+    )  # fmt: skip
+    encoder_widths: tuple[int, int] = setting(
+        (32, 128), "hidden width of encoder and auxiliary classifier, and width of the embedding", source="release"
+    )
+    generator_dropout: float = setting(
+        0.5, "dropout in encoder, classifier and generator", source="release", ge=0, lt=1
+    )
+    lambda_d: float = setting(1.0, "weight of the loss of the predicted counts (λ_d)", source="release", ge=0)
+    lambda_f: float = setting(1.0, "weight of the loss of the generated features (λ_f)", source="release", ge=0)
+    lambda_c: float = setting(1.0, "weight of the auxiliary classifier's loss (λ_c)", source="release", ge=0)
+    feature_error: Literal["sum", "mean"] = setting(
+        "sum", "L_f adds up squared differences over generated neighbours and features, or divides by 5 · features",
+        source="Zhang et al., eq. 5; release mean",
+    )  # fmt: skip
+    alpha: float = setting(1.0, "weight of the other clients' features beside one's own (α)", source="release", ge=0)
+    count_bias: float = setting(
+        1.0, "where the bias of the predicted count starts; 0 may leave the generator dead from the start", ge=-100
+    )
+    loss_counts: Literal["round", "truncate"] = setting(
+        "round", "how a predicted count becomes a number of neighbours in the losses",
+        source="as in mending; release truncate",
+    )  # fmt: skip
+    mend_counts: Literal["round", "truncate"] = setting(
+        "round", "how a predicted count becomes a number of neighbours in the mended graph", source="release"
+    )
+
+    @property
+    def strength(self) -> Strength:
+        """The three λ."""
+        return Strength(self.lambda_d, self.lambda_f, self.lambda_c)
+
+
+class PretrainRequest(Message):
+    """Hide some nodes, and train a generator alone."""
+
+
+class PretrainReply(Message):
+    """How it went, in numbers that add up.
+
+    Attributes:
+        nodes: Nodes that were not hidden.
+        missing: Hidden neighbours of these.
+        predicted: What the generator predicts in their place.
+    """
+
+    nodes: float = sends("counts")
+    missing: float = sends("counts")
+    predicted: float = sends("counts")
+
+
+class OfferRequest(Message):
+    """Show the feature generator."""
+
+
+class Generator(Message):
+    """A client's feature generator, with the nodes that it is compared on; goes on to all other clients.
+
+    Attributes:
+        weights: fGen, with the slots that some of these nodes have.
+        embeddings: [rows, p] of training nodes with a hidden and a predicted neighbour.
+        counts: [rows] int64 neighbours predicted for them, 1 to 5, descending.
+    """
+
+    weights: Tensors = sends("generator", relayed=True)
+    embeddings: Tensor = sends("embedding", shape=("rows", "width"), relayed=True)
+    counts: Tensor = sends("counts", shape=("rows",), relayed=True)
+
+
+class Comparison(Message):
+    """Gradient by the generator's weights of the squared distances to the nearest of own nodes' features."""
+
+    gradient: Tensors = sends("gradient")
+
+
+class Generated(Message):
+    """Features that a client's generator made for its nodes; goes on to all other clients.
+
+    Attributes:
+        features: [generated, d], slot by slot.
+        counts: [rows] int64 how many each node has, descending.
+    """
+
+    features: Tensor = sends("synthetic", shape=("generated", "features"), relayed=True)
+    counts: Tensor = sends("counts", shape=("rows",), relayed=True)
+
+
+class OutputComparison(Message):
+    """Gradient of the same distances by the generated features."""
+
+    gradient: Tensor = sends("gradient", shape=("generated", "features"))
+
+
+class ImproveRequest(Message):
+    """The sum of the other clients' gradients; without one, the own losses alone.
+
+    Attributes:
+        clients: How many take part (K).
+        weights: By the generator's weights.
+        outputs: By the generated features.
+    """
+
+    clients: int = sends("control")
+    weights: Tensors | None = sends("gradient", default=None)
+    outputs: Tensor | None = sends("gradient", default=None)
+
+
+class Done(Message):
+    """A step was made."""
+
+
+class SharedRequest(Message):
+    """The generator of all clients."""
+
+    weights: Tensors = sends("generator")
+
+
+class SharedReply(Message):
+    """Gradient of the local losses by all weights.
+
+    Attributes:
+        gradient: By name.
+        clients: 1, or 0 from a client without a training node.
+    """
+
+    gradient: Tensors = sends("gradient", weighted_by="clients")
+    clients: float = sends("counts")
+
+
+class MendRequest(Message):
+    """Add generated neighbours to the graph.
+
+    Attributes:
+        weights: The shared generator; None uses the client's own.
+    """
+
+    weights: Tensors | None = sends("generator", default=None)
+
+
+class MendReply(Message):
+    """How many neighbours were added.
+
+    Attributes:
+        nodes: Nodes that could get some.
+        generated: Neighbours they got.
+    """
+
+    nodes: float = sends("counts")
+    generated: float = sends("counts")
+
+
+class Client(fedsage.Client[FedSagePlusConfig]):
+    """Generates missing neighbours, helps others to, and trains the classifier on its mended graph.
+
+    Attributes:
+        neighgen: The generator, until the graph is mended; None where there is nothing to learn from.
+        mended: What was generated.
+    """
+
+    def __init__(self, context: ClientContext[FedSagePlusConfig]):
+        super().__init__(context)
+        self.neighgen: NeighGen | None = None
+        self.mended: Mended | None = None
+        self.predicted: np.ndarray | None = None
+        self._tensors: dict[int, MendedTensors] = {}
+        self._adjacency: Any = None
+
+    # -- the generator -----------------------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """The training graph."""
+        graph = self.silo.graph
+        assert isinstance(graph, Graph)
+        return graph
+
+    def hidden_nodes(self) -> np.ndarray:
+        """Which nodes are hidden: always the same ones, drawn from the run's seed."""
+        seen, train = self.silo.seen, self.silo.train
+        draw = generator(self.context.seed, "client", self.id, "hidden")
+        share = self.config.hidden_share
+        others = np.zeros(0, dtype=np.int64)
+        if self._same_nodes(seen.graph):
+            others = np.setdiff1d(np.arange(self.graph.num_nodes), np.concatenate([train, seen.items["test"]]))
+        if len(others):
+            return impaired_graph.hide(others, share, draw)
+        return impaired_graph.hide(train, share, draw, keep=1)
+
+    def make_neighgen(self) -> NeighGen | None:
+        """A fresh generator; None for a client that has no labelled training node."""
+        train = self.silo.train[self.silo.labels[self.silo.train] >= 0]
+        if not len(train):
+            return None
+        impaired = impaired_graph.impair(self.graph, self.hidden_nodes(), train, self.silo.labels)
+        return NeighGen(
+            impaired,
+            self.graph.features,
+            sizes_of(self.config, self.graph.num_features, self.silo.schema.num_classes),
+            lambda purpose: generator(self.context.seed, "client", self.id, "neighgen", purpose),
+            count_bias=self.config.count_bias,
+            lr=self.config.generator_lr,
+            weight_decay=self.config.generator_weight_decay,
+            feature_error=self.config.feature_error,
+        )
+
+    @handler
+    def pretrain(self, request: PretrainRequest) -> PretrainReply:
+        """Phase A: all parts, on the own graph; then everything but fGen is frozen."""
+        own = self.neighgen = self.make_neighgen()
+        if own is None:
+            return PretrainReply(nodes=0.0, missing=0.0, predicted=0.0)
+        own.begin(lambda name: True)
+        for epoch in range(self.config.local_generator_epochs):
+            own.epoch(self.generator("epoch", epoch), self.config.strength, self.config.loss_counts)
+        own.freeze(self.config.loss_counts)
+        return PretrainReply(
+            nodes=float(own.impaired.num_nodes),
+            missing=float(own.impaired.counts.sum()),
+            predicted=float(own.predicted.sum()),
+        )
+
+    @handler
+    def offer(self, request: OfferRequest) -> Generator:
+        """Phase B, step 1: fGen's weights, and embeddings and counts of the nodes that are compared."""
+        own = self.neighgen
+        if own is None:
+            return Generator(weights={}, embeddings=torch.zeros(0, 0), counts=torch.zeros(0, dtype=torch.int64))
+        rows, weights = own.offered()
+        return Generator(
+            weights=weights if len(rows) else {},
+            embeddings=own.embeddings[torch.from_numpy(rows.nodes)],
+            counts=torch.from_numpy(rows.counts),
+        )
+
+    @handler
+    def compare(self, request: Generator) -> Comparison:
+        """Phase B, step 2: the gradient of another client's generator on own features."""
+        targets = self._targets(len(request.counts))
+        if targets is None:
+            return Comparison(gradient={name: torch.zeros_like(weight) for name, weight in request.weights.items()})
+        gradient = neighgen.cross_gradient(
+            request.weights,
+            request.embeddings,
+            request.counts.numpy(),
+            targets,
+            self.config.generator_dropout,
+            self.generator("compare"),
+        )
+        return Comparison(gradient=gradient)
+
+    @handler
+    def improve(self, request: ImproveRequest) -> Done:
+        """Phase B, step 4: one step of fGen on (1/K) [L + λ_f α Σ_{j≠i} L_f^{i←j}]."""
+        own, config = self.neighgen, self.config
+        if own is None:
+            return Done()
+        # The k-th improvement draws as the k-th offer of outputs did: both mean the same generated features.
+        loss, leaves, generated = own.frozen_loss(self.generator("generate"), config.strength)
+        scale = config.lambda_f * config.alpha * own.feature_scale
+        if request.outputs is not None:
+            made = torch.cat(neighgen.compared_features(generated, own.compared(own.rows)))
+            loss = loss + scale * (made * request.outputs).sum()
+        gradients = neighgen.gradients_of(loss, leaves)
+        for name, gradient in (request.weights or {}).items():
+            gradients[name] = gradients[name].add_(gradient, alpha=scale) if name in gradients else scale * gradient
+        for gradient in gradients.values():
+            gradient.mul_(1.0 / request.clients)
+        own.step(gradients)
+        return Done()
+
+    @handler
+    def offer_outputs(self, request: OfferRequest) -> Generated:
+        """Phase B, step 1 of the exchange of outputs: features generated for the nodes that are compared."""
+        own = self.neighgen
+        if own is None:
+            return Generated(features=torch.zeros(0, 0), counts=torch.zeros(0, dtype=torch.int64))
+        with torch.no_grad():
+            *_, generated = own.frozen_loss(self.generator("generate"), Strength(0.0, 0.0, 0.0))
+        parts = neighgen.compared_features(generated, own.compared(own.rows))
+        return Generated(
+            features=torch.cat([torch.zeros(0, own.sizes.features), *parts]),
+            counts=torch.from_numpy(own.offered()[0].counts),
+        )
+
+    @handler
+    def compare_outputs(self, request: Generated) -> OutputComparison:
+        """Phase B, step 2 of the exchange of outputs: the gradient by another client's generated features."""
+        counts = request.counts.numpy()
+        targets = self._targets(len(counts))
+        if targets is None:
+            return OutputComparison(gradient=torch.zeros_like(request.features))
+        rows = Rows(np.arange(len(counts)), counts)
+        return OutputComparison(gradient=2.0 * (request.features - targets.nearest(request.features, rows.anchors())))
+
+    @handler
+    def shared_gradient(self, request: SharedRequest) -> SharedReply:
+        """The gradient of the local losses by the shared generator."""
+        if self.neighgen is None:
+            self.neighgen = self.make_neighgen()
+        own = self.neighgen
+        gradients: dict[str, Tensor] = {}
+        if own is not None:
+            leaves = own.borrow(request.weights)
+            loss = own.joint_loss(
+                leaves, self.generator("epoch"), self.config.strength, self.config.loss_counts, lambda slots: leaves
+            )
+            gradients = neighgen.gradients_of(loss, leaves)
+            own.give_back()
+        return SharedReply(
+            gradient={
+                name: gradients[name] if name in gradients else torch.zeros_like(weight)
+                for name, weight in request.weights.items()
+            },
+            clients=0.0 if own is None else 1.0,
+        )
+
+    def _targets(self, rows: int) -> Targets | None:
+        if self._adjacency is None:
+            self._adjacency = impaired_graph.undirected(self.graph)
+        return neighgen.cross_targets(self._adjacency, self.graph.features, rows, self.generator("targets"))
+
+    # -- mending -----------------------------------------------------------------------------------------------------
+
+    @handler
+    def mend(self, request: MendRequest) -> MendReply:
+        """Phase C: add the generated neighbours, once, and forget the generator."""
+        own, self.neighgen = self.neighgen, None
+        if own is None:
+            return MendReply(nodes=0.0, generated=0.0)
+        if request.weights is not None:
+            own.borrow(request.weights)
+        own.freeze(self.config.mend_counts)
+        rows = Rows.of(neighgen.whole(own.predicted, self.config.mend_counts), np.arange(own.impaired.num_nodes))
+        own.reach(int(rows.counts.max(initial=0)))
+        features = neighgen.fill(own.weights, own.embeddings, rows, own.sizes, self.generator("noise"))
+        predicted = torch.zeros(self.graph.num_nodes)
+        predicted[torch.from_numpy(own.impaired.kept)] = own.predicted
+        self.install_mended(Mended(torch.from_numpy(own.impaired.kept[rows.anchors()]), features, predicted))
+        return MendReply(nodes=float(own.impaired.num_nodes), generated=float(len(features)))
+
+    def install_mended(self, mended: Mended | None) -> None:
+        """Train and predict on the graph with these generated nodes from now on."""
+        self.mended = mended
+        self._tensors = {}
+        self.trainer.objective = self.objective_on(self.mended_tensors(self.data))
+
+    def _same_nodes(self, graph: object) -> bool:
+        own = self.silo.graph
+        if graph is own:
+            return True
+        return (
+            graph is self.silo.seen.graph
+            and isinstance(graph, Graph)
+            and isinstance(own, Graph)
+            and np.array_equal(graph.global_ids, own.global_ids)
+        )
+
+    def mended_tensors(self, data: GraphTensors) -> GraphTensors:
+        """The client's own graph with its generated neighbours; any other graph as it is."""
+        if self.mended is None or not len(self.mended) or not self._same_nodes(data.graph):
+            return data
+        key = id(data.graph)
+        if key not in self._tensors:
+            graph = self.mended.graph(data.graph)
+            self._tensors[key] = MendedTensors(graph, data.num_nodes, device=self.context.device)
+        return self._tensors[key]
+
+    # -- the classifier ----------------------------------------------------------------------------------------------
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        return super().predict(self.mended_tensors(data), view)[: data.num_nodes]
+
+    def embed(self, data: GraphTensors) -> Tensor | None:
+        embedded = super().embed(self.mended_tensors(data))
+        return None if embedded is None else embedded[: data.num_nodes]
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "mended": self._mended_state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._load_mended(state["mended"])
+
+    def final_models(self) -> dict[str, Tensors]:
+        mended = self._mended_state()
+        return {**super().final_models(), **({} if mended is None else {"mended": mended})}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        super().load_final(models)
+        self._load_mended(models.get("mended"))
+
+    def _mended_state(self) -> dict[str, Tensor] | None:
+        return None if self.mended is None else self.mended.state()
+
+    def _load_mended(self, state: Mapping[str, Tensor] | None) -> None:
+        if state is None:
+            if self.mended is not None:
+                self.install_mended(None)
+            return
+        same = self.mended is not None and all(torch.equal(self.mended.state()[key], state[key]) for key in state)
+        if not same:
+            self.install_mended(Mended(**state))
+
+    def study(self) -> Mapping[str, Any]:
+        """What was generated against what is missing: see ``mended_graph.study``."""
+        if self.mended is None:
+            return {}
+        whole = next((each.graph for each in self.silo.evaluations if each.name == "global"), None)
+        return mended_graph.study(self.graph, self.mended, whole if isinstance(whole, Graph) else None)
+
+
+class Server(fedavg.Server[FedSagePlusConfig]):
+    """Carries generators and summed gradients between clients, then averages classifiers."""
+
+    client = Client
+
+    def set_up(self, federation: Federation) -> None:
+        if self.config.neighgen == "shared":
+            weights = self._train_shared(federation)
+            self._mend(federation, federation.clients, MendRequest(weights=weights))
+            return
+        everyone = federation.sum(Client.pretrain, PretrainRequest())
+        reply = everyone.require(self.config.min_clients)
+        if reply.nodes:
+            self.log["true_hidden_neighbours"] = reply.missing / reply.nodes
+            self.log["predicted_hidden_neighbours"] = reply.predicted / reply.nodes
+        # A client's generator depends on no other's: one client after the other needs the least memory.
+        nodes = generated = 0.0
+        for client in everyone.clients:
+            for _ in range(self.config.generator_epochs):
+                others = tuple(other for other in everyone.clients if other != client)
+                gradients = self._exchange(federation, client, others)
+                request = ImproveRequest(clients=len(everyone.clients), **gradients)
+                federation.ask(Client.improve, request, to=(client,)).require(self.config.min_clients and 0)
+            mended = federation.sum(Client.mend, MendRequest(), to=(client,)).require()
+            nodes, generated = nodes + mended.nodes, generated + mended.generated
+        if nodes:
+            self.log["generated_neighbours"] = generated / nodes
+
+    def _exchange(self, federation: Federation, client: ClientId, others: tuple[ClientId, ...]) -> dict[str, Any]:
+        """The sum of the others' gradients for one client's generator; empty where there is nothing to compare."""
+        if not others or self.config.lambda_f * self.config.alpha == 0:
+            return {}
+        if self.config.exchange == "outputs":
+            made = federation.ask(Client.offer_outputs, OfferRequest(), to=(client,)).require()[client]
+            if not len(made.counts):
+                return {}
+            outputs = federation.sum(Client.compare_outputs, made, to=others).require(self.config.min_clients)
+            return {"outputs": outputs.gradient.float()}
+        offer = federation.ask(Client.offer, OfferRequest(), to=(client,)).require()[client]
+        if not len(offer.counts):
+            return {}
+        total = federation.sum(Client.compare, offer, to=others).require(self.config.min_clients)
+        return {"weights": {name: gradient.float() for name, gradient in total.gradient.items()}}
+
+    def _train_shared(self, federation: Federation) -> dict[str, Tensor]:
+        """One generator for all: Adam on the mean gradient of the local losses."""
+        config = self.config
+        sizes = sizes_of(config, self.schema.num_features, self.schema.num_classes)
+        weights = neighgen.initial_weights(sizes, self.generator("neighgen", "weights"), config.count_bias)
+        for slot in range(MAX_SLOTS):
+            drawn = neighgen.slot_weights(sizes, self.generator("neighgen", f"slot {slot}"))
+            weights.update(zip(neighgen.slot_names(slot), drawn, strict=True))
+        optimizer = Adam(list(weights.values()), lr=config.generator_lr, weight_decay=config.generator_weight_decay)
+        for _ in range(config.local_generator_epochs + config.generator_epochs):
+            total = federation.sum(Client.shared_gradient, SharedRequest(weights=weights)).require(config.min_clients)
+            if total.clients:
+                optimizer.step([total.gradient[name].div_(total.clients).float() for name in weights])
+        return weights
+
+    def _mend(self, federation: Federation, clients: tuple[ClientId, ...], request: MendRequest) -> None:
+        reply = federation.sum(Client.mend, request, to=clients).require(self.config.min_clients)
+        if reply.nodes:
+            self.log["generated_neighbours"] = reply.generated / reply.nodes
+
+
+def sizes_of(config: FedSagePlusConfig, features: int, classes: int) -> Sizes:
+    """Widths of the generator."""
+    return Sizes(features, classes, config.encoder_widths, config.generator_hidden, config.generator_dropout)
+
+
+METHOD = Method(
+    name="fedsage_plus",
+    title="FedSage+",
+    citation='Zhang et al. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.',
+    summary="FedSage on graphs mended with neighbours from generators that clients train with each other's gradients.",
+    config=FedSagePlusConfig,
+    client=Client,
+    server=Server,
+    tasks=("node",),
+    model={"name": "sage", "hidden": 64},
+)

@@ -1,0 +1,177 @@
+"""A graph without some of its nodes, and features that stand for what was hidden: what NeighGen learns from.
+
+Zhang, Yang, Li, Sun, Yiu. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021, section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.data.graph import Features, Graph
+
+MAX_SLOTS = 5
+"""Most neighbours generated for a node, and most hidden ones it is compared with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Impaired:
+    """A silo's graph without its hidden nodes, and what was hidden.
+
+    Attributes:
+        kept: [n̄] numbers in the whole graph of the nodes that stayed, ascending.
+        hidden: Numbers of the hidden ones, ascending.
+        adjacency: [n̄, n̄] among those that stayed, no self-loops.
+        features: [n̄, d].
+        counts: [n̄] hidden neighbours of each (n_v).
+        pointer: [n̄ + 1] into ``missing``.
+        missing: Numbers of the first min(5, n_v) hidden neighbours, node by node.
+        train: [b] which of the n̄ have a loss (B).
+        labels: [b] their classes.
+    """
+
+    kept: NDArray[np.int64]
+    hidden: NDArray[np.int64]
+    adjacency: sp.csr_matrix
+    features: Features
+    counts: NDArray[np.int64]
+    pointer: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    train: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.kept)
+
+
+def undirected(graph: Graph) -> sp.csr_matrix:
+    """[n, n] 0/1 adjacency with every edge in both directions and no self-loops."""
+    matrix = graph.adjacency()
+    matrix = matrix + matrix.T
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    matrix.data[:] = 1.0
+    matrix.sort_indices()
+    return sp.csr_matrix(matrix)
+
+
+def hide(
+    candidates: NDArray[np.int64], share: float, generator: torch.Generator, *, keep: int = 0
+) -> NDArray[np.int64]:
+    """A random share of the candidates, ascending: int(share · candidates), leaving at least ``keep`` of them."""
+    count = max(0, min(int(share * len(candidates) + 1e-9), len(candidates) - keep))
+    order = torch.randperm(len(candidates), generator=generator).numpy()[:count]
+    return np.sort(candidates[order])
+
+
+def impair(graph: Graph, hidden: NDArray[np.int64], train: NDArray[np.int64], labels: NDArray[np.int64]) -> Impaired:
+    """Remove nodes from a graph and note what each of the others lost.
+
+    Args:
+        graph: The whole graph.
+        hidden: Numbers of the nodes to remove.
+        train: Numbers of the nodes to learn from; hidden ones are left out.
+        labels: [n] classes; only rows in ``train`` are read.
+    """
+    adjacency = undirected(graph)
+    is_hidden = np.zeros(graph.num_nodes, dtype=bool)
+    is_hidden[hidden] = True
+    kept = np.flatnonzero(~is_hidden)
+    lost = adjacency[kept][:, hidden]
+    lost.sort_indices()
+    counts = np.diff(lost.indptr).astype(np.int64)
+    within = np.arange(lost.nnz) - np.repeat(lost.indptr[:-1], counts)
+    pointer = np.concatenate([[0], np.cumsum(np.minimum(counts, MAX_SLOTS))]).astype(np.int64)
+    chosen = train[~is_hidden[train]]
+    return Impaired(
+        kept=kept,
+        hidden=hidden,
+        adjacency=adjacency[kept][:, kept].tocsr(),
+        features=graph.features[kept],
+        counts=counts,
+        pointer=pointer,
+        missing=hidden[lost.indices[within < MAX_SLOTS]],
+        train=np.searchsorted(kept, chosen),
+        labels=labels[chosen],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """True features, up to five per row, that generated ones are compared with.
+
+    Attributes:
+        features: [t, d] CSR, row by row.
+        pointer: [rows + 1] into them.
+    """
+
+    features: sp.csr_matrix
+    pointer: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, features: Features, nodes: NDArray[np.int64], pointer: NDArray[np.int64]) -> Targets:
+        """Rows ``nodes`` of a feature matrix."""
+        return cls(sp.csr_matrix(features[nodes]), pointer)
+
+    def nearest(self, generated: Tensor, rows: NDArray[np.int64]) -> Tensor:
+        """For each generated row the closest target of its row, min_u ‖x̂ − x_u‖² by ‖x_u‖² − 2 x̂·x_u.
+
+        Args:
+            generated: [m, d].
+            rows: [m] which row of targets each one belongs to; every one has at least one target.
+
+        Returns:
+            [m, d] the targets themselves, dense.
+        """
+        sizes = np.diff(self.pointer)[rows]
+        ends = np.cumsum(sizes)
+        which = np.repeat(self.pointer[rows] - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
+        candidates = self.features[which]
+        owner = np.repeat(np.arange(len(rows)), sizes)
+        entry = np.repeat(np.arange(len(which)), np.diff(candidates.indptr))
+        values = generated.detach().cpu().numpy()[owner[entry], candidates.indices]
+        # ‖x_u‖² − 2 x̂·x_u, entry by entry
+        distance = np.bincount(
+            entry, candidates.data * (candidates.data - 2.0 * values.astype(np.float64)), minlength=len(which)
+        )
+        order = np.lexsort((distance, owner))
+        best = candidates[order[ends - sizes]]
+        return torch.from_numpy(best.toarray()).to(generated.device, generated.dtype)
+
+
+def feature_loss(generated: Sequence[Tensor], rows: Sequence[NDArray[np.int64]], targets: Targets) -> Tensor:
+    """Σ over rows and slots of min_u ‖x̂ − x_u‖², not divided by anything.
+
+    Args:
+        generated: Per slot, [m, d].
+        rows: Per slot, the row of targets that each of the m belongs to.
+        targets: What is compared with.
+    """
+    total = torch.zeros(())
+    for features, owners in zip(generated, rows, strict=True):
+        if len(owners):
+            total = total + (features - targets.nearest(features, owners)).square().sum()
+    return total
+
+
+def random_neighbours(adjacency: sp.csr_matrix, rows: int, generator: torch.Generator) -> NDArray[np.int64]:
+    """Five neighbours, drawn with replacement, of a random node with a neighbour, for each row: [rows · 5] numbers.
+
+    Empty where no node has a neighbour.
+    """
+    degree = np.diff(adjacency.indptr)
+    connected = np.flatnonzero(degree)
+    if not len(connected):
+        return np.zeros(0, dtype=np.int64)
+    nodes = connected[torch.randint(len(connected), (rows,), generator=generator).numpy()]
+    draws = torch.rand((rows, MAX_SLOTS), generator=generator, dtype=torch.float64).numpy()
+    places = adjacency.indptr[nodes][:, None] + (draws * degree[nodes][:, None]).astype(np.int64)
+    found: NDArray[np.int64] = adjacency.indices[places.ravel()].astype(np.int64)
+    return found

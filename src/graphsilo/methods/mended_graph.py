@@ -1,0 +1,259 @@
+"""A silo's graph with generated neighbours: its tensors, and how near it comes to the graph before the cut.
+
+Zhang, Yang, Li, Sun, Yiu. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021, section 3.2 and
+appendix D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.data.graph import Features, Graph
+from graphsilo.methods.impaired_graph import undirected
+from graphsilo.models.operators import ChainOperator, DenseOperator, Operator, SparseOperator, operator, product
+from graphsilo.models.view import GraphTensors, Norm, View, normalise
+
+
+def mend_adjacency(adjacency: sp.csr_matrix, anchors: NDArray[np.int64]) -> sp.csr_matrix:
+    """[n + m, n + m]: one new node per anchor, linked with it in both directions."""
+    n, m = adjacency.shape[0], len(anchors)
+    if m == 0:
+        return adjacency
+    old, new = adjacency.tocoo(), n + np.arange(m)
+    values = np.concatenate([old.data, np.ones(2 * m, np.float32)])
+    places = np.concatenate([old.row, anchors, new]), np.concatenate([old.col, new, anchors])
+    return sp.csr_matrix((values, places), shape=(n + m, n + m), dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Mended:
+    """Generated nodes of a silo.
+
+    Attributes:
+        anchors: [m] int64 the silo's node that each is linked with.
+        features: [m, d] float32.
+        predicted: [n] float32 predicted count of every own node, 0 for those that were hidden.
+    """
+
+    anchors: Tensor
+    features: Tensor
+    predicted: Tensor
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors by name."""
+        return {"anchors": self.anchors, "features": self.features, "predicted": self.predicted}
+
+    def __len__(self) -> int:
+        return len(self.anchors)
+
+    def graph(self, graph: Graph) -> Graph:
+        """The silo's graph with the generated nodes behind its own: unlabelled, linked in both directions."""
+        n, anchors = graph.num_nodes, self.anchors.numpy()
+        new = n + np.arange(len(anchors))
+        links = np.stack([np.concatenate([anchors, new]), np.concatenate([new, anchors])])
+        own, more = graph.features, self.features.numpy()
+        weights = graph.edge_weights
+        features: Features
+        if isinstance(own, np.ndarray):
+            features = np.vstack([own, more])
+        else:
+            features = sp.csr_matrix(sp.vstack([own, sp.csr_matrix(more)]))
+        return replace(
+            graph,
+            features=features,
+            edges=np.concatenate([graph.edges, links], axis=1),
+            labels=np.concatenate([graph.labels, np.full(len(anchors), -1, dtype=np.int64)]),
+            edge_weights=None if weights is None else np.concatenate([weights, np.ones(links.shape[1], np.float32)]),
+            splits={},
+            node_ids=None,
+            node_names=None,
+        )
+
+
+class MendedTensors(GraphTensors):
+    """The tensors of a mended graph: its own features may be sparse, the generated ones are dense and kept apart.
+
+    Args:
+        graph: The mended graph.
+        own: How many of its nodes come first and were not generated.
+    """
+
+    def __init__(self, graph: Graph, own: int, *, device: torch.device | str = "cpu"):
+        super().__init__(graph, device=device)
+        self.own = own
+
+    @property
+    def full(self) -> View:
+        return self.cached(("full",), lambda: _MendedView(self, None))
+
+    def view(self, items: NDArray[np.int64] | None) -> View:
+        return self.full if items is None else _MendedView(self, np.asarray(items, dtype=np.int64))
+
+    def kept_view(self, items: NDArray[np.int64]) -> View:
+        items = np.asarray(items, dtype=np.int64)
+        return self.cached(("view", items.tobytes()), lambda: _MendedView(self, items))
+
+
+class _MendedView(View):
+    """Features as two operators: rows of the silo's own, and generated ones."""
+
+    data: MendedTensors
+
+    def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
+        def make() -> Operator:
+            rows = self._frontier(norm, depth)[0] if depth else self._nodes
+            return self._split(np.arange(self.data.num_nodes) if rows is None else rows)
+
+        return self.cached(("features", norm, depth if self._nodes is not None else 0), make)
+
+    def first_layer(self, norm: Norm, depth: int) -> Operator:
+        def make() -> Operator:
+            rows = self._frontier(norm, depth)[0]
+            rows = np.arange(self.data.num_nodes) if rows is None else rows
+            block = self.blocks(norm, depth)[0]
+            own = rows < self.data.own
+            features, device, dtype = self.data.graph.features, self.data.device, self.data.dtype
+            left = SparseOperator(block.matrix[:, own], device=device, dtype=dtype)
+            right = block.matrix[:, ~own]
+            used = np.flatnonzero(np.diff(right.tocsc().indptr))  # generated nodes that a row needs
+            parts: list[Operator] = [product(left, operator(features[rows[own]], device, dtype))]
+            if len(used):
+                parts.append(
+                    ChainOperator(
+                        SparseOperator(right[:, used], device=device, dtype=dtype),
+                        _dense(features[rows[~own][used]], device, dtype),
+                    )
+                )
+            return _Sum(parts) if len(parts) > 1 else parts[0]
+
+        return self.cached(("first", norm, depth), make)
+
+    def _split(self, rows: NDArray[np.int64]) -> Operator:
+        features, device, dtype = self.data.graph.features, self.data.device, self.data.dtype
+        own = rows < self.data.own
+        if not (own.any() and (~own).any()) or (np.diff(own.astype(np.int8)) > 0).any():
+            return operator(features[rows], device, dtype)  # nothing to split, or not in the order of a split
+        return _Stacked(operator(features[rows[own]], device, dtype), _dense(features[rows[~own]], device, dtype))
+
+
+class _Stacked(Operator):
+    """One operator's rows above another's."""
+
+    def __init__(self, top: Operator, bottom: Operator):
+        self.top, self.bottom = top, bottom
+        self.shape = (top.shape[0] + bottom.shape[0], top.shape[1])
+        self.cost = top.cost + bottom.cost
+
+    def mm(self, right: Tensor) -> Tensor:
+        return torch.cat([self.top.mm(right), self.bottom.mm(right)])
+
+    def tmm(self, left: Tensor) -> Tensor:
+        edge = self.top.shape[0]
+        return self.top.tmm(left[:edge]).add_(self.bottom.tmm(left[edge:]))
+
+    def dense(self) -> Tensor:
+        return torch.cat([self.top.dense(), self.bottom.dense()])
+
+
+class _Sum(Operator):
+    """A sum of operators of one shape."""
+
+    def __init__(self, parts: Sequence[Operator]):
+        self.parts = list(parts)
+        self.shape = parts[0].shape
+        self.cost = sum(part.cost for part in parts)
+
+    def mm(self, right: Tensor) -> Tensor:
+        return self._added([part.mm(right) for part in self.parts])
+
+    def tmm(self, left: Tensor) -> Tensor:
+        return self._added([part.tmm(left) for part in self.parts])
+
+    def dense(self) -> Tensor:
+        return self._added([part.dense().clone() for part in self.parts])
+
+    @staticmethod
+    def _added(values: Sequence[Tensor]) -> Tensor:
+        total = values[0]
+        for value in values[1:]:
+            total = total.add_(value)
+        return total
+
+
+def _dense(rows: Features, device: torch.device, dtype: torch.dtype) -> Operator:
+    matrix = rows.toarray() if sp.issparse(rows) else np.ascontiguousarray(rows)
+    return DenseOperator(torch.from_numpy(matrix).to(device, dtype))
+
+
+def neighbourhood_means(graph: Graph) -> Features:
+    """[n, d] mean of the neighbours' features; zero for a node without neighbours."""
+    average = normalise(undirected(graph), "mean")
+    means = average @ graph.features
+    return means if sp.issparse(means) else np.asarray(means)
+
+
+def row_distances(left: Features, right: Features) -> NDArray[np.float64]:
+    """[n] Euclidean distance of the rows of two matrices."""
+    difference = left - right
+    squares = difference.multiply(difference) if sp.issparse(difference) else np.square(np.asarray(difference))
+    return np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64)).ravel()
+
+
+def study(graph: Graph, mended: Mended, whole: Graph | None) -> dict[str, float | int | Tensor]:
+    """How far the generated neighbours are from those that the cut took away.
+
+    Args:
+        graph: The client's graph.
+        mended: What was generated.
+        whole: The graph before it was cut, or None where it is not known.
+
+    Returns:
+        Always ``nodes``, ``generated``, and the mended graph as ``mended_edges`` [2, e] and ``mended_features``
+        [n + m, d]. With the whole graph, for dGen: the mean numbers of truly missing and of generated neighbours
+        (``missing_true``, ``missing_generated``), their mean absolute difference over nodes (``missing_error``) and
+        the mean smooth-L1 of the predicted count (``missing_smooth_l1``); for fGen: the mean over nodes of the
+        Euclidean distance of the neighbourhood mean to that in the whole graph, before and after mending
+        (``distance_local``, ``distance_mended``), and the same over nodes that lack a neighbour (``…_lacking``).
+
+    Source: Zhang et al. (2021), appendix D.
+    """
+    after = mended.graph(graph)
+    features = after.features.toarray() if sp.issparse(after.features) else after.features
+    n, m = graph.num_nodes, len(mended)
+    found: dict[str, float | int | Tensor] = {
+        "nodes": n,
+        "generated": m,
+        "mended_edges": torch.from_numpy(np.ascontiguousarray(after.edges)),
+        "mended_features": torch.from_numpy(np.ascontiguousarray(features)),
+    }
+    if whole is None:
+        return found
+    order = np.argsort(whole.global_ids, kind="stable")
+    places = order[np.searchsorted(whole.global_ids, graph.global_ids, sorter=order)]
+    missing = np.diff(undirected(whole).indptr)[places] - np.diff(undirected(graph).indptr)
+    generated = np.bincount(mended.anchors.numpy(), minlength=n)
+    truth = neighbourhood_means(whole)[places]
+    local = row_distances(neighbourhood_means(graph), truth)
+    healed = row_distances(neighbourhood_means(after)[:n], truth)
+    lacking = missing > 0
+    found |= {
+        "missing_true": float(missing.mean()),
+        "missing_generated": float(generated.mean()),
+        "missing_error": float(np.abs(missing - generated).mean()),
+        "missing_smooth_l1": float(F.smooth_l1_loss(mended.predicted, torch.from_numpy(missing.astype(np.float32)))),
+        "nodes_lacking": int(lacking.sum()),
+        "distance_local": float(local.mean()),
+        "distance_mended": float(healed.mean()),
+    }
+    if lacking.any():
+        found["distance_local_lacking"] = float(local[lacking].mean())
+        found["distance_mended_lacking"] = float(healed[lacking].mean())
+    return found

@@ -1,0 +1,136 @@
+"""The section on the tangent kernel's bound: what a cut costs the nodes of each silo, and what mending gives back.
+
+A record is what ``evaluate.gntk.compare`` returns, and ``graphsilo gntk`` writes as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphsilo.report.formats import MISSING, integer, number
+from graphsilo.report.plot import Figure, Plot, colour, layout_of, present
+from graphsilo.report.record import Context
+
+GRAPHS = {"global": "Whole graph", "cut": "Cut graph", "mended": "Mended graph"}
+"""What a silo's nodes are seen on."""
+_PLACES = {"global": "the whole graph", "cut": "the cut graphs", "mended": "the mended graphs"}
+
+
+def describe(record: Mapping[str, Any]) -> tuple[Context, list[Figure]]:
+    """The section: a sentence, a table with a row per silo, and a figure.
+
+    Args:
+        record: As ``evaluate.gntk.compare`` gives it; parts that are missing are left out.
+    Returns:
+        ``{"summary", "table", "drawn"}`` for the template (``table`` as its ``score_table`` takes it), and the
+        figures in the order they are drawn.
+    """
+    drawn = present(figure(record))
+    return {"summary": summary(record), "table": table(record), "drawn": drawn}, drawn
+
+
+def shown(record: Mapping[str, Any]) -> list[str]:
+    """The keys of the graphs that at least one silo has a bound on."""
+    return [name for name in GRAPHS if any(number(row.get(name)) is not None for row in record.get("silos", []))]
+
+
+def summary(record: Mapping[str, Any]) -> str:
+    """What the numbers are, and what they say, in sentences."""
+    steps = f"{record.get('blocks')} aggregation{'' if record.get('blocks') == 1 else 's'}"
+    layers = record.get("layers")
+    text = (
+        f"Bound on the generalisation error by the graph neural tangent kernel of {steps} with {layers} ReLU "
+        f"layer{'' if layers == 1 else 's'} each, √(yᵀΘ⁻¹y · tr Θ) / n, one class against the rest: smaller is better."
+    )
+    whole = record.get("global") or {}
+    if number(whole.get("bound")) is not None:
+        text += f" The whole graph's {integer(whole.get('nodes'))} nodes: {_text(whole['bound'])}."
+    mean = record.get("mean") or {}
+    if number(mean.get("cut")) is not None and number(mean.get("global")) is not None:
+        text += (
+            f" Over the silos' own nodes (node-weighted mean): {_text(mean['global'])} on the whole graph, "
+            f"{_text(mean['cut'])} on the cut ones"
+        )
+        text += f", {_text(mean['mended'])} on the mended ones." if number(mean.get("mended")) is not None else "."
+    compared = integer(record.get("compared"))
+    if record.get("compared"):
+        text += f" Mending moves the bound towards the whole graph's in {integer(record.get('nearer'))} of {compared} "
+        text += f"silo{'' if record['compared'] == 1 else 's'}."
+    alike = {
+        name: sum(number((row.get("twins") or {}).get(name)) or 0 for row in record.get("silos", [])) for name in GRAPHS
+    }
+    if any(alike.values()):
+        where = ", ".join(f"{integer(alike[name])} on {_PLACES[name]}" for name in shown(record))
+        text += (
+            f" Nodes that the kernel cannot tell from a neighbour of another class make the term very large: {where}. "
+            f"Compare the silos without any, or take a larger jitter."
+        )
+    return text
+
+
+def table(record: Mapping[str, Any]) -> Context | None:
+    """A row per silo and their mean; None without silos."""
+    silos = record.get("silos") or []
+    if not silos:
+        return None
+    names = shown(record)
+    generated = any(number(row.get("generated")) is not None for row in silos)
+    alike = any(value for row in silos for value in (row.get("twins") or {}).values())
+    columns = ["Nodes", *(["Generated"] if generated else []), *(["Alike"] if alike else [])]
+    columns += [GRAPHS[name] for name in names]
+    rows = []
+    for row in silos:
+        cells = [integer(row.get("nodes")), *([integer(row.get("generated"))] if generated else [])]
+        if alike:
+            seen = row.get("twins") or {}
+            cells.append(" / ".join(integer(seen.get(name)) for name in names))
+        rows.append(
+            {"title": f"Client {row.get('client')}", "cells": [*cells, *(_text(row.get(key)) for key in names)]}
+        )
+    mean = record.get("mean") or {}
+    blank = [MISSING] * (len(columns) - len(names))
+    rows.append({"title": "Mean", "cells": [*blank, *(_text(mean.get(name)) for name in names)]})
+    return {"columns": columns, "rows": rows}
+
+
+def figure(record: Mapping[str, Any]) -> Figure | None:
+    """Bars per silo, one for each graph that its nodes are seen on."""
+    names = shown(record)
+    silos = record.get("silos") or []
+    if not names:
+        return None
+    layout = layout_of("Client", "Bound term")
+    layout |= {"barmode": "group", "bargap": 0.25}
+    layout["xaxis"] |= {"type": "category"}
+    values = [value for row in silos for name in names if (value := number(row.get(name))) is not None]
+    # Where two nodes that see the same have different labels the term is a hundred times larger: bars need decades.
+    if min(values) > 0 and max(values) > 20 * min(values):
+        layout["yaxis"] |= {"type": "log"}
+    traces: list[Plot] = [
+        {
+            "type": "bar",
+            "name": GRAPHS[name],
+            "x": [str(row.get("client")) for row in silos],
+            "y": [number(row.get(name)) for row in silos],
+            "marker": {"color": colour(place)},
+            "hovertemplate": f"client %{{x}}: %{{y:.4g}}<extra>{GRAPHS[name]}</extra>",
+        }
+        for place, name in enumerate(names)
+    ]
+    return Figure(
+        "kernel-bound",
+        "The bound's term over each silo's own nodes, as they see the whole graph, their cut graph and, where it was "
+        "mended, their mended graph. Mending should move it from the second bar towards the first.",
+        f"Bars of the bound's term for {len(silos)} clients on {len(names)} graphs",
+        340,
+        {"bound": {"data": traces, "layout": layout}},
+    )
+
+
+def _text(value: Any) -> str:
+    known = number(value)
+    return MISSING if known is None else f"{known:.4g}"
+
+
+__all__ = ["GRAPHS", "describe", "figure", "shown", "summary", "table"]

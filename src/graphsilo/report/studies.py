@@ -1,0 +1,233 @@
+"""What clients told the researcher about a method's inner workings: one table of numbers, and pictures of what they
+learned beside what they hold.
+
+A study is ``{client: {name: number or tensor}}``, as ``ClientBase.study`` gives it. Numbers become a table. Where a
+client gives ``real_features`` and ``synthetic_features`` [items, features] (``real_labels`` and ``synthetic_labels``
+[items] beside them), the page shows both in the plane of their first two principal components, and both as a heat map:
+features that were copied rather than condensed would lie on real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.report.figures import class_labels
+from graphsilo.report.formats import MISSING, integer, number, words
+from graphsilo.report.plot import CLEAR, MUTED, SCALE, Figure, Plot, choices, colour, layout_of, present
+from graphsilo.report.record import Context
+
+Study: TypeAlias = Mapping[Any, Mapping[str, Any]]
+"""Client to facts: plain numbers, and tensors or arrays."""
+
+MOST_POINTS = 400
+"""Real nodes drawn at most, and as many synthetic ones; evenly chosen."""
+MAP_ROWS, MAP_COLUMNS = 60, 120
+"""Rows of each kind, and features, that a heat map shows at most."""
+REAL, SYNTHETIC = "real", "synthetic"
+
+
+def describe(study: Study, class_names: Sequence[str] | None = None) -> tuple[Context, list[Figure]]:
+    """The section of a study: its table and what to choose among, and its figures.
+
+    Args:
+        study: Per client its facts. What is neither a number nor a pair of features is left to the files.
+        class_names: Names of the classes, if known.
+
+    Returns:
+        ``{"table", "choices", "drawn"}`` for the template (``table`` is None where no client gave a number), and the
+        figures in the order they are drawn.
+    """
+    drawn = present(plane(study, class_names), feature_map(study, class_names))
+    return {"table": table(study), "choices": choices(drawn), "drawn": drawn}, drawn
+
+
+def table(study: Study) -> Context | None:
+    """Every plain number, a row per client; as ``score_table`` of the templates takes it."""
+    names = dict.fromkeys(
+        name for facts in study.values() for name, value in facts.items() if number(value) is not None
+    )
+    if not names:
+        return None
+    rows = [
+        {"title": f"Client {client}", "cells": [_text(facts.get(name)) for name in names]}
+        for client, facts in study.items()
+    ]
+    return {"columns": [words(name) for name in names], "rows": rows}
+
+
+def plane(study: Study, class_names: Sequence[str] | None = None) -> Figure | None:
+    """Real and synthetic nodes in the plane of their first two principal components, one plot per client."""
+    plots: dict[str, Plot] = {}
+    for client, both in _pairs(study).items():
+        real, synthetic = (features[_spaced(len(features), MOST_POINTS)] for features, _ in both)
+        at, shares = principal_plane(np.concatenate([real, synthetic]))
+        kinds = ((REAL, at[: len(real)], both[0][1]), (SYNTHETIC, at[len(real) :], both[1][1]))
+        traces = []
+        for place, (kind, points, labels) in enumerate(kinds):
+            shown = None if labels is None else labels[_spaced(len(labels), MOST_POINTS)]
+            traces.append(_dots(kind, points, shown, class_names, place))
+        titles = [f"Component {axis + 1} ({100 * share:.0f} % of variance)" for axis, share in enumerate(shares)]
+        plots[f"client {client}"] = {"data": traces, "layout": layout_of(*titles)}
+    if not plots:
+        return None
+    return Figure(
+        "study-plane",
+        "Real and synthetic features in the plane of their first two principal components (of both together). "
+        "Synthetic nodes that lie on real ones would give those away.",
+        f"Scatter of real and synthetic nodes for {len(plots)} clients",
+        380,
+        plots,
+        group="study",
+    )
+
+
+def feature_map(study: Study, class_names: Sequence[str] | None = None) -> Figure | None:
+    """Real features (left) and synthetic ones (right), sorted by class: a row per node, a column per feature."""
+    plots = {}
+    for client, both in _pairs(study).items():
+        (real, _), (synthetic, _) = both
+        # The features that tell real nodes apart most, in their own order; both halves show the same.
+        columns = np.sort(np.argsort(-real.std(axis=0), kind="stable")[:MAP_COLUMNS])
+        low = float(min(real[:, columns].min(), synthetic[:, columns].min()))
+        high = float(max(real[:, columns].max(), synthetic[:, columns].max()))
+        layout = layout_of("Real: features", "Nodes, by class", legend=False)
+        layout["xaxis"] |= {"domain": [0, 0.48], "type": "category", "gridcolor": CLEAR, "showticklabels": False}
+        layout["yaxis"] |= {"autorange": "reversed", "gridcolor": CLEAR, "showticklabels": False}
+        second = layout_of("Synthetic: features", "", legend=False)
+        layout["xaxis2"] = layout["xaxis"] | {"domain": [0.52, 1], "title": second["xaxis"]["title"]}
+        layout["yaxis2"] = layout["yaxis"] | {"anchor": "x2", "title": {"text": ""}}
+        traces = []
+        for place, (features, labels) in enumerate(both):
+            order = np.arange(len(features)) if labels is None else np.argsort(labels, kind="stable")
+            rows = order[_spaced(len(order), MAP_ROWS)]
+            traces.append(
+                {
+                    "type": "heatmap",
+                    "z": np.round(features[np.ix_(rows, columns)], 4).tolist(),
+                    "customdata": [[name] * len(columns) for name in _names(labels, rows, class_names)],
+                    "x": [str(column) for column in columns],
+                    "colorscale": SCALE,
+                    "zmin": low,
+                    "zmax": high if high > low else low + 1.0,
+                    "showscale": place == 1,
+                    "colorbar": {"tickfont": {"color": MUTED}, "thickness": 11, "outlinewidth": 0},
+                    "hovertemplate": "%{customdata}, feature %{x}: %{z:.3f}<extra></extra>",
+                    **({"xaxis": "x2", "yaxis": "y2"} if place else {}),
+                }
+            )
+        plots[f"client {client}"] = {"data": traces, "layout": layout}
+    if not plots:
+        return None
+    return Figure(
+        "study-features",
+        f"Features of real nodes (left) and of synthetic ones (right), sorted by class: at most {MAP_ROWS} of each, "
+        f"and the {MAP_COLUMNS} features that vary most among the real ones.",
+        f"Heat maps of real and synthetic features for {len(plots)} clients",
+        380,
+        plots,
+        group="study",
+    )
+
+
+def principal_plane(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[float, float]]:
+    """Points in the plane of their two largest principal components, and the share of variance of each.
+
+    Args:
+        values: [n, d].
+
+    Returns:
+        [n, 2], the sign of a component such that its farthest point is positive; and two shares from 0 to 1.
+    """
+    centred = values - values.mean(axis=0)
+    # n is small and d may be thousands: the components come from the n × n inner products.
+    squares, vectors = np.linalg.eigh(centred @ centred.T)
+    squares, vectors = np.maximum(squares[::-1], 0.0), vectors[:, ::-1]
+    total = float(squares.sum())
+    points = np.zeros((len(values), 2))
+    shares = [0.0, 0.0]
+    for axis in range(min(2, len(values))):
+        column = vectors[:, axis] * np.sqrt(squares[axis])
+        points[:, axis] = column * (np.sign(column[np.abs(column).argmax()]) or 1.0)
+        shares[axis] = float(squares[axis]) / total if total > 0 else 0.0
+    return points, (shares[0], shares[1])
+
+
+_Features: TypeAlias = "tuple[NDArray[np.float64], NDArray[np.int64] | None]"
+
+
+def _pairs(study: Study) -> dict[Any, tuple[_Features, _Features]]:
+    """Clients that gave real and synthetic features of the same width, both with something in them."""
+    found = {}
+    for client, facts in study.items():
+        both = [_features(facts, kind) for kind in (REAL, SYNTHETIC)]
+        real, synthetic = both
+        if real is not None and synthetic is not None and real[0].shape[1] == synthetic[0].shape[1]:
+            found[client] = (real, synthetic)
+    return found
+
+
+def _features(facts: Mapping[str, Any], kind: str) -> _Features | None:
+    value = facts.get(f"{kind}_features")
+    if value is None:
+        return None
+    features = np.asarray(value, dtype=np.float64)
+    if features.ndim != 2 or 0 in features.shape or not np.isfinite(features).all():
+        return None
+    given = facts.get(f"{kind}_labels")
+    labels = None if given is None else np.asarray(given).astype(np.int64)
+    return features, labels if labels is not None and labels.shape == features.shape[:1] else None
+
+
+def _spaced(count: int, most: int) -> NDArray[np.int64]:
+    """At most ``most`` of ``count`` places, evenly chosen."""
+    if count <= most:
+        return np.arange(count)
+    return np.linspace(0, count - 1, most).astype(np.int64)
+
+
+def _names(labels: NDArray[np.int64] | None, rows: NDArray[np.int64], class_names: Sequence[str] | None) -> list[str]:
+    """What to call each row: its class, or its number."""
+    if labels is None:
+        return [f"node {row}" for row in rows.tolist()]
+    width = len(class_names) if class_names else 0
+    titles = class_labels(width, class_names)
+    return [titles[label] if 0 <= label < width else f"class {label}" for label in labels[rows].tolist()]
+
+
+def _dots(
+    kind: str,
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64] | None,
+    class_names: Sequence[str] | None,
+    place: int,
+) -> Plot:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": words(kind),
+        "x": np.round(points[:, 0], 4).tolist(),
+        "y": np.round(points[:, 1], 4).tolist(),
+        "customdata": _names(labels, np.arange(len(points)), class_names),
+        "marker": {
+            "color": colour(place),
+            "size": 7 if place else 6,
+            "opacity": 0.6,
+            "symbol": "diamond" if place else "circle",
+        },
+        "hovertemplate": f"{kind}, %{{customdata}}<extra></extra>",
+    }
+
+
+def _text(value: Any) -> str:
+    """A number as the table shows it: whole numbers as such, others with four significant digits."""
+    known = number(value)
+    if known is None:
+        return MISSING
+    return integer(known) if float(known).is_integer() else f"{known:.4g}"
+
+
+__all__ = ["Study", "describe", "feature_map", "plane", "principal_plane", "table"]

@@ -1,0 +1,612 @@
+"""FairFGL: the invariants of its specification, through the real machinery."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from graphsilo.data.graph import Graph
+from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.errors import ConfigError, MessageError
+from graphsilo.evaluate.groups import node_groups
+from graphsilo.experiments import conformance
+from graphsilo.experiments.runner import run
+from graphsilo.federation import registry
+from graphsilo.federation.codec import decode_tree, encode, encode_tree
+from graphsilo.methods import fairfgl
+from graphsilo.methods.fairfgl import TrainReply, TrainRequest, alignment_rows, deflect, embedded_trace
+from graphsilo.methods.fairfgl_updates import SparseUpdate, expand, keep_largest
+from graphsilo.models import GraphTensors
+from graphsilo.models import build as build_model
+from graphsilo.models import names as model_names
+from graphsilo.random import generator
+from graphsilo.training.local import weights_of
+
+PLAIN = {
+    "alpha_start": 0.0, "distillation": 0.0, "alignment": 0.0, "correction": False, "clustering": False, "top_k": 1.0,
+}  # fmt: skip
+"""Every part off: FedAvg."""
+
+
+def rounds(server, federation, count=1, start=1):
+    for number in range(start, start + count):
+        federation.at("round", number)
+        server.round(federation, number)
+    return server.weights
+
+
+def patch(client=0, *, nodes=24, train=10, classes=2, features=5, seed=0):
+    """A random graph whose features tell something about the labels."""
+    draw = np.random.default_rng([seed, client])
+    pairs = draw.integers(0, nodes, (2, 3 * nodes))
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    labels = draw.integers(0, classes, nodes)
+    values = draw.standard_normal((nodes, features)).astype(np.float32)
+    values[:, 0] += labels
+    edges = np.unique(np.concatenate([pairs, pairs[::-1]], axis=1), axis=1).astype(np.int64)
+    graph = Graph(values, edges, labels.astype(np.int64), classes)
+    order = draw.permutation(nodes)
+    chosen = np.sort(order[:train])
+    items = {"train": chosen, "val": np.sort(order[train : train + 6]), "test": np.sort(order[train + 6 :])}
+    return Silo(client, graph, chosen, (EvaluationSet("seen", graph, items),), Schema("node", features, classes))
+
+
+# -- everything off ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("settings", [{}, {"participation": 0.67}, {"optimizer": "sgd", "lr": 0.1}], ids=str)
+def test_with_every_part_off_it_is_fedavg(kit, settings, dropout):
+    silos = [patch(client, nodes=20 + client, train=8 + client) for client in range(3)]
+    mine = rounds(*kit.build("fairfgl", silos, dropout=dropout, eta=1.0, **PLAIN, **settings), 3)
+    other = rounds(*kit.build("fedavg", silos, dropout=dropout, **settings), 3)
+    for name in other:
+        torch.testing.assert_close(mine[name], other[name], atol=2e-6, rtol=1e-5)
+
+
+def test_by_hand(kit):
+    # f(x) = (x - 0)²/2 from 1, rate 0.1, one step: 0.9. With half of W_hist = 1 mixed in, the gradient at
+    # Ŵ = 1 is 1, of which W_local gets half: 0.95, and Ŵ = (1 + 0.95) / 2 = 0.975.
+    parameter = torch.ones(())
+    fused = 0.5 * 1.0 + 0.5 * parameter
+    local = parameter - 0.1 * 0.5 * fused
+    assert (local.item(), 0.5 + 0.5 * local.item()) == (pytest.approx(0.95), pytest.approx(0.975))
+    silo = patch()
+    settings = {**PLAIN, "alpha_start": 0.5, "alpha_learned": False, "optimizer": "sgd", "lr": 0.1}
+    _, federation = kit.build("fairfgl", [silo], weight_decay=0.0, local_epochs=1, **settings)
+    client = federation.client(0)
+    start = torch.ones_like(client._fused)
+    client._local.copy_(start)
+    client._step(start.clone(), start, None)  # the gradient of f at Ŵ = 1 is 1
+    client._fuse(start)
+    assert client._local.unique().tolist() == [pytest.approx(0.95)]
+    assert client._fused.unique().tolist() == [pytest.approx(0.975)]
+
+
+# -- history -------------------------------------------------------------------------------------------------------
+
+
+def test_history_is_the_mean_of_the_last_models_downloaded(kit):
+    server, federation = kit.build("fairfgl", [patch(0), patch(1)], history=3)
+    client = federation.client(0)
+    seen = []
+    for number in range(1, 6):
+        seen.append(torch.cat([value.reshape(-1) for value in server.weights.values()]))
+        rounds(server, federation, 1, number)
+        expected = torch.stack(seen[-3:]).mean(0)
+        torch.testing.assert_close(client._mean_of_history(), expected, atol=1e-7, rtol=1e-6)
+    assert len(client._history) == 3
+
+
+@pytest.mark.parametrize("alpha", ["entries", "scalar"])
+def test_the_chain_rule_against_autograd(kit, alpha):
+    """One SGD step of W_local and α agrees with autograd through Ŵ = σ(a) W_hist + (1 − σ(a)) W_local."""
+    silo = patch(nodes=40, train=24, classes=3)
+    settings = {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.0, "local_epochs": 1, "alpha_start": 0.3}
+    server, federation = kit.build("fairfgl", [silo], alpha=alpha, correction=False, top_k=1.0, **settings)
+    client = federation.client(0)
+    rounds(server, federation, 2)  # so that the history is not the download alone
+    logit, history = client._logit.clone(), list(client._history)
+    request = TrainRequest(weights={name: value.clone() for name, value in server.weights.items()})
+    client.round = 3
+    client.train(request)
+
+    local = {name: value.clone().requires_grad_() for name, value in request.weights.items()}
+    logit.requires_grad_()
+    past = {name: torch.stack([*(one[name] for one in history), request.weights[name]]).mean(0) for name in local}
+    fused, place = {}, 0
+    for name, value in local.items():
+        part = logit if alpha == "scalar" else logit[place : place + value.numel()].view(value.shape)
+        place += value.numel()
+        share = torch.sigmoid(part)
+        fused[name] = share * past[name] + (1 - share) * value
+    model = server.build_model()
+    view = GraphTensors(silo.graph).full
+    teacher = F.log_softmax(torch.func.functional_call(model, past, (view,)), dim=1).detach()
+    logits = torch.func.functional_call(model, fused, (view,))
+    rest = np.setdiff1d(np.arange(silo.graph.num_nodes), silo.train)
+    loss = F.cross_entropy(logits[silo.train], torch.from_numpy(silo.labels[silo.train]))
+    loss = loss + F.kl_div(F.log_softmax(logits[rest], dim=1), teacher[rest], reduction="batchmean", log_target=True)
+
+    plan = client._fixed_goal().alignment
+    assert plan is not None
+    # The hidden layer of the two-layer GCN, Â X W, by hand.
+    hat = torch.from_numpy(GraphTensors(silo.graph).matrix("gcn").toarray())
+    hidden = (hat @ torch.from_numpy(silo.graph.features) @ fused["layers.0.weight"] + fused["layers.0.bias"]).relu()
+    terms = []
+    for number in range(len(plan.sizes)):
+        prototype = hidden[plan.homo[plan.homo_class == number]].mean(0).detach()
+        drawn = hidden[plan.hete[plan.hete_class == number]]
+        target = F.softmax(prototype, dim=0).expand(len(drawn), -1)
+        terms.append(F.kl_div(F.log_softmax(drawn, dim=1), target, reduction="batchmean"))
+    loss = loss + torch.stack(terms).sum()
+    gradients = torch.autograd.grad(loss, [*local.values(), logit])
+    expected = torch.cat(
+        [
+            (value - 0.1 * slope).detach().reshape(-1)
+            for value, slope in zip(local.values(), gradients[:-1], strict=True)
+        ]
+    )
+    torch.testing.assert_close(client._local, expected, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(client._logit, (logit - 0.1 * gradients[-1]).detach(), atol=2e-6, rtol=1e-5)
+
+
+def test_what_predicts_is_the_fused_model(kit):
+    server, federation = kit.build("fairfgl", [patch(0), patch(1)])
+    rounds(server, federation, 3)
+    client = federation.client(0)
+    mixed = torch.sigmoid(client._logit) * client._mean_of_history()
+    mixed += (1 - torch.sigmoid(client._logit)) * client._local
+    flat = torch.cat([value.reshape(-1) for value in weights_of(client.model).values()])
+    torch.testing.assert_close(flat, mixed, atol=1e-6, rtol=1e-5)
+    model = server.build_model()
+    torch.nn.utils.vector_to_parameters(flat, model.parameters())
+    expected = F.log_softmax(model(client.data.full), dim=1)
+    torch.testing.assert_close(client.predict(client.data), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_alpha_starts_where_it_is_told_and_may_stay_there(kit):
+    server, federation = kit.build("fairfgl", [patch(0), patch(1)], alpha_start=0.2, alpha_learned=False)
+    rounds(server, federation, 2)
+    assert federation.client(0).study()["alpha"] == pytest.approx(0.2, abs=1e-6)
+    server, federation = kit.build("fairfgl", [patch(0), patch(1)], alpha_start=0.2)
+    rounds(server, federation, 4)
+    alpha = federation.client(0)._alpha
+    assert alpha.std() > 1e-4
+    assert 0 < alpha.min() <= alpha.max() < 1
+
+
+@pytest.mark.parametrize("settings", [{"history": 0}, {"alpha_start": 0.0}], ids=str)
+def test_without_mixing_the_fused_model_is_the_local_one(kit, settings):
+    server, federation = kit.build("fairfgl", [patch(0), patch(1)], **settings)
+    rounds(server, federation, 2)
+    client = federation.client(1)
+    assert client._fused is client._local
+    assert len(client._logit) == 0
+    assert client.study()["alpha"] == 0
+
+
+# -- losses --------------------------------------------------------------------------------------------------------
+
+
+def star():
+    """Node 0 with five leaves 1-5, and 6-7 linked; labels 0 0 0 0 1 1 0 0."""
+    pairs = np.array([[0, 0, 0, 0, 0, 6], [1, 2, 3, 4, 5, 7]])
+    labels = np.array([0, 0, 0, 0, 1, 1, 0, 0])
+    return Graph(np.eye(8, dtype=np.float32), np.concatenate([pairs, pairs[::-1]], axis=1), labels, 2)
+
+
+def test_who_is_drawn_to_whom_by_hand():
+    # All train. Shares of like neighbours: node 0 3/5; 1, 2, 3: 1; 4, 5: 0; 6, 7: 1. Ranked: 1 2 3 6 | 7 0 4 5.
+    # Class 0 has 6 of 8 nodes, more than the mean of 4: majority. Its prototype is made by 1, 2, 3, 6 and draws 7, 0.
+    graph = star()
+    found = alignment_rows(graph, np.arange(8), graph.labels, graph.labels, 2)
+    assert (found.homo.tolist(), found.hete.tolist()) == ([1, 2, 3, 6], [0, 7])
+    assert found.sizes.tolist() == [[4.0]]
+    assert found.share.tolist() == [[0.5], [0.5]]
+
+
+def test_unlabelled_neighbours_are_left_out_unless_guessed():
+    # Only 0, 1, 4, 6 train. Labels known: share of 0 is 1/2 (1 is like, 4 is not), of 1 it is 1, of 4 it is 0, and 6
+    # has no labelled neighbour, which makes it heterophilous. Ranked 1 0 | 4 6.
+    graph = star()
+    train = np.array([0, 1, 4, 6])
+    known = np.full(8, -1)
+    known[train] = graph.labels[train]
+    found = alignment_rows(graph, train, graph.labels[train], known, 2)
+    assert (found.homo.tolist(), found.hete.tolist()) == ([0, 1], [6])
+    # With 7 guessed to be like 6 and everything else unlike, 0 is at 1/5: ranked 1 6 | 0 4.
+    guess = np.array([0, 0, 1, 1, 1, 1, 0, 0])
+    found = alignment_rows(graph, train, graph.labels[train], guess, 2)
+    assert (found.homo.tolist(), found.hete.tolist()) == ([1, 6], [0])
+
+
+def test_groups_are_those_of_the_metrics():
+    silo = patch(nodes=60, train=40, classes=3, seed=4)
+    known = np.full(60, -1)
+    known[silo.train] = silo.labels[silo.train]
+    groups = node_groups(silo.graph, known)
+    found = alignment_rows(silo.graph, silo.train, silo.labels[silo.train], known, 3)
+    majority = np.isin(np.arange(60), silo.train) & ~groups.minority
+    assert set(found.homo.tolist()) == set(np.flatnonzero(majority & ~groups.hete).tolist())
+    assert set(found.hete.tolist()) == set(np.flatnonzero(majority & groups.hete).tolist())
+
+
+def test_nothing_to_align():
+    graph = star()
+    none = np.full(8, -1)
+    assert alignment_rows(graph, np.array([], dtype=np.int64), graph.labels[:0], none, 2) is None
+    one_class = np.array([0, 1, 2])  # no class above the mean
+    assert alignment_rows(graph, one_class, graph.labels[one_class], graph.labels, 2) is None
+    assert alignment_rows(graph, np.arange(8), graph.labels, none, 2) is None  # nobody is homophilous
+
+
+@pytest.mark.parametrize("to_prototype", [True, False])
+def test_s_loss_and_its_gradient(to_prototype):
+    silo = patch(nodes=60, train=40, classes=3, seed=4)
+    plan = alignment_rows(silo.graph, silo.train, silo.labels[silo.train], silo.labels, 3)
+    embedding = torch.randn(60, 6, generator=generator(0), dtype=torch.float64).requires_grad_()
+    plan = fairfgl.Alignment(*(part.double() if part.is_floating_point() else part for part in plan))
+    expected = torch.zeros((), dtype=torch.float64)
+    for number in range(len(plan.sizes)):
+        prototype = embedding[plan.homo[plan.homo_class == number]].mean(0).detach()
+        own = F.log_softmax(embedding[plan.hete[plan.hete_class == number]], dim=1)
+        target = F.log_softmax(prototype, dim=0).expand_as(own)
+        first, second = (target, own) if to_prototype else (own, target)
+        expected = expected + (first.exp() * (first - second)).sum(1).mean()
+    loss, rows = plan.loss_and_gradient(embedding.detach(), to_prototype=to_prototype)
+    (gradient,) = torch.autograd.grad(expected, embedding)
+    torch.testing.assert_close(loss, expected.detach())
+    torch.testing.assert_close(rows, gradient[plan.hete])
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_logits_and_embeddings_of_one_pass(name):
+    """Values and gradients against the model's own forward and embed with the same dropout."""
+    graph = patch(nodes=20, features=6).graph
+    data = GraphTensors(graph, dtype=torch.float64)
+    model = build_model(name, num_features=6, num_classes=2, seed=0, hidden=4).double()
+    logits, embedding, pull = embedded_trace(model, data.full, generator(1))
+    expected = model(data.full, generator(1))
+    torch.testing.assert_close(logits, expected.detach())
+    outer = torch.randn(logits.shape, generator=generator(2), dtype=torch.float64)
+    parameters = list(model.parameters())
+    total = (expected * outer).sum()
+    inner = None
+    if embedding is not None:
+        own = model.embed(data.full, generator(1))
+        torch.testing.assert_close(embedding, own.detach())
+        inner = torch.randn(own.shape, generator=generator(3), dtype=torch.float64)
+        total = total + (own * inner).sum()
+    for got, wanted in zip(pull(outer, inner), torch.autograd.grad(total, parameters, allow_unused=True), strict=True):
+        torch.testing.assert_close(got, torch.zeros_like(got) if wanted is None else wanted)
+
+
+def test_batches_are_of_labelled_nodes(kit):
+    _, federation = kit.build("fairfgl", [patch(train=10)], batch_size=4)
+    client = federation.client(0)
+    goal = client._fixed_goal()
+    shares = list(client._batches(goal, generator(0)))
+    assert [int((share[goal.labelled] > 0).sum()) for share in shares] == [4, 4, 2]
+    assert [float(share[goal.labelled].sum()) for share in shares] == [pytest.approx(1.0)] * 3
+    assert [float(share.sum()) for share in shares] == [pytest.approx(2.0)] * 3  # and the distillation, whole
+
+
+# -- gradient modification -----------------------------------------------------------------------------------------
+
+
+def test_deflection_by_hand():
+    # g = (1, -2), v = (0, 2): g·v = -4, ‖v‖² = 4, so g + v = (1, 0). With margin 0.5 also + 0.5 (0, 1).
+    direction = torch.tensor([0.0, 2.0])
+    gradient = torch.tensor([1.0, -2.0])
+    assert deflect(gradient, direction)
+    assert gradient.tolist() == [1.0, 0.0]
+    gradient = torch.tensor([1.0, -2.0])
+    assert deflect(gradient, direction, 0.5)
+    assert gradient.tolist() == [1.0, 0.5]
+    gradient = torch.tensor([1.0, 0.5])
+    assert not deflect(gradient, direction, 0.5)
+    assert gradient.tolist() == [1.0, 0.5]
+
+
+def test_no_gradient_opposes_after_the_correction():
+    for seed in range(50):
+        gradient, direction = torch.randn(2, 500, generator=generator(seed))
+        direction[100:] = 0
+        before = gradient.clone()
+        moved = deflect(gradient, direction)
+        assert float(gradient @ direction) >= -1e-3
+        assert torch.equal(gradient[100:], before[100:])
+        assert moved == (float(before @ direction) < 0)
+        assert moved or torch.equal(gradient, before)
+
+
+@pytest.mark.parametrize("reading", ["loss", "update"])
+def test_the_direction_is_the_own_loss_at_the_others_model(kit, reading):
+    silos = [patch(client) for client in range(3)]
+    server, federation = kit.build("fairfgl", silos, deviated_gradient=reading, top_k=0.4, dropout=0.5)
+    client = federation.client(0)
+    before = {name: value.clone() for name, value in server.weights.items()}
+    rounds(server, federation)
+    other = server.deviated[0]
+    assert other in (1, 2)
+    total = sum(value.numel() for value in before.values())
+    change = expand(server.updates[other], total)
+    request = server._requests((0, 1, 2))[0]
+    with torch.no_grad():
+        direction = client._direction(request)
+    if reading == "update":
+        assert torch.equal(direction, -change)
+        return
+    model = server.build_model()
+    start = torch.cat([value.reshape(-1) for value in before.values()])
+    torch.nn.utils.vector_to_parameters(start + change, model.parameters())
+    silo = silos[0]
+    logits = model(GraphTensors(silo.graph).full)[silo.train]
+    F.cross_entropy(logits, torch.from_numpy(silo.labels[silo.train])).backward()
+    expected = torch.cat([parameter.grad.reshape(-1) for parameter in model.parameters()])
+    torch.testing.assert_close(direction, expected * (change != 0), atol=1e-6, rtol=1e-5)
+
+
+def test_no_correction_in_round_one_and_for_newcomers(kit):
+    server, federation = kit.build("fairfgl", [patch(client) for client in range(4)], participation=0.5)
+    assert all(request.deviated_values is None for request in server._requests((0, 1, 2, 3)).values())
+    rounds(server, federation)
+    there = server.select(federation, 1)
+    requests = server._requests((0, 1, 2, 3))
+    assert {client for client, request in requests.items() if request.deviated_values is not None} == set(there)
+    assert server.deviated == {there[0]: there[1], there[1]: there[0]}
+
+
+def test_a_lost_state_is_noticed(kit):
+    server, federation = kit.build("fairfgl", [patch(client) for client in range(3)])
+    rounds(server, federation)
+    federation.client(0)._history.clear()
+    failure = federation.ask(fairfgl.Client.train, server._requests((0,))).failures[0]
+    assert failure.kind == MessageError.__name__
+    assert "restore its state" in failure.reason
+
+
+# -- upload and server ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.6, 1.0])
+def test_bytes_on_the_wire_are_the_formulas(kit, share):
+    """Up: min(8k, 4k + 1/8, 4) P; down: 4P and the other client's update as it came. Each tensor padded to 64."""
+    silos = [patch(client, features=40) for client in range(3)]
+    server, federation = kit.build("fairfgl", silos, top_k=share, model_options={"hidden": 16})
+    rounds(server, federation, 2)
+    total = sum(value.numel() for value in server.weights.values())
+    kept = int(share * (total - 1) + 1e-9) + 1
+    short = min(8 * kept, 4 * kept + (total + 7) // 8, 4 * total)
+    rows = [row for row in federation.ledger.rows() if row[:2] == ("round", 2)]
+    names = ("values", "positions", "bitmap")
+    for client in (0, 1, 2):
+        up = {row[6]: row[8] for row in rows if row[2] == client and row[3] == "up"}
+        down = {row[6]: row[8] for row in rows if row[2] == client and row[3] == "down"}
+        sent = sum(up[name] for name in names)
+        assert short <= sent < short + 2 * 64
+        assert 4 * total <= down["weights"] < 4 * total + 4 * 64
+        assert short <= sum(down[f"deviated_{name}"] for name in names) < short + 2 * 64
+    assert server.log["kept"] == pytest.approx(kept / total)
+    assert {row[7] for row in rows} == {"model", "counts", "control"}
+
+
+def test_what_is_passed_on_is_declared_and_is_what_came(kit):
+    specs = {spec.name: spec for message in (TrainReply, TrainRequest) for spec in message.specs()}
+    passed = {"values", "positions", "bitmap", "deviated_values", "deviated_positions", "deviated_bitmap"}
+    assert {name for name, spec in specs.items() if spec.relayed} == passed
+    server, federation = kit.build("fairfgl", [patch(client) for client in range(3)])
+    federation.at("round", 1)
+    replies = federation.ask(fairfgl.Client.train, TrainRequest(weights=server.weights))
+    again, other = kit.build("fairfgl", [patch(client) for client in range(3)])
+    rounds(again, other)
+    for client, opposite in again.deviated.items():
+        request = again._requests((0, 1, 2))[client]
+        assert torch.equal(request.deviated_values, replies[opposite].values)
+        assert torch.equal(request.deviated_bitmap, replies[opposite].bitmap)
+
+
+def test_one_message_per_opposite(kit):
+    server, federation = kit.build("fairfgl", [patch(client) for client in range(5)])
+    rounds(server, federation)
+    requests = server._requests(tuple(range(5)))
+    assert len({id(request) for request in requests.values()}) == len(set(server.deviated.values()))
+
+
+def fake_round(kit, updates, samples, **settings):
+    """The server's step on given updates, [K, P] with P = 26."""
+    server, federation = kit.build("fairfgl", [patch(client) for client in range(len(updates))], **settings)
+    server.weights = {name: torch.zeros_like(value) for name, value in server.weights.items()}
+    total = sum(value.numel() for value in server.weights.values())
+    rows = torch.zeros(len(updates), total)
+    rows[:, : updates.shape[1]] = updates
+
+    def train(self, request):
+        update = keep_largest(rows[self.id], settings.get("top_k", 1.0))
+        return TrainReply(**update._asdict(), num_samples=samples[self.id])
+
+    kept = fairfgl.Client.train.function
+    fairfgl.Client.train.function = train
+    try:
+        rounds(server, federation)
+    finally:
+        fairfgl.Client.train.function = kept
+    return server, torch.cat([value.reshape(-1) for value in server.weights.values()])[: updates.shape[1]]
+
+
+def test_clusters_have_the_same_say(kit):
+    # {0, 1, 2} with weights 1, 1, 2: (1·1 + 1·1.1 + 2·1.2) / 4 = 1.125 along x; {3, 4}: (3·2 + 1·2.4) / 4 = 2.1 along
+    # y. Half of each: (0.5625, 1.05). The plain weighted mean would be (0.5625, 1.05) only by chance of equal weights.
+    updates = torch.tensor([[1.0, 0.0], [1.1, 0.0], [1.2, 0.0], [0.0, 2.0], [0.0, 2.4]])
+    server, moved = fake_round(kit, updates, [1, 1, 2, 3, 1], top_k=1.0)
+    assert server.log["clusters"] == 2
+    assert moved.tolist() == pytest.approx([0.5625, 1.05])
+    _, moved = fake_round(kit, updates, [1, 1, 2, 9, 3], top_k=1.0)
+    assert moved.tolist() == pytest.approx([0.5625, 1.05])  # a cluster's size does not matter
+    _, moved = fake_round(kit, updates, [1, 1, 2, 9, 3], top_k=1.0, eta=0.8)
+    assert moved.tolist() == pytest.approx([0.8 * 1.125, 0.8 * 2.1])
+    server, moved = fake_round(kit, updates, [1, 1, 2, 9, 3], top_k=1.0, clustering=False)
+    assert (server.log["clusters"], moved.tolist()) == (1.0, pytest.approx([4.5 / 16, 25.2 / 16]))
+
+
+def test_equal_updates_give_the_mean_of_sparse_updates(kit):
+    updates = torch.tensor([[3.0, -1.0, 2.0, 0.5]]).repeat(4, 1)
+    server, moved = fake_round(kit, updates, [1, 5, 2, 2], top_k=1.0)
+    assert server.log["clusters"] == 1
+    assert moved.tolist() == pytest.approx([3.0, -1.0, 2.0, 0.5])
+    assert all(other != client and other in range(4) for client, other in server.deviated.items())
+    assert len(server.deviated) == 4
+
+
+def test_who_has_nothing_to_learn_from_is_left_out(kit):
+    updates = torch.tensor([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])
+    server, moved = fake_round(kit, updates, [1, 1, 0], top_k=1.0)
+    assert moved.tolist() == pytest.approx([0.5, 0.5])
+    assert set(server.deviated) == {0, 1}
+
+
+def test_an_update_that_does_not_fit_names_the_client():
+    with pytest.raises(MessageError, match=r"client 7: .*9 values"):
+        fairfgl._expanded(7, SparseUpdate(torch.ones(3)), 9)
+
+
+# -- poor clients --------------------------------------------------------------------------------------------------
+
+
+def poor(kind):
+    silo = patch(0)
+    graph = silo.graph
+    if kind == "no training node":
+        return replace(silo, train=silo.train[:0])
+    if kind == "one class":
+        return replace(silo, train=silo.train[silo.labels[silo.train] == 0])
+    if kind == "one training node":
+        return replace(silo, train=silo.train[:1])
+    if kind == "no edges":
+        bare = graph.with_edges(np.zeros((2, 0), dtype=np.int64))
+        return replace(silo, graph=bare, evaluations=(replace(silo.seen, graph=bare),))
+    return replace(silo, train=np.arange(graph.num_nodes))  # everything is labelled
+
+
+@pytest.mark.parametrize("kind", ["no training node", "one class", "one training node", "no edges", "all labelled"])
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_poor_clients(kit, kind, others):
+    silos = [poor(kind), *(patch(client) for client in range(1, others + 1))]
+    server, federation = kit.build("fairfgl", silos, pseudo_labels=kind == "no edges")
+    before = {name: value.clone() for name, value in server.weights.items()}
+    rounds(server, federation, 3)
+    assert all(torch.isfinite(value).all() for value in server.weights.values())
+    assert torch.isfinite(federation.client(0).predict(federation.client(0).data)).all()
+    if kind == "no training node" and not others:
+        assert all(torch.equal(server.weights[name], before[name]) for name in before)
+
+
+def test_a_class_that_nobody_has(kit):
+    silos = [replace(silo, schema=Schema("node", 5, 4)) for silo in (patch(0), patch(1), patch(2))]
+    server, federation = kit.build("fairfgl", silos)
+    rounds(server, federation, 2)
+    assert federation.client(0).predict(federation.client(0).data).shape == (24, 4)
+
+
+def test_batchnorms_statistics_travel_with_the_update(kit):
+    silos = [patch(client) for client in range(3)]
+    server, federation = kit.build("fairfgl", silos, model="gin", model_options={"norm": "batch"})
+    before = {name: value.clone() for name, value in server.weights.items()}
+    rounds(server, federation, 2)
+    moved = [name for name, value in server.weights.items() if not torch.equal(value, before[name])]
+    assert any("running" in name for name in moved)
+    assert all(torch.isfinite(value).all() for value in server.weights.values())
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+ABLATIONS = [
+    {"history": 0}, {"distillation": 0.0}, {"distillation": 5.0}, {"alignment": 0.0}, {"correction": False},
+    {"clustering": False}, {"alpha": "scalar"}, {"alpha_start": 0.1}, {"alpha_start": 0.0}, {"alpha_learned": False},
+    {"alignment_target": "node"}, {"pseudo_labels": True}, {"deviated_gradient": "update"},
+    {"correction_margin": 0.1}, {"top_k": 0.2}, {"top_k": 1.0}, {"eta": 0.4}, {"batch_size": 4}, {"optimizer": "sgd"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", ABLATIONS, ids=str)
+def test_every_switch_does_something(settings, kit):
+    # At this rate and without shared labels clients do contradict each other.
+    silos = [patch(client, nodes=40, train=20, classes=3, seed=client) for client in range(4)]
+    usual = rounds(*kit.build("fairfgl", silos, lr=0.1), 3)
+    changed = rounds(*kit.build("fairfgl", silos, lr=0.1, **settings), 3)
+    assert any(not torch.equal(usual[name], changed[name]) for name in usual)
+    assert all(torch.isfinite(value).all() for value in changed.values())
+
+
+@pytest.mark.parametrize("settings", [{"top_k": 0.0}, {"alpha_start": 1.0}, {"eta": 0.0}, {"alignement": 1.0}], ids=str)
+def test_settings_out_of_range(settings):
+    with pytest.raises((ConfigError, ValueError)):
+        registry.load("fairfgl").config(**settings)
+
+
+# -- conformance ---------------------------------------------------------------------------------------------------
+
+
+def test_state_holds_everything(kit):
+    """Saved after round 2 and loaded elsewhere, round 3 is the same bit for bit."""
+    silos = [patch(client) for client in range(3)]
+    first, federation = kit.build("fairfgl", silos, dropout=0.5)
+    rounds(first, federation, 2)
+    second, other = kit.build("fairfgl", silos, dropout=0.5)
+    second.load_state(decode_tree(encode_tree(first.state())))
+    other.load_client_states(
+        {client: decode_tree(encode_tree(state)) for client, state in federation.client_states().items()}
+    )
+    rounds(first, federation, 1, 3)
+    rounds(second, other, 1, 3)
+    assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
+    for client in (0, 1, 2):
+        mine, his = federation.client(client), other.client(client)
+        assert torch.equal(mine.predict(mine.data), his.predict(his.data))
+        assert mine.study() == his.study()
+
+
+@pytest.mark.slow
+def test_conforms():
+    conformance.check_method(fairfgl.METHOD, settings={"history": 2}, workers=True)
+
+
+def test_needs_single_answers():
+    assert not conformance.needs_only_sums(fairfgl.METHOD)
+
+
+def test_messages_have_plain_names():
+    update = keep_largest(torch.arange(100.0), 0.5)
+    encoded = encode(TrainReply(**update._asdict(), num_samples=1.0))
+    assert [(name, size) for name, _, size in encoded.field_bytes] == [
+        ("values", 256), ("positions", 0), ("bitmap", 64), ("num_samples", 0),
+    ]  # fmt: skip
+
+
+# -- real data -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_fairer_than_fedavg_on_cora(data_root):
+    """Mean macro-F1 over rounds 21 to 60: at least 5 points above FedAvg's client models, and 4 lost without
+    distillation. One seed; over three splits the gaps are 9 and 6."""
+    from graphsilo.experiments.config import load_config
+
+    def mean_f1(**settings):
+        overrides = {
+            "data.name": "Cora", "data.root": str(data_root), "partition.rule": "metis", "partition.clients": 10,
+            "partition.seed": 0, "method.rounds": 60, "evaluation.models": False,
+            **{f"method.{name}": value for name, value in settings.items()},
+        }  # fmt: skip
+        tree = run(load_config(None, overrides=overrides)).tree["seeds"][0]
+        return float(np.mean([row["test"]["macro_f1"] for row in tree["rounds"][20:]]))
+
+    fair = mean_f1(name="fairfgl")
+    assert fair >= mean_f1(name="fedavg") + 0.05
+    assert fair >= mean_f1(name="fairfgl", distillation=0.0) + 0.04

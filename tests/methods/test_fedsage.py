@@ -1,0 +1,165 @@
+"""FedSage: the invariants of its specification, and sampled neighbourhoods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from graphsilo import models
+from graphsilo.data.graph import Graph
+from graphsilo.data.silo import EvaluationSet
+from graphsilo.errors import ConfigError
+from graphsilo.experiments import conformance
+from graphsilo.experiments.runner import run
+from graphsilo.federation import registry
+from graphsilo.models.view import GraphTensors
+from graphsilo.training.local import weights_of
+from graphsilo.training.neighbour_sampling import SampledView, sample_rows
+
+TWO = [(1.0, 0.0), (3.0, 4.0)]
+
+
+def draw(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def one_round(server, federation):
+    federation.at("round", 1)
+    server.round(federation, 1)
+    return server.weights
+
+
+def test_the_mean_is_not_weighted(kit):
+    # Two steps of rate 0.1 from 1: 1 - 0.1 - 0.09 = 0.81, and 1 + 0.9 + 0.63 = 2.53; (0.81 + 2.53) / 2.
+    weights = one_round(*kit.quadratic("fedsage", TWO, sizes=[1, 9]))
+    assert kit.value_of(weights) == pytest.approx(1.67, abs=1e-6)
+    weighted = one_round(*kit.quadratic("fedsage", TWO, sizes=[1, 9], weight_by="train"))
+    assert kit.value_of(weighted) == pytest.approx(0.1 * 0.81 + 0.9 * 2.53, abs=1e-6)
+
+
+def test_order_of_clients_does_not_matter(kit):
+    there = one_round(*kit.quadratic("fedsage", TWO))
+    back = one_round(*kit.quadratic("fedsage", TWO[::-1]))
+    assert all(torch.equal(there[name], back[name]) for name in there)
+
+
+def test_equal_answers_are_the_answer(kit):
+    server, federation = kit.quadratic("fedsage", [(0.0, 0.0)] * 3)  # nothing pulls: everybody returns θ
+    before = {name: value.clone() for name, value in server.weights.items()}
+    after = one_round(server, federation)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_client_with_nothing_to_train_on_is_left_out(kit):
+    weights = one_round(*kit.quadratic("fedsage", [*TWO, (1.0, 100.0)], sizes=[1, 1, 0]))
+    assert kit.value_of(weights) == pytest.approx(1.67, abs=1e-6)
+
+
+def test_one_client_is_centralised_sage():
+    def rounds(name):
+        config = conformance.small_config(registry.load(name), {}, clients=1)
+        return [row["test"]["accuracy"] for row in run(config).tree["seeds"][0]["rounds"]]
+
+    assert rounds("fedsage") == rounds("global")
+
+
+def test_only_the_weights_travel(kit):
+    server, federation = kit.build("fedsage", [kit.tiny_silo(0), kit.tiny_silo(1)], model="sage")
+    one_round(server, federation)
+    # d = 3, h = 4, C = 2: 2·3·4 + 4 + 2·4·2 + 2 = 46 scalars in six tensors
+    weights = sum(value.numel() for value in server.weights.values())
+    assert weights == 46
+    padded = sum(-(-4 * value.numel() // 64) * 64 for value in server.weights.values())
+    for row in federation.ledger.rows():
+        *_, direction, handler, _, field, kind, size, messages = row
+        assert handler == "train"
+        assert messages == 1
+        assert size == padded if field == "weights" else kind in ("control", "counts")
+        assert direction in ("up", "down")
+
+
+def matching_silo(kit, client):
+    """Three pairs of nodes: whoever samples neighbours always finds the same one."""
+    silo = kit.tiny_silo(client)
+    pairs = np.array([[0, 2, 4, 1, 3, 5], [1, 3, 5, 0, 2, 4]], dtype=np.int64)
+    graph = silo.graph.with_edges(pairs)
+    return replace(silo, graph=graph, evaluations=(EvaluationSet("seen", graph, silo.seen.items),))
+
+
+@pytest.mark.parametrize("fan_out", [5, (5, 5), (0, 3)], ids=str)
+def test_sampling_where_there_is_no_choice_changes_nothing(kit, fan_out):
+    def trained(fan_out):
+        server, federation = kit.build(
+            "fedsage", [matching_silo(kit, 0), matching_silo(kit, 1)], model="sage", fan_out=fan_out, local_epochs=3
+        )
+        return one_round(server, federation)
+
+    full, sampled = trained(0), trained(fan_out)
+    assert all(torch.allclose(full[name], sampled[name], atol=1e-5) for name in full)
+
+
+def test_sampled_rows_by_hand():
+    # Row 0 has the columns 1 and 2, row 1 only 0, row 2 none.
+    matrix = sp.csr_matrix(np.array([[0, 0.5, 0.5], [1, 0, 0], [0, 0, 0]], dtype=np.float32))
+    sampled = sample_rows(matrix, np.array([2, 1, 0]), 4, draw()).toarray()
+    assert sampled[0].tolist() == [0, 0, 0]
+    assert sampled[1].tolist() == [1, 0, 0]
+    assert sampled[2].sum() == pytest.approx(1.0)
+    assert sampled[2, 0] == 0
+    assert (sampled[2] * 4 % 1 == 0).all()
+
+
+def test_sampling_is_right_on_average():
+    matrix = sp.csr_matrix(np.array([[0, 1, 1, 1], [0] * 4, [0] * 4, [0] * 4], dtype=np.float32))
+    generator = draw()
+    mean = sum(sample_rows(matrix, np.array([0]), 5, generator).toarray()[0] for _ in range(400)) / 400
+    # 2000 draws of three: a share's deviation is √(2/9/2000) = 0.0105
+    assert mean == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3], abs=0.045)
+
+
+def test_a_sampled_view_holds_few_rows():
+    rng = np.random.default_rng(0)
+    edges = rng.integers(0, 200, (2, 4000))
+    graph = Graph(rng.standard_normal((200, 4)).astype(np.float32), edges, np.zeros(200, np.int64), 2)
+    view = SampledView(GraphTensors(graph), np.array([7, 3]), (2, 2), draw())
+    blocks = view.blocks("mean", 2)
+    assert blocks[1].shape[0] == 2
+    assert blocks[1].shape[1] <= 6
+    assert blocks[0].shape[1] <= 18
+    assert blocks[0].shape[0] == blocks[1].shape[1]
+    model = models.build("sage", num_features=4, num_classes=2, seed=0, hidden=8)
+    assert model(view).shape == (2, 2)
+
+
+def test_a_fan_out_that_does_not_fit_is_refused(kit):
+    with pytest.raises(ConfigError, match="samples neighbours for GraphSAGE"):
+        kit.build("fedsage", [kit.tiny_silo(0)], model="gcn", fan_out=5)
+    with pytest.raises(ConfigError, match="2 layers, 3 numbers"):
+        kit.build("fedsage", [kit.tiny_silo(0)], model="sage", fan_out=(5, 5, 5))
+    with pytest.raises(ConfigError, match="counts neighbours"):
+        registry.load("fedsage").config(fan_out=-1)
+
+
+def test_batches_are_trained_on_with_samples(kit):
+    server, federation = kit.build(
+        "fedsage", [kit.tiny_silo(0), kit.tiny_silo(1)], model="sage", fan_out=(5, 5), batch_size=2, local_epochs=1
+    )
+    start = {name: value.clone() for name, value in server.weights.items()}
+    one_round(server, federation)
+    client = federation.client(0)
+    assert client.trainer.optimizer.steps == 2  # three training nodes, two at a time
+    assert any(not torch.equal(start[name], value) for name, value in weights_of(client.model).items())
+
+
+@pytest.mark.parametrize("settings", [{}, {"batch_size": 8}], ids=str)
+def test_conformance(settings):
+    conformance.check_method(registry.load("fedsage"), settings=settings)
+
+
+@pytest.mark.slow
+def test_conformance_with_workers():
+    conformance.check_workers(registry.load("fedsage"), {})
