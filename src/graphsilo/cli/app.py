@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from graphsilo.cli.gntk import gntk
 from graphsilo.cli.values import whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
@@ -277,6 +278,9 @@ def predict(
     from graphsilo.cli.predict import predict_command
 
     predict_command(run, client=client, seed=seed, checkpoint=checkpoint.value, graph=graph, nodes=nodes, out=out)
+
+
+app.command()(gntk)
 
 
 @app.command()

@@ -7,9 +7,10 @@ and what could not be read is kept in ``Run.problems`` for the page to say so.
 from __future__ import annotations
 
 import json
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -77,6 +78,8 @@ class Run:
         result: result.json as it was written.
         config: The complete settings: config.yaml, or the copy in result.json.
         ledger: What crossed, or None when ledger.parquet is missing or unreadable.
+        study: What the clients of the first seed told of their inner workings, by client; empty if nothing was asked.
+        kernel: What ``graphsilo gntk`` found for this run, or None.
         problems: Sentences about parts that could not be read.
     """
 
@@ -85,6 +88,8 @@ class Run:
     config: dict[str, Any]
     ledger: Ledger | None
     problems: tuple[str, ...]
+    study: dict[str, dict[str, Any]] = field(default_factory=dict)
+    kernel: dict[str, Any] | None = None
 
     @property
     def seeds(self) -> list[dict[str, Any]]:
@@ -220,7 +225,15 @@ def load(run_dir: Path | str, *, with_ledger: bool = True) -> Run:
     config = _read_config(path, result, problems)
     _fill_rounds(path, result, problems)
     ledger = _read_ledger(path, result, problems) if with_ledger else None
-    return Run(path=path, result=result, config=config, ledger=ledger, problems=tuple(problems))
+    return Run(
+        path=path,
+        result=result,
+        config=config,
+        ledger=ledger,
+        study=_read_study(path, result, problems),
+        kernel=_read_kernel(path, problems),
+        problems=tuple(problems),
+    )
 
 
 def _read_result(path: Path) -> dict[str, Any]:
@@ -269,6 +282,38 @@ def _read_config(path: Path, result: dict[str, Any], problems: list[str]) -> dic
                 return config
             problems.append("config.yaml does not hold settings; they are taken from result.json.")
     return mapping(result.get("config"))
+
+
+def _read_study(path: Path, result: dict[str, Any], problems: list[str]) -> dict[str, dict[str, Any]]:
+    """Numbers from the result and arrays from the file beside it, of the first seed that has any."""
+    for seed in result["seeds"]:
+        study = {client: dict(facts) for client, facts in mapping(mapping(seed).get("study")).items()}
+        file = path / "study" / f"seed{mapping(seed).get('seed')}" / "study.npz"
+        if file.is_file():
+            import numpy as np
+
+            try:
+                with np.load(file, allow_pickle=False) as arrays:
+                    for name in arrays.files:
+                        client, _, fact = name.removeprefix("client-").partition("/")
+                        study.setdefault(client, {})[fact] = arrays[name]
+            except (OSError, ValueError, zipfile.BadZipFile) as error:
+                problems.append(f"study.npz of seed {seed.get('seed')} cannot be read ({type(error).__name__}).")
+        if study:
+            return study
+    return {}
+
+
+def _read_kernel(path: Path, problems: list[str]) -> dict[str, Any] | None:
+    file = path / "gntk.json"
+    if not file.is_file():
+        return None
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        problems.append(f"gntk.json cannot be read ({type(error).__name__}).")
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _fill_rounds(path: Path, result: dict[str, Any], problems: list[str]) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from graphsilo.report import curves, figures, tables
+from graphsilo.report import curves, figures, kernel, studies, tables
 from graphsilo.report.exchange import CLIENT_ROWS, cost_section, ledger_section
 from graphsilo.report.formats import (
     MISSING,
@@ -62,6 +62,8 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
     class_names = run.result.get("class_names")
     names = [str(name) for name in class_names] if isinstance(class_names, list) else None
     partition = run.section("partition")
+    study, study_drawn = studies.describe(run.study, names) if run.study else (None, [])
+    bound, bound_drawn = kernel.describe(run.kernel) if run.kernel else (None, [])
     drawn = {
         "curves": curves.curves(run),
         "partition": present(figures.label_map(partition, names), figures.homophily(partition)),
@@ -69,6 +71,8 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "classes": present(figures.confusion(_pooled_confusion(run), names), figures.per_class(_per_class(run), names)),
         "ledger": present(figures.kinds(run.ledger), figures.uploads(run.ledger)) if run.ledger else [],
         "cost": curves.round_cost(run),
+        "study": study_drawn,
+        "kernel": bound_drawn,
     }
     context: Context = {
         "title": f"{run.method_title} on {run.data_name}",
@@ -79,6 +83,8 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "clients": _clients(run, rows),
         "partition": _partition(partition),
         "fairness": _fairness(run),
+        "study": study,
+        "kernel": bound,
         "ledger": ledger_section(run.ledger, len(run.seeds)),
         "ledger_missing": run.ledger is None,
         "pooled": _pools_data(run),
