@@ -12,7 +12,7 @@ TEST_PROCESSES ?= 2
 # Slow tests run where GRAPHSILO_SLOW is set, as in continuous integration.
 MARKS := $(if $(GRAPHSILO_SLOW),,-m "not slow")
 
-.PHONY: help install quickstart test check bench docs docs-serve clean
+.PHONY: help install quickstart test check bench papers docs docs-serve clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -40,6 +40,10 @@ check: .venv/.dev ## everything a change must pass: format, lint, types, imports
 
 bench: .venv/.dev ## measure speed, memory and scores (minutes; needs the real graphs)
 	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/python benchmarks/papers.py --show
+
+papers: .venv/.dev ## run the papers' comparisons again (hours; PAPERS="opfgl --priority 2" for a part)
+	$(BIN)/python benchmarks/papers.py $(PAPERS)
 
 docs: .venv/.dev ## build the documentation into site/
 	@scripts/check docs

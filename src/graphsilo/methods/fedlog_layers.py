@@ -9,7 +9,7 @@ Source: Kim et al., "Subgraph Federated Learning for Local Generalization", ICLR
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -35,6 +35,8 @@ Mixing: TypeAlias = Literal["probabilities", "logarithms"]
 
 BRANCHES = 2
 """Head and tail, in this order: the first dimension of everything that the branches do not share."""
+_CACHED = 1 << 18
+"""Numbers of a block of interpolation."""
 _EPS = 1e-5
 _NARROW = 1e-3
 """Least half width of an interpolation interval, relative to its middle plus one."""
@@ -261,7 +263,7 @@ class _LayerPass(NamedTuple):
     hidden: Tensor
     weights: Tensor
     slope: Tensor | None
-    basis: Tensor | None
+    scaled: Tensor | None
     total: Tensor
     network: list[Tensor]
     points: Tensor
@@ -410,7 +412,7 @@ class Classifiers:
             distances = torch.baddbmm(lengths + squares[:, None], hidden, prototypes.mT, alpha=-2.0)
         if self.interp == 0:
             weights, network = self._network(parameters, name, base, distances)
-            slope, basis, points = None, None, distances
+            slope, scaled, points = None, None, distances
         else:
             low, high = torch.aminmax(distances, dim=2, keepdim=True)
             middle = (low + high).mul_(0.5)
@@ -419,14 +421,17 @@ class Classifiers:
             points = middle + half * nodes
             values, network = self._network(parameters, name, base, points)
             rows = BRANCHES * distances.shape[1]
-            basis = _polynomials((distances - middle).div_(half).view(rows, count), self.interp)
+            scaled = (distances - middle).div_(half).view(rows, count)
             series = torch.mm(values.view(rows, self.interp), transform).view(rows, 2, self.interp)
-            both = torch.bmm(series, basis).view(*distances.shape[:2], 2, count)
+            both = distances.new_empty(rows, 2, count)
+            for part in _blocks(rows, count * self.interp):
+                torch.bmm(series[part], _polynomials(scaled[part], self.interp), out=both[part])
+            both = both.view(*distances.shape[:2], 2, count)
             weights, slope = both[:, :, 0], both[:, :, 1] / half
         total = weights.sum(2, keepdim=True)
         pulled = torch.bmm(weights, prototypes)
         moved = torch.addcmul(hidden, hidden, total, value=1.0 / count).sub_(pulled, alpha=1.0 / count)
-        return moved, _LayerPass(hidden, weights, slope, basis, total, network, points)
+        return moved, _LayerPass(hidden, weights, slope, scaled, total, network, points)
 
     def _layer_backward(
         self,
@@ -446,13 +451,16 @@ class Classifiers:
         to_prototypes.baddbmm_(kept.weights.mT, gradient, alpha=-1.0 / count)
         lengths = (gradient * hidden).sum(2, keepdim=True)
         weights = torch.baddbmm(lengths, gradient, prototypes.mT, beta=1.0 / count, alpha=-1.0 / count)
-        if kept.basis is None or kept.slope is None:
+        if kept.scaled is None or kept.slope is None:
             base, distances = self._network_backward(parameters, name, kept, weights, found, points=True)
         else:
             rows = BRANCHES * hidden.shape[1]
             _, transform = _rule(self.interp, weights.dtype, weights.device)
-            series = torch.bmm(kept.basis, weights.reshape(rows, count, 1)).view(rows, self.interp)
-            values = torch.mm(series, transform[:, : self.interp].t()).view(kept.points.shape)
+            series, flat = weights.new_empty(rows, 1, self.interp), weights.reshape(rows, 1, count)
+            # Polynomials are made again: keeping them would take as many times the distances' memory.
+            for part in _blocks(rows, count * self.interp):
+                torch.bmm(flat[part], _polynomials(kept.scaled[part], self.interp).mT, out=series[part])
+            values = torch.mm(series[:, 0], transform[:, : self.interp].t()).view(kept.points.shape)
             base, _ = self._network_backward(parameters, name, kept, values, found, points=False)
             distances = weights * kept.slope
         first, width = parameters[f"{name}message.0.weight"], self.width
@@ -538,6 +546,13 @@ def _rule(count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor,
         torch.from_numpy(np.cos(angles)).to(device, dtype),
         torch.from_numpy(both).to(device, dtype).contiguous(),
     )
+
+
+def _blocks(rows: int, each: int) -> Iterator[slice]:
+    """Rows in blocks whose numbers, ``each`` a row, stay in a processor's cache."""
+    size = max(1, _CACHED // each)
+    for start in range(0, rows, size):
+        yield slice(start, start + size)
 
 
 def _polynomials(values: Tensor, count: int) -> Tensor:

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.interface import Federation, Handler, Reply, Request, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import setting
@@ -218,9 +220,8 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         super().__init__(context)
         self.neighgen: NeighGen | None = None
         self.mended: Mended | None = None
-        self.predicted: np.ndarray | None = None
         self._tensors: dict[int, MendedTensors] = {}
-        self._adjacency: Any = None
+        self._adjacency: sp.csr_matrix | None = None
 
     # -- the generator -----------------------------------------------------------------------------------------------
 
@@ -231,7 +232,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         assert isinstance(graph, Graph)
         return graph
 
-    def hidden_nodes(self) -> np.ndarray:
+    def hidden_nodes(self) -> NDArray[np.int64]:
         """Which nodes are hidden: always the same ones, drawn from the run's seed."""
         seen, train = self.silo.seen, self.silo.train
         draw = generator(self.context.seed, "client", self.id, "hidden")
@@ -474,7 +475,9 @@ class Server(fedavg.Server[FedSagePlusConfig]):
     def set_up(self, federation: Federation) -> None:
         if self.config.neighgen == "shared":
             weights = self._train_shared(federation)
-            self._mend(federation, federation.clients, MendRequest(weights=weights))
+            total = federation.sum(Client.mend, MendRequest(weights=weights)).require(self.config.min_clients)
+            if total.nodes:
+                self.log["generated_neighbours"] = total.generated / total.nodes
             return
         everyone = federation.sum(Client.pretrain, PretrainRequest())
         reply = everyone.require(self.config.min_clients)
@@ -484,28 +487,35 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         # A client's generator depends on no other's: one client after the other needs the least memory.
         nodes = generated = 0.0
         for client in everyone.clients:
+            others = tuple(other for other in everyone.clients if other != client)
             for _ in range(self.config.generator_epochs):
-                others = tuple(other for other in everyone.clients if other != client)
-                gradients = self._exchange(federation, client, others)
-                request = ImproveRequest(clients=len(everyone.clients), **gradients)
-                federation.ask(Client.improve, request, to=(client,)).require(self.config.min_clients and 0)
-            mended = federation.sum(Client.mend, MendRequest(), to=(client,)).require()
-            nodes, generated = nodes + mended.nodes, generated + mended.generated
+                request = ImproveRequest(clients=len(everyone.clients), **self._exchange(federation, client, others))
+                self._one(federation, Client.improve, request, client)
+            mended = self._one(federation, Client.mend, MendRequest(), client)
+            if mended is not None:
+                nodes, generated = nodes + mended.nodes, generated + mended.generated
         if nodes:
             self.log["generated_neighbours"] = generated / nodes
+
+    def _one(
+        self, federation: Federation, handler: Handler[Request, Reply], request: Request, client: ClientId
+    ) -> Reply | None:
+        """One client's answer; None from one that failed, where fewer answers are allowed."""
+        replies = federation.ask(handler, request, to=(client,))
+        return replies.require(None if self.config.min_clients is None else 0).answers.get(client)
 
     def _exchange(self, federation: Federation, client: ClientId, others: tuple[ClientId, ...]) -> dict[str, Any]:
         """The sum of the others' gradients for one client's generator; empty where there is nothing to compare."""
         if not others or self.config.lambda_f * self.config.alpha == 0:
             return {}
         if self.config.exchange == "outputs":
-            made = federation.ask(Client.offer_outputs, OfferRequest(), to=(client,)).require()[client]
-            if not len(made.counts):
+            made = self._one(federation, Client.offer_outputs, OfferRequest(), client)
+            if made is None or not len(made.counts):
                 return {}
             outputs = federation.sum(Client.compare_outputs, made, to=others).require(self.config.min_clients)
             return {"outputs": outputs.gradient.float()}
-        offer = federation.ask(Client.offer, OfferRequest(), to=(client,)).require()[client]
-        if not len(offer.counts):
+        offer = self._one(federation, Client.offer, OfferRequest(), client)
+        if offer is None or not len(offer.counts):
             return {}
         total = federation.sum(Client.compare, offer, to=others).require(self.config.min_clients)
         return {"weights": {name: gradient.float() for name, gradient in total.gradient.items()}}
@@ -524,11 +534,6 @@ class Server(fedavg.Server[FedSagePlusConfig]):
             if total.clients:
                 optimizer.step([total.gradient[name].div_(total.clients).float() for name in weights])
         return weights
-
-    def _mend(self, federation: Federation, clients: tuple[ClientId, ...], request: MendRequest) -> None:
-        reply = federation.sum(Client.mend, request, to=clients).require(self.config.min_clients)
-        if reply.nodes:
-            self.log["generated_neighbours"] = reply.generated / reply.nodes
 
 
 def sizes_of(config: FedSagePlusConfig, features: int, classes: int) -> Sizes:
