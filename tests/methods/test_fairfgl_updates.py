@@ -121,7 +121,7 @@ def test_clusters_by_hand():
     # Two directions, two updates each: {0, 2} and {1, 3}. Silhouette: a = 0.1, b = distance to the others.
     updates = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.1, 0.0], [0.0, 1.1]])
     found = cluster(gram(updates), seed=0)
-    assert found.count == 2
+    assert found.clusters == 2
     assert found.labels[0] == found.labels[2] != found.labels[1] == found.labels[3]
     # b of (1, 0) is the mean of sqrt(2) and sqrt(2.21); of (1.1, 0) that of sqrt(2.21) and sqrt(2.42).
     near, far = (2**0.5 + 2.21**0.5) / 2, (2.21**0.5 + 2.42**0.5) / 2
@@ -138,7 +138,7 @@ def test_the_best_silhouette_over_all_counts_wins():
     for count in range(2, 9):
         labels = KMeans(count, n_init=10, random_state=7).fit_predict(updates.double().numpy())
         scores[count] = silhouette_score(updates.double().numpy(), labels)
-    assert found.count == max(scores, key=scores.get) == 3
+    assert found.clusters == max(scores, key=scores.get) == 3
     assert found.silhouette == pytest.approx(scores[3])
     assert sorted(np.bincount(found.labels).tolist()) == [2, 3, 4]
 
@@ -147,17 +147,17 @@ def test_the_best_silhouette_over_all_counts_wins():
 def test_equal_updates_are_one_cluster(count):
     row = torch.randn(1, 333, generator=torch.Generator().manual_seed(0))
     assert cluster(gram(row.repeat(count, 1)), seed=0) == (pytest.approx(np.zeros(count)), 1, None)
-    assert cluster(np.zeros((count, count)), seed=0).count == 1
+    assert cluster(np.zeros((count, count)), seed=0).clusters == 1
 
 
 def test_two_updates_are_one_cluster():
-    assert cluster(gram(torch.eye(2)), seed=0).count == 1
+    assert cluster(gram(torch.eye(2)), seed=0).clusters == 1
 
 
 def test_duplicates_ask_for_no_more_clusters_than_there_are_points(recwarn):
     updates = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3)
     found = cluster(gram(updates), seed=0)
-    assert (found.count, found.silhouette) == (2, pytest.approx(1.0))
+    assert (found.clusters, found.silhouette) == (2, pytest.approx(1.0))
     assert not [warning for warning in recwarn if "distinct" in str(warning.message)]
 
 

@@ -138,14 +138,16 @@ def points_of(products: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Clustering(NamedTuple):
-    """Attributes:
-    labels: [K] cluster of each update, from 0.
-    count: How many clusters there are.
-    silhouette: Mean silhouette coefficient; None for one cluster.
+    """Which updates go together.
+
+    Attributes:
+        labels: [K] cluster of each update, from 0.
+        clusters: How many there are.
+        silhouette: Mean silhouette coefficient; None for one cluster.
     """
 
     labels: NDArray[np.int64]
-    count: int
+    clusters: int
     silhouette: float | None
 
 
