@@ -62,6 +62,7 @@ def test_a_client_with_nothing_to_train_on_is_left_out(kit):
 def test_one_client_is_centralised_sage():
     def rounds(name):
         config = conformance.small_config(registry.load(name), {}, clients=1)
+        config = config.model_copy(update={"model": config.model.model_copy(update={"name": "sage"})})
         return [row["test"]["accuracy"] for row in run(config).tree["seeds"][0]["rounds"]]
 
     assert rounds("fedsage") == rounds("global")

@@ -171,12 +171,13 @@ def cluster(products: NDArray[np.float64], *, seed: int, restarts: int = 3) -> C
     one = Clustering(np.zeros(size, dtype=np.int64), 1, None)
     norms = products.diagonal()
     squared = norms[:, None] + norms[None, :] - 2 * products
-    if size < 3 or float(squared.max()) <= 1e-12 * float(norms.max()):
+    equal = squared <= 1e-12 * norms.max(initial=0.0)
+    distinct = int((~np.tril(equal, -1).any(axis=1)).sum())
+    if size < 3 or distinct == 1:
         return one
     points = points_of(products)
     distances = np.sqrt(np.clip(squared, 0.0, None))
     np.fill_diagonal(distances, 0.0)
-    distinct = len(np.unique(np.round(points / np.sqrt(norms.max()), 9), axis=0))
     best = one
     for count in range(2, min(size - 1, distinct) + 1):
         labels = KMeans(count, n_init=restarts, random_state=seed).fit_predict(points)
