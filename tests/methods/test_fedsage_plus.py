@@ -17,11 +17,13 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import KINDS
-from graphsilo.methods import impaired_graph, mended_graph, neighgen
+from graphsilo.methods import fedsage_plus_generator as neighgen
+from graphsilo.methods import fedsage_plus_impaired as impaired_graph
+from graphsilo.methods import fedsage_plus_mended as mended_graph
 from graphsilo.methods.fedsage_plus import Client, ImproveRequest, OfferRequest, PretrainRequest
-from graphsilo.methods.impaired_graph import Targets
-from graphsilo.methods.mended_graph import Mended, MendedTensors
-from graphsilo.methods.neighgen import NeighGen, Rows, Sizes, Strength
+from graphsilo.methods.fedsage_plus_generator import NeighGen, Rows, Sizes, Strength
+from graphsilo.methods.fedsage_plus_impaired import Targets
+from graphsilo.methods.fedsage_plus_mended import Mended, MendedTensors
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 

@@ -24,10 +24,13 @@ from graphsilo.federation.interface import Federation, Handler, Reply, Request, 
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import setting
-from graphsilo.methods import fedavg, fedsage, impaired_graph, mended_graph, neighgen
-from graphsilo.methods.impaired_graph import MAX_SLOTS, Targets
-from graphsilo.methods.mended_graph import Mended, MendedTensors
-from graphsilo.methods.neighgen import NeighGen, Rows, Sizes, Strength
+from graphsilo.methods import fedavg, fedsage
+from graphsilo.methods import fedsage_plus_generator as neighgen
+from graphsilo.methods import fedsage_plus_impaired as impaired_graph
+from graphsilo.methods import fedsage_plus_mended as mended_graph
+from graphsilo.methods.fedsage_plus_generator import NeighGen, Rows, Sizes, Strength
+from graphsilo.methods.fedsage_plus_impaired import MAX_SLOTS, Targets
+from graphsilo.methods.fedsage_plus_mended import Mended, MendedTensors
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.optimizer import Adam

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Features
-from graphsilo.methods.impaired_graph import MAX_SLOTS, Impaired, Targets, feature_loss, random_neighbours
-from graphsilo.methods.mended_graph import mend_adjacency
+from graphsilo.methods.fedsage_plus_impaired import MAX_SLOTS, Impaired, Targets, feature_loss, random_neighbours
+from graphsilo.methods.fedsage_plus_mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
 from graphsilo.models.dropout import dropout, relu_dropout
 from graphsilo.models.operators import SparseOperator, operator, product
