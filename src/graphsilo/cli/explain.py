@@ -7,7 +7,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli.terminal import say, show, table
@@ -66,6 +66,7 @@ def _explain_method(method: Method) -> None:
             ("tasks", ", ".join(method.tasks)),
             ("scored", " and ".join(views[view] for view in method.evaluates)),
             ("different models", "each client may run its own" if method.heterogeneous else "all clients run the same"),
+            *([("paper's model", _model(method.model))] if method.model else []),
             ("server learns", _what_the_server_learns(method)),
         ]
     )
@@ -130,6 +131,12 @@ def _exchange(grid: Any, name: str, item: Handler) -> None:
     for place, (direction, message) in enumerate((("receives", request), ("sends", reply))):
         for row, (field, discloses) in enumerate(_fields(message)):
             grid.add_row(name if not place and not row else "", direction if not row else "", field, discloses)
+
+
+def _model(settings: Mapping[str, Any]) -> str:
+    """A backbone and its settings, as ``--model`` and ``--set`` take them."""
+    options = ", ".join(f"model.{name}={value}" for name, value in settings.items() if name != "name")
+    return f"{settings['name']}{f' with {options}' if options else ''}, unless --model names another"
 
 
 def _fields(message: type[Message]) -> list[tuple[str, str]]:
