@@ -102,6 +102,56 @@ def test_class_generators_mix_by_rate_and_uniformly_where_nobody_has_a_class(kit
         torch.testing.assert_close(mixed[label], share * own[0] + (1 - share) * own[1], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("knowledge", ["HT", "TH", "TT"])
+def test_class_generators_do_not_depend_on_whose_nodes_are_mixed(kit, knowledge):
+    sent = []
+    for synthetic in ("HH", knowledge):
+        _, federation = build(kit, [silo_of(0, [0, 0, 0, 1])], synthetic=synthetic)
+        sent.append(federation.client(0).fit_generator(fedlog.GeneratorRequest(output="tanh")))
+    assert sent[1].rates.tolist() == pytest.approx([0.75, 0.25, 1e-12])
+    assert all(torch.equal(sent[0].generators[name], value) for name, value in sent[1].generators.items())
+
+
+def test_a_client_that_was_away_when_generators_were_fitted_can_use_them(kit):
+    _, federation = build(kit, [silo_of(0, [0, 1, 2]), silo_of(1, [0, 1, 2])])
+    found = federation.client(0).fit_generator(fedlog.GeneratorRequest(output="identity"))
+    federation.client(1).take_generators(
+        fedlog.ClassGenerators(generators=fedlog.mix_generators(found), output="identity")
+    )
+    assert federation.client(1).output == "identity"
+    assert federation.client(1).customise(torch.ones(6, 5)).paired
+
+
+def test_untrained_generators_are_drawn_again_and_not_kept_in_checkpoints(kit):
+    server, federation = build(kit, [silo_of(0, [0, 1, 2])], class_generators=False)
+    client = federation.client(0)
+    assert client.state()["generators"] is None
+    rounds(server, federation, 1)
+    state, held = client.state(), client.generators
+    assert state["generators"] == {}
+    client.load_state({**state, "generators": None})
+    assert client.generators is None
+    client.load_state(state)
+    assert all(torch.equal(client.generators[name], value) for name, value in held.items())
+
+
+def test_prediction_with_all_pairs_takes_few_nodes_at_once(kit, monkeypatch):
+    server, federation = build(kit, [silo_of(0, [0, 1, 2])], interp=0)
+    rounds(server, federation, 1)
+    client, seen = federation.client(0), []
+    whole = client.predict(client.data)
+    forward = client.classifiers.forward
+
+    def watched(parameters, targets, prototypes):
+        seen.append(len(targets.own) * prototypes.shape[1])
+        return forward(parameters, targets, prototypes)
+
+    monkeypatch.setattr(client.classifiers, "forward", watched)
+    monkeypatch.setattr(fedlog, "_POINTS", 31)  # 6 prototypes a branch
+    torch.testing.assert_close(client.predict(client.data), whole, rtol=1e-5, atol=1e-6)
+    assert seen == [30, 30, 12]
+
+
 def test_features_beyond_one_ask_for_an_open_end(kit):
     near, far = silo_of(0, [0, 1, 2]), silo_of(1, [0, 1, 2])
     far = replace(far, graph=far.graph.with_features(3.0 * far.graph.features))

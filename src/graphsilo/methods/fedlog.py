@@ -66,7 +66,9 @@ _RARE = 1e-3
 _SHOWN = 2000
 """Real nodes in a study at most; evenly chosen."""
 _CHUNK = 2048
-"""Nodes classified at once in evaluation."""
+"""Nodes classified at once in evaluation, at most."""
+_POINTS = 1 << 14
+"""Numbers w that a classifier's perceptrons give at once in evaluation, at most: each has a hidden row of width E."""
 
 RELEASE: Mapping[str, Any] = {
     "interaction": "inert",
@@ -220,9 +222,10 @@ class GeneratorReply(Message):
 
 
 class ClassGenerators(Message):
-    """The class-wise generators, [classes, ...] each."""
+    """The class-wise generators, [classes, ...] each, and their last activation."""
 
     generators: Tensors = sends("generator")
+    output: str = sends("control")
 
 
 class PretrainRequest(Message):
@@ -360,14 +363,13 @@ class Client(ClientBase[FedLoGConfig]):
     def fit_generator(self, request: GeneratorRequest) -> GeneratorReply:
         """Fit a neighbour generator to the own graph; it goes out once for each class, times the class's rate."""
         config, schema = self.config, self.silo.schema
-        self.output = cast("generators.Output", request.output)
         weights = generators.draw(schema.num_features, generator(self.context.seed, "generator"))
         if len(self.train_nodes):
             settings = generators.Settings(
                 epochs=config.generator_epochs,
                 lr=config.generator_lr,
                 hops=config.generator_hops,
-                output=self.output,
+                output=cast("generators.Output", request.output),
                 networks=config.networks,
                 per_epoch=config.nets_per_epoch,
                 weight=config.grad_weight,
@@ -388,15 +390,19 @@ class Client(ClientBase[FedLoGConfig]):
     @handler
     def take_generators(self, request: ClassGenerators) -> Done:
         """Keep the class-wise generators; they never change again."""
+        # Told here and not when fitting: who was away then may still be here now.
+        self.output = cast("generators.Output", request.output)
+        self.keep_generators(request.generators)
+        return Done(clients=1)
+
+    def keep_generators(self, mixed: Tensors) -> None:
+        """Use these; or, as the authors' code does with what it trained and mixed, ones that were never trained."""
         device, schema = self.context.device, self.silo.schema
-        if self.config.class_generators:
-            self.generators = {name: value.to(device) for name, value in request.generators.items()}
-        else:
-            # What the authors' code does: the generators that it trains and mixes are never loaded.
+        if not self.config.class_generators:
             seeds = [generator(self.context.seed, "untrained", label) for label in range(schema.num_classes)]
             each = [generators.draw(schema.num_features, seed) for seed in seeds]
-            self.generators = {name: torch.stack([one[name] for one in each]).to(device) for name in each[0]}
-        return Done(clients=1)
+            mixed = {name: torch.stack([one[name] for one in each]) for name in each[0]}
+        self.generators = {name: value.to(device) for name, value in mixed.items()}
 
     @handler
     def pretrain(self, request: PretrainRequest) -> Done:
@@ -561,7 +567,7 @@ class Client(ClientBase[FedLoGConfig]):
             nodes, rates = self.prototypes.new_zeros(0, self.prototypes.shape[2]), torch.zeros(0)
         else:
             nodes = self.prototypes[HEAD if config.synthetic[1] == "H" else TAIL].cpu()
-            rates = self.class_weights(self.rates())
+            rates = self.class_weights(self.rates(), rare=config.synthetic[0] == "T")
             if config.permute:
                 draw = self.generator("permute")
                 order = torch.stack([torch.randperm(config.prototypes, generator=draw) for _ in rates])
@@ -600,12 +606,11 @@ class Client(ClientBase[FedLoGConfig]):
                 rates[places] = rates[places[torch.randperm(len(places), generator=draw)]]
         return rates
 
-    def class_weights(self, rates: Tensor) -> Tensor:
-        """[C] float32 what this client's nodes of each class count in the mixture."""
-        config = self.config
-        if config.receiver == self.id:
+    def class_weights(self, rates: Tensor, *, rare: bool = False) -> Tensor:
+        """[C] float32 what this client counts in the mixture of each class; ``rare``: the more, the rarer it is."""
+        if self.config.receiver == self.id:
             return torch.zeros(len(rates))
-        weights = rates if config.synthetic[0] == "H" else 1.0 / (rates + _RARE)
+        weights = 1.0 / (rates + _RARE) if rare else rates
         return weights.clamp(min=_SOMETHING).float()
 
     # -- prediction
@@ -624,8 +629,9 @@ class Client(ClientBase[FedLoGConfig]):
         around = _neighbours(data).mm(normal)
         degree = _degrees(data)
         answers = []
-        for start in range(0, data.num_nodes, _CHUNK):
-            part = slice(start, start + _CHUNK)
+        size = min(_CHUNK, max(1, _POINTS // (self.classifiers.interp or prototypes.shape[1])))
+        for start in range(0, data.num_nodes, size):
+            part = slice(start, start + size)
             targets = Targets(normal[part], around[part], (degree[part] > 0).to(normal.dtype))
             logits = self.classifiers.forward(self.parts, targets, prototypes).logits
             answers.append(log_probabilities(logits, degree[part] - self.config.degree_threshold - 1.0))
@@ -643,7 +649,7 @@ class Client(ClientBase[FedLoGConfig]):
             "difficulty": self.difficulty,
             "optimizer": self.optimizer.state(),
             "prototype_optimizer": self.prototype_optimizer.state(),
-            "generators": None if self.generators is None else dict(self.generators),
+            "generators": self._generators_state(),
             "output": self.output,
             "global_nodes": self.global_nodes,
             "pretrained": self.pretrained,
@@ -657,13 +663,20 @@ class Client(ClientBase[FedLoGConfig]):
         self.difficulty = state["difficulty"].to(device, copy=True)
         self.optimizer.load_state(state["optimizer"])
         self.prototype_optimizer.load_state(state["prototype_optimizer"])
-        held = state["generators"]
-        self.generators = None if held is None else {name: value.to(device) for name, value in held.items()}
+        self.generators = None
+        if state["generators"] is not None:
+            self.keep_generators(state["generators"])
         self.output = state["output"]
         nodes = state["global_nodes"]
         self.global_nodes = None if nodes is None else nodes.to(device, copy=True)
         self.pretrained = state["pretrained"]
         self.generator_loss = list(state["generator_loss"])
+
+    def _generators_state(self) -> Tensors | None:
+        """The generators; nothing but that there are some, where they can be drawn again."""
+        if self.generators is None:
+            return None
+        return dict(self.generators) if self.config.class_generators else {}
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": {**self.weights, "prototypes": self.prototypes}}
@@ -861,7 +874,8 @@ class Server(ServerBase[FedLoGConfig]):
                 output = "identity" if answer.outside else "tanh"
             total = federation.sum(client.fit_generator, GeneratorRequest(output=output))
             mixed = mix_generators(total.require(config.min_clients))
-            federation.sum(client.take_generators, ClassGenerators(generators=mixed)).require(config.min_clients)
+            message = ClassGenerators(generators=mixed, output=output)
+            federation.sum(client.take_generators, message).require(config.min_clients)
         if config.pretrain_epochs:
             federation.sum(client.pretrain, PretrainRequest()).require(config.min_clients)
 
