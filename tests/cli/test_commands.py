@@ -49,6 +49,11 @@ def test_explain_a_method_says_what_every_field_discloses(call):
     assert settings.index("mu") < settings.index("rounds")  # its own settings first
 
 
+def test_explain_names_the_papers_model(call):
+    assert "sage with model.hidden=64, unless --model names another" in call("explain", "fedsage")[1]
+    assert "gamlp (task node); gin (task graph), unless --model names another" in call("explain", "fedpg")[1]
+
+
 def test_explain_others(call):
     assert "cross-client" in call("explain", "global")[1] or "pooled" in call("explain", "global")[1]
     assert "attention heads" in call("explain", "gat")[1]

@@ -287,6 +287,38 @@ def test_a_complete_configuration_is_itself(tmp_path, tree):
     assert load_config(written(tmp_path, yaml.safe_dump(second.complete()))) == second
 
 
+@pytest.mark.parametrize(
+    ("tree", "model"),
+    [
+        ({}, "gamlp"),
+        ({"data": "MUTAG"}, "gin"),
+        ({"data": "imdb_binary"}, "gin"),
+        ({"data": ["MUTAG", "PROTEINS"]}, "gin"),
+        ({"data": {"name": "MUTAG", "max_degree": 9}, "model": {"hidden": 8}}, "gin"),
+        ({"data": "Cora", "model": {"hidden": 8}}, "gamlp"),
+        ({"data": "mine.npz"}, "gamlp"),  # not known before it is loaded
+        ({"data": "mine.npz", "task": "graph"}, "gin"),
+        ({"data": "MUTAG", "model": "gcn"}, "gcn"),
+        ({"data": "MUTAG", "model": {"pool": "fedpg"}}, "gcn"),
+        ({"data": "nothing of this name"}, "gamlp"),
+        ({"data": "Cora", "task": "link"}, "gcn"),  # the method names none for it
+    ],
+    ids=str,
+)
+def test_a_method_may_name_a_backbone_per_task(tmp_path, tree, model):
+    config = validated(RunConfig, {**tree, "method": "fedpg"}, "")
+    assert config.model.name == model
+    assert config.model.options == ({"hidden": 8} if "hidden" in str(tree) else {})
+    again = load_config(written(tmp_path, yaml.safe_dump(config.complete(), sort_keys=False)))
+    assert again.complete() == config.complete()
+
+
+def test_a_method_that_names_one_backbone_has_it_for_every_task():
+    for data in ("Cora", "MUTAG"):
+        config = validated(RunConfig, {"data": data, "method": "fedsage"}, "")
+        assert (config.model.name, config.model.options) == ("sage", {"hidden": 64})
+
+
 def test_settings_are_frozen():
     config = FedProxConfig()
     with pytest.raises(Exception, match="frozen"):

@@ -286,6 +286,25 @@ def test_logits_and_embeddings_of_one_pass(name):
         torch.testing.assert_close(got, torch.zeros_like(got) if wanted is None else wanted)
 
 
+@pytest.mark.parametrize("generated", [True, False])
+def test_running_statistics_move_once_a_pass(generated):
+    """Where the embeddings need a second pass, it leaves BatchNorm's statistics alone, and gradients are right."""
+    data = GraphTensors(patch(nodes=20, features=6).graph, dtype=torch.float64)
+    build = {"num_features": 6, "num_classes": 2, "seed": 0, "hidden": 4, "norm": "batch"}
+    once, twice = (build_model("gin", **build).double() for _ in range(2))
+    draws = [generator(1) if generated else None for _ in range(3)]
+    expected = once(data.full, draws[0])
+    logits, embedding, pull = embedded_trace(twice, data.full, draws[1])
+    torch.testing.assert_close(logits, expected.detach())
+    for name, buffer in once.named_buffers():
+        torch.testing.assert_close(twice.get_buffer(name), buffer)
+    outer, inner = torch.ones_like(logits), torch.ones_like(embedding)
+    total = (expected * outer).sum() + once.embed(data.full, draws[2]).sum()
+    wanted = torch.autograd.grad(total, list(once.parameters()))
+    for got, one in zip(pull(outer, inner), wanted, strict=True):
+        torch.testing.assert_close(got, one)
+
+
 def test_batches_are_of_labelled_nodes(kit):
     _, federation = kit.build("fairfgl", [patch(train=10)], batch_size=4)
     client = federation.client(0)

@@ -362,13 +362,24 @@ def test_the_pool_of_five_models(kit):
 
 def test_different_widths_are_refused_by_name(kit):
     silos = [silo_of(client) for client in range(3)]
-    server, federation = federation_of(silos, [("gcn", {"hidden": 8}), ("gcn", {"hidden": 8}), ("sgc", {})])
+    server, federation = federation_of(silos, [("gcn", {"hidden": 8}), ("gcn", {"hidden": 8}), ("gin", {"hidden": 5})])
     federation.at("setup", 0)
-    with pytest.raises(ConfigError, match=r"client 0 has 8, client 2 has 5.*layers: 2"):
+    with pytest.raises(ConfigError, match=r"client 0 has 8, client 2 has 5.*hidden: 8"):
         server.set_up(federation)
     with pytest.raises(ConfigError):
         check_widths({0: 64, 7: 32})
     check_widths({0: 64, 7: 64})
+
+
+@pytest.mark.parametrize("name", ["sgc", "ssgc", "gcn", "mlp", "gin"])
+def test_models_without_a_hidden_layer_are_refused(name):
+    """Their embeddings are features: means of these would be sent, and nothing could be pulled."""
+    silos = [silo_of(client) for client in range(2)]
+    with pytest.raises(ConfigError, match=rf"client 0: .*{name} .*no hidden layer.*model.layers to 2"):
+        federation_of(silos, [(name, {"layers": 1})] * 2)
+    server, federation = federation_of(silos, [(name, {"layers": 2, "hidden": 4})] * 2)
+    run(server, federation, 2)
+    assert server.width == 4
 
 
 def test_the_shallowest_model_sets_the_hops(kit):

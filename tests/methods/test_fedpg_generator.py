@@ -115,6 +115,20 @@ def test_loss_against_the_formula_and_its_gradient_against_autograd(share, tempe
     assert (slope[5] == 0).all()
 
 
+def test_a_small_temperature_keeps_the_pull_of_far_positives():
+    # Both classes at right angles, P̃ turned away from its own: exp((D - 1) / T) is about 1e-17 there.
+    queries = queries_of(torch.tensor([[[[1.0, 0.0]], [[0.0, 1.0]]]]))
+    rows = torch.tensor([[-1.0, 0.2], [0.2, -1.0]])
+    loss, slope = contrastive_loss(rows, queries, 0.05)
+    leaf = rows.double().requires_grad_()
+    cosines = unit_rows(leaf) @ torch.eye(2, dtype=DOUBLE)
+    own, other = cosines.diagonal(), cosines.flip(1).diagonal()
+    expected = torch.nn.functional.softplus((other - own + queries.margin) / 0.05).mean()
+    (gradient,) = torch.autograd.grad(expected, leaf)
+    torch.testing.assert_close(loss.double(), expected.detach(), rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(slope.double(), gradient, rtol=1e-5, atol=1e-5)
+
+
 def test_one_class_alone_has_nothing_to_be_told_from():
     loss, slope = contrastive_loss(uploads(classes=1).flatten(0, 2)[:2], queries_of(uploads(classes=1)))
     assert float(loss) == 0.0

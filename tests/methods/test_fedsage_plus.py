@@ -12,6 +12,7 @@ import torch
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.data.silo import EvaluationSet
+from graphsilo.errors import FederationError
 from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
@@ -26,6 +27,7 @@ from graphsilo.methods.fedsage_plus_impaired import Targets
 from graphsilo.methods.fedsage_plus_mended import Mended, MendedTensors
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
+from graphsilo.training.neighbour_sampling import SampledView
 
 SMALL = {
     "local_generator_epochs": 2,
@@ -312,6 +314,81 @@ def test_the_server_sees_only_sums_of_gradients():
     assert {"pretrain", "compare"} <= spy.summed
 
 
+def triple(kit, **settings):
+    silos = [kit.tiny_silo(client, nodes=24, train=range(0, 24, 2)) for client in range(3)]
+    return kit.build("fedsage_plus", silos, model="sage", count_bias=2.6, **{**SMALL, **settings})
+
+
+def break_down(monkeypatch, *clients):
+    """These clients answer nothing after local training; returns what they were asked."""
+    asked = []
+
+    def broken(handler):
+        function = handler.function
+
+        def run(self, request):
+            if self.id in clients:
+                asked.append((self.id, handler.name))
+                raise RuntimeError("gone")
+            return function(self, request)
+
+        monkeypatch.setattr(handler, "function", run)
+
+    for handler in (Client.offer, Client.offer_outputs, Client.compare, Client.compare_outputs, Client.improve):
+        broken(handler)
+    broken(Client.mend)
+    return asked
+
+
+@pytest.mark.parametrize("exchange", ["weights", "outputs"])
+def test_whoever_is_helped_is_one_of_those_that_must_be_there(kit, exchange):
+    mended = []
+    for minimum in (None, 3):
+        server, federation = triple(kit, exchange=exchange, min_clients=minimum)
+        server.set_up(federation)
+        mended.append([federation.client(client).mended for client in range(3)])
+    assert all(torch.equal(one.features, other.features) for one, other in zip(*mended, strict=True))
+
+
+@pytest.mark.parametrize("exchange", ["weights", "outputs"])
+@pytest.mark.parametrize(("minimum", "gone"), [(2, (2,)), (1, (1, 2))])
+def test_set_up_without_those_that_fail(kit, monkeypatch, exchange, minimum, gone):
+    asked = break_down(monkeypatch, *gone)
+    server, federation = triple(kit, exchange=exchange, min_clients=minimum, generator_epochs=3)
+    server.set_up(federation)
+    offer = "offer" if exchange == "weights" else "offer_outputs"
+    for client in range(3):
+        assert (federation.client(client).mended is None) == (client in gone)
+    # They are asked once for an offer and once to mend, and otherwise for comparisons.
+    assert [ask for ask in asked if ask[1] in (offer, "improve", "mend")] == [
+        (client, what) for client in gone for what in (offer, "mend")
+    ]
+
+
+def test_too_few_left_in_set_up(kit, monkeypatch):
+    break_down(monkeypatch, 2)
+    server, federation = triple(kit, min_clients=3)
+    with pytest.raises(FederationError, match="2 clients had to answer, 1 did"):
+        server.set_up(federation)
+
+
+def test_one_compared_row_gives_the_features_away():
+    """What the documentation warns of: a gradient by the weights made from one row holds its hidden activations."""
+    sizes = Sizes(50, 2, (4, 8), (16, 64))
+    weights = {
+        name: weight for name, weight in neighgen.initial_weights(sizes, draw(), 1.0).items() if neighgen.is_fgen(name)
+    }
+    weights.update(zip(neighgen.slot_names(0), neighgen.slot_weights(sizes, draw()), strict=True))
+    secret = (np.random.default_rng(0).random((5, 50)) < 0.1).astype(np.float32)
+    targets = Targets(sp.csr_matrix(secret), np.array([0, 5]))
+    found = neighgen.cross_gradient(weights, torch.ones(1, 8), np.array([1]), targets, 0.5, draw(7))
+    outer = found["slot.0.bias"]
+    hidden = found["slot.0.weight"].t() @ outer / outer.square().sum()
+    made = torch.tanh(weights["slot.0.weight"] @ hidden + weights["slot.0.bias"])
+    read = (made - outer / (2 * (1 - made.square()))).numpy()
+    assert np.abs(secret - read).max(axis=1).min() < 1e-5
+
+
 # -- mending ---------------------------------------------------------------------------------------------------------
 
 
@@ -371,6 +448,21 @@ def test_tensors_of_a_mended_graph_give_the_numbers_of_the_graph(sparse, generat
             gradients.append(pull(torch.ones_like(logits)))
         assert torch.allclose(*outputs, atol=1e-5)
         assert all(torch.allclose(*both, atol=1e-4) for both in zip(*gradients, strict=True))
+
+
+def test_sampling_on_a_mended_graph():
+    rng = np.random.default_rng(1)
+    dense = (rng.random((30, 20)) < 0.1).astype(np.float32)
+    graph = replace(graph_of(rng.integers(0, 30, (40, 2)).tolist(), 30, features=dense), features=sp.csr_matrix(dense))
+    made = torch.from_numpy(rng.standard_normal((8, 20)).astype(np.float32))
+    mended = Mended(torch.from_numpy(rng.integers(0, 30, 8)), made, torch.zeros(30)).graph(graph)
+    tensors = MendedTensors(mended, 30)
+    model = models.build("sage", num_features=20, num_classes=2, seed=0, hidden=8)
+    items = np.array([21, 3, 7])
+    everything = SampledView(tensors, items, (0, 0), draw())
+    assert torch.allclose(model(everything), model(tensors.full)[items], atol=1e-5)
+    sampled = SampledView(tensors, items, (5, 5), draw())
+    assert torch.allclose(model(sampled), model(SampledView(GraphTensors(mended), items, (5, 5), draw())), atol=1e-5)
 
 
 def test_without_generated_neighbours_it_is_fedsage():

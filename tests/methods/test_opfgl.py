@@ -355,6 +355,26 @@ def test_sharing_a_path_changes_no_number(monkeypatch):
     assert not opfgl_stages._SHARED or all(value is not None for value in opfgl_stages._SHARED.values())
 
 
+@pytest.mark.parametrize("condense_at", ["server", "clients"])
+def test_a_held_path_serves_no_other_data_seed_or_setting(condense_at, monkeypatch):
+    variants = [
+        ({"seed": 0}, {}), ({"seed": 1}, {}), ({"seed": 0}, {"seed": 1}), ({"seed": 0}, {"stage1_lr": 2e-2}),
+        ({"seed": 0}, {"stage1_epochs": 50}), ({"seed": 0}, {"specs": [ModelSpec("gcn", {"hidden": 5})]}),
+        ({"seed": 0}, {"specs": [ModelSpec("mlp", {"hidden": 4})]}), ({"seed": 0}, {"lr_features": 1e-2}),
+    ]  # fmt: skip
+
+    def trained(data, settings):
+        server, federation = federation_of(blocks(2, **data), condense_at=condense_at, links="edgeless", **settings)
+        train(server, federation)
+        return federation
+
+    held = [trained(*variant) for variant in variants]  # all alive at once, as no prediction was asked for
+    assert len(opfgl_stages._SHARED) >= len(variants)
+    monkeypatch.setattr(opfgl_stages, "shared", lambda names, tensors, make: make())
+    for federation, variant in zip(held, variants, strict=True):
+        assert same(own_weights(federation), own_weights(trained(*variant)))
+
+
 def test_paths_are_let_go_when_predictions_begin():
     server, federation = federation_of(blocks())
     train(server, federation)

@@ -133,10 +133,18 @@ def _exchange(grid: Any, name: str, item: Handler) -> None:
             grid.add_row(name if not place and not row else "", direction if not row else "", field, discloses)
 
 
-def _model(settings: Mapping[str, Any]) -> str:
-    """A backbone and its settings, as ``--model`` and ``--set`` take them."""
+def _model(model: Mapping[str, Any]) -> str:
+    """The backbone, or that of each task, and its settings as ``--model`` and ``--set`` take them."""
+    if "name" in model:
+        told = _backbone(model)
+    else:
+        told = "; ".join(f"{_backbone(settings)} (task {task})" for task, settings in model.items())
+    return f"{told}, unless --model names another"
+
+
+def _backbone(settings: Mapping[str, Any]) -> str:
     options = ", ".join(f"model.{name}={value}" for name, value in settings.items() if name != "name")
-    return f"{settings['name']}{f' with {options}' if options else ''}, unless --model names another"
+    return f"{settings['name']}{f' with {options}' if options else ''}"
 
 
 def _fields(message: type[Message]) -> list[tuple[str, str]]:

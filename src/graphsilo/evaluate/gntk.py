@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Features, Graph
 from graphsilo.errors import DataError, UnsupportedError
 from graphsilo.types import ClientId
 
@@ -72,9 +72,7 @@ def kernel(graph: Graph, *, blocks: int = 2, layers: int = 1, scale: Scale = "me
         raise ValueError(f"the kernel needs at least one block of one layer; got {blocks} of {layers}.")
     check_size(graph.num_nodes)
     gather = _gather(graph, scale)
-    features = graph.features.astype(np.float64)
-    product = features @ features.T
-    sigma: Kernel = np.ascontiguousarray(product.toarray() if sp.issparse(product) else product)
+    sigma = _products(graph.features.astype(np.float64))
     theta = sigma.copy()
     for _ in range(blocks):
         _aggregate(sigma, gather)
@@ -82,6 +80,17 @@ def kernel(graph: Graph, *, blocks: int = 2, layers: int = 1, scale: Scale = "me
         for _ in range(layers):
             _relu(sigma, theta)
     return theta
+
+
+def _products(features: Features) -> Kernel:
+    """X Xᵀ. In blocks of rows: as one sparse matrix a full product takes half as much again as the dense one."""
+    if not sp.issparse(features):
+        return np.asarray(features @ features.T)
+    found = np.empty((features.shape[0], features.shape[0]))
+    columns = sp.csr_matrix(features.T)
+    for start in range(0, len(found), _BLOCK):
+        (features[start : start + _BLOCK] @ columns).toarray(out=found[start : start + _BLOCK])
+    return found
 
 
 def _gather(graph: Graph, scale: Scale) -> sp.csr_matrix:

@@ -216,11 +216,26 @@ def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
     from graphsilo.federation import registry
 
     usual = registry.usual_model(name)
+    if usual and "name" not in usual:
+        usual = usual.get(_likely_task(values))
     if usual:
         options = {key: value for key, value in usual.items() if key != "name"}
         chosen = model.get("options") if isinstance(model, Mapping) else getattr(model, "options", None)
         values["model"] = {"name": usual["name"], "options": {**options, **dict(chosen or {})}}
     return values
+
+
+def _likely_task(values: Mapping[str, Any]) -> str:
+    """The task asked for, or what the named data is made for; a file counts as a graph, as nobody has opened it yet."""
+    from graphsilo.data import catalog
+
+    data = values.get("data", DataConfig())
+    name = data.get("name", DataConfig().name) if isinstance(data, Mapping) else getattr(data, "name", None)
+    first = name[0] if isinstance(name, list) and name else name
+    try:
+        return str(values.get("task") or catalog.entry(str(first)).task)
+    except ConfigError:
+        return "node"  # a file, or an unknown name, which is refused where it is used
 
 
 def validated(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:

@@ -43,7 +43,8 @@ class Method:
         heterogeneous: Whether clients may run different models.
         evaluates: Model views it has, the one its paper reports first.
         pooled: Trains on all silos pooled in one place (a reference, not a federation).
-        model: The paper's backbone as ``model`` settings, taken where the user names none.
+        model: The paper's backbone as ``model`` settings, taken where the user names none; or such settings per task,
+            ``{"node": {"name": ...}, "graph": {"name": ...}}``.
     """
 
     name: str
@@ -111,7 +112,10 @@ def load(name: str) -> Method:
 
 
 def usual_model(name: str) -> Mapping[str, Any] | None:
-    """The backbone that a method names as its paper's, read without importing the method where that is possible."""
+    """``Method.model``: the backbone that a method names as its paper's, or one per task.
+
+    Read without importing the method where that is possible.
+    """
     wanted = _spelled(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted].model

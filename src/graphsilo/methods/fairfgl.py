@@ -60,7 +60,7 @@ class FairFGLConfig(LocalTrainingConfig):
         "entries", "the history's share α in the fused weights: one per weight, or one number", source="FairFGL"
     )
     alpha_start: float = setting(
-        0.5, "where α starts; 0 means that the model is not mixed with the history, ever", source="FairFGL", ge=0, lt=1
+        0.5, "where α starts; 0 means that the model is not mixed with the history, ever", ge=0, lt=1
     )
     alpha_learned: bool = setting(True, "whether α is trained", source="FairFGL")
     distillation: float = setting(
@@ -241,7 +241,7 @@ def embedded_trace(
 ) -> EmbeddedTrace:
     """Logits, embeddings and the way back of one pass: ``Model.trace_embedding``, by autograd where it has none.
 
-    There the embeddings are computed a second time, with the same dropout.
+    There the embeddings are computed a second time, with the same dropout; running statistics move once.
     """
     traced = model.trace_embedding(view, generator)
     if traced is not None:
@@ -252,13 +252,15 @@ def embedded_trace(
     with torch.enable_grad():
         logits = model(view, generator)
         if embeds:
-            if generator is not None and before is not None:
-                after = generator.get_state()
-                generator.set_state(before)
-                embedding = model.embed(view, generator)
-                generator.set_state(after)
-            else:
-                embedding = model.embed(view, generator)
+            buffers = dict(model.named_buffers())
+            with borrowed(buffers, {name: buffer.clone() for name, buffer in buffers.items()}):
+                if generator is not None and before is not None:
+                    after = generator.get_state()
+                    generator.set_state(before)
+                    embedding = model.embed(view, generator)
+                    generator.set_state(after)
+                else:
+                    embedding = model.embed(view, generator)
             embedding = embedding if embedding.requires_grad else None
 
     def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:

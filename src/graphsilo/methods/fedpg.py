@@ -178,6 +178,12 @@ class Client(TrainingClient[FedPGConfig]):
 
     def __init__(self, context: ClientContext[FedPGConfig]):
         super().__init__(context)
+        if not self.model.encoder_names():
+            raise ConfigError(
+                f"client {self.id}: FedPG exchanges means of a hidden layer's embeddings, and {context.model.name} as "
+                f"it is set has no hidden layer: means of the features themselves would leave the client. Set "
+                f"model.layers to 2, or use the pool 'fedpg'."
+            )
         # What the last upload was made of: the pull compares the same items, neighbours and classes.
         self._membership: Membership | None = None
         self._neighbours: dict[int, list[Pairs]] = {}
@@ -550,9 +556,8 @@ def check_widths(widths: Mapping[ClientId, int]) -> None:
         if other != width:
             raise ConfigError(
                 f"FedPG's clients may run different models, but prototypes need one width of embeddings: client "
-                f"{first} has {width}, client {client} has {other}. Give their last hidden layers one width (a linear "
-                f"sgc or ssgc has none and is as wide as its features: set layers: 2 and hidden: {width}), or use "
-                f"the pool 'fedpg'."
+                f"{first} has {width}, client {client} has {other}. Give their last hidden layers one width "
+                f"(hidden: {width}), or use the pool 'fedpg'."
             )
 
 
@@ -568,5 +573,5 @@ METHOD = Method(
     tasks=("node", "graph"),
     heterogeneous=True,
     evaluates=("own",),
-    model={"name": "gamlp"},
+    model={"node": {"name": "gamlp"}, "graph": {"name": "gin"}},
 )

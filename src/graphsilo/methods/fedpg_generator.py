@@ -168,12 +168,14 @@ def contrastive_loss(universal: Tensor, queries: Queries, temperature: float = 1
     positive, negative = scores * queries.positive, scores * queries.negative
     attracted, repelled = positive.sum(1), negative.sum(1)
     used = (attracted > 0) & (repelled > 0)
-    ratio = torch.where(used, repelled, 0.0) / attracted.clamp_min(_TINY) * math.exp(-queries.shift / temperature)
+    # At a small T these sums lie far below 1: only 0 itself is kept out of the denominators.
+    tiny = torch.finfo(scores.dtype).tiny
+    ratio = torch.where(used, repelled, 0.0) / attracted.clamp_min(tiny) * math.exp(-queries.shift / temperature)
     rows = max(int(queries.positive.any(1).sum()), 1)
     loss = ratio.log1p().sum() / rows
     force = ratio / (1.0 + ratio) / (temperature * rows)
-    negative *= (force / repelled.clamp_min(_TINY)).unsqueeze(1)
-    negative -= positive * (force / attracted.clamp_min(_TINY)).unsqueeze(1)
+    negative *= (force / repelled.clamp_min(tiny)).unsqueeze(1)
+    negative -= positive * (force / attracted.clamp_min(tiny)).unsqueeze(1)
     pull = negative @ queries.values
     return loss, (pull - unit * (pull * unit).sum(1, keepdim=True)) / lengths
 

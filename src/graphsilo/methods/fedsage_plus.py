@@ -492,8 +492,12 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         for client in everyone.clients:
             others = tuple(other for other in everyone.clients if other != client)
             for _ in range(self.config.generator_epochs):
-                request = ImproveRequest(clients=len(everyone.clients), **self._exchange(federation, client, others))
-                self._one(federation, Client.improve, request, client)
+                gradients = self._exchange(federation, client, others)
+                if gradients is None:
+                    break
+                request = ImproveRequest(clients=len(everyone.clients), **gradients)
+                if self._one(federation, Client.improve, request, client) is None:
+                    break
             mended = self._one(federation, Client.mend, MendRequest(), client)
             if mended is not None:
                 nodes, generated = nodes + mended.nodes, generated + mended.generated
@@ -507,21 +511,38 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         replies = federation.ask(handler, request, to=(client,))
         return replies.require(None if self.config.min_clients is None else 0).answers.get(client)
 
-    def _exchange(self, federation: Federation, client: ClientId, others: tuple[ClientId, ...]) -> dict[str, Any]:
-        """The sum of the others' gradients for one client's generator; empty where there is nothing to compare."""
+    def _exchange(
+        self, federation: Federation, client: ClientId, others: tuple[ClientId, ...]
+    ) -> dict[str, Any] | None:
+        """The sum of the others' gradients for one client's generator.
+
+        Empty where there is nothing to compare; None where the client failed: it is not asked to go on, because its
+        draws would no longer be those of what it offers.
+        """
         if not others or self.config.lambda_f * self.config.alpha == 0:
             return {}
         if self.config.exchange == "outputs":
             made = self._one(federation, Client.offer_outputs, OfferRequest(), client)
             if made is None or not len(made.counts):
-                return {}
-            outputs = federation.sum(Client.compare_outputs, made, to=others).require(self.config.min_clients)
-            return {"outputs": outputs.gradient.float()}
+                return None if made is None else {}
+            outputs = self._others(federation, Client.compare_outputs, made, others)
+            return {} if outputs is None else {"outputs": outputs.gradient.float()}
         offer = self._one(federation, Client.offer, OfferRequest(), client)
         if offer is None or not len(offer.counts):
-            return {}
-        total = federation.sum(Client.compare, offer, to=others).require(self.config.min_clients)
-        return {"weights": {name: gradient.float() for name, gradient in total.gradient.items()}}
+            return None if offer is None else {}
+        total = self._others(federation, Client.compare, offer, others)
+        return {} if total is None else {"weights": {name: part.float() for name, part in total.gradient.items()}}
+
+    def _others(
+        self, federation: Federation, handler: Handler[Request, Reply], request: Request, others: tuple[ClientId, ...]
+    ) -> Reply | None:
+        """The sum over the others; None where none of them answered and none has to."""
+        total = federation.sum(handler, request, to=others)
+        minimum = self.config.min_clients
+        if minimum == 1 and not total.clients:
+            return None
+        # Who is helped is there, too, and counts as one of those that have to be.
+        return total.require(None if minimum is None else minimum - 1)
 
     def _train_shared(self, federation: Federation) -> dict[str, Tensor]:
         """One generator for all: Adam on the mean gradient of the local losses."""
