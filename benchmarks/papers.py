@@ -177,16 +177,16 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     else:
         rows = rows[-1:]
     main = result["evaluates"][0]
-    values = [_dig(row if mode == main else row["modes"][mode], rest) for row in rows]
+    values = [_dig(row if mode == main else row["modes"].get(mode, {}), rest) for row in rows]
     known = [value for value in values if value is not None]
     return _percent(statistics.fmean(known)) if known else None
 
 
 def _dig(tree: dict[str, Any], path: list[str]) -> float | None:
     if len(path) == 1:
-        found = tree["test"].get(path[0])
+        found = tree.get("test", {}).get(path[0])
     else:
-        found = tree["scenarios"].get(path[0], {})
+        found = tree.get("scenarios", {}).get(path[0], {})
         for name in path[1:]:
             found = found.get(name) if isinstance(found, dict) else None
     return found
@@ -209,15 +209,17 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
                 continue
             for index, name in enumerate(seeds[0].scores):
                 values = [value for result in found if (value := score(result, name)) is not None]
+                last = [] if "@" in name else [score(result, f"{name}@last") for result in found]
                 lines.append(
-                    f"| {label} | {name} | {_shown(values)} | {_paper(seeds[0], index)} | {len(found)} | "
+                    f"| {label} | {name} | {_shown(values)} | {_shown([value for value in last if value is not None])} "
+                    f"| {_paper(seeds[0], index)} | {len(found)} | "
                     f"{statistics.fmean(result['seed']['cpu_seconds'] for result in found):.1f} | "
                     f"{statistics.fmean(result['seed']['upload_bytes'] for result in found) / 1e6:.3f} |"
                 )
         if lines:
             yield f"### {mine[0].data}\n"
-            yield "| run | score | ours, % | published, % | seeds | CPU s | upload, MB |"
-            yield "|---|---|---|---|---|---|---|"
+            yield "| run | score | ours, % | ours, last round | published, % | seeds | CPU s | upload, MB |"
+            yield "|---|---|---|---|---|---|---|---|"
             yield from lines
             yield ""
 

@@ -136,6 +136,19 @@ def test_a_sampled_view_holds_few_rows():
     assert model(view).shape == (2, 2)
 
 
+def test_what_is_drawn_does_not_depend_on_what_was_computed_before():
+    rng = np.random.default_rng(0)
+    graph = Graph(np.eye(40, dtype=np.float32), rng.integers(0, 40, (2, 300)), np.zeros(40, np.int64), 2)
+    model = models.build("sage", num_features=40, num_classes=2, seed=0, hidden=8)
+    fresh, used = GraphTensors(graph), GraphTensors(graph)
+    model(used.full)
+    first, second = (SampledView(data, np.array([7, 3]), (2, 2), draw()) for data in (fresh, used))
+    for one, other in zip(first.blocks("mean", 2), second.blocks("mean", 2), strict=True):
+        assert one.matrix.shape == other.matrix.shape
+        assert (one.matrix != other.matrix).nnz == 0
+    assert torch.equal(model(first), model(second))
+
+
 def test_a_fan_out_that_does_not_fit_is_refused(kit):
     with pytest.raises(ConfigError, match="samples neighbours for GraphSAGE"):
         kit.build("fedsage", [kit.tiny_silo(0)], model="gcn", fan_out=5)

@@ -44,7 +44,7 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
     bare.eliminate_zeros()
     matrix = bare + sp.eye(n, format="csr") if norm in ("gcn", "row", "loops") else bare
     if norm in ("sum", "loops"):
-        return sp.csr_matrix(matrix, dtype=np.float32)
+        return _ordered(matrix)
     degree = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
     with np.errstate(divide="ignore"):
         inverse = np.where(degree > 0, 1.0 / degree, 0.0)
@@ -53,7 +53,14 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
         matrix = sp.diags(root) @ matrix @ sp.diags(root)
     else:
         matrix = sp.diags(inverse) @ matrix
-    return sp.csr_matrix(matrix, dtype=np.float32)
+    return _ordered(matrix)
+
+
+def _ordered(matrix: sp.spmatrix) -> sp.csr_matrix:
+    """Columns ascend from the start: operators sort in place, and neighbours drawn must not depend on who came first."""
+    found = sp.csr_matrix(matrix, dtype=np.float32)
+    found.sort_indices()
+    return found
 
 
 def add(left: Matrix, right: Matrix) -> Matrix:
