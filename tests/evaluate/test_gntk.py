@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -76,6 +79,21 @@ def test_blocks_of_rows_change_no_number(monkeypatch):
     whole = kernel(graph, layers=2)
     monkeypatch.setattr(gntk, "_BLOCK", 7)
     np.testing.assert_allclose(kernel(graph, layers=2), whole, rtol=1e-12)
+
+
+def test_two_matrices_are_enough_for_sparse_features(monkeypatch):
+    n = 600
+    values = sp.random(n, 100, 0.3, format="csr", dtype=np.float32, random_state=0)
+    ring = np.stack([np.arange(n), np.roll(np.arange(n), 1)])
+    graph = Graph(values, ring, np.zeros(n, dtype=np.int64), 1)
+    wanted = kernel(replace(graph, features=values.toarray()), blocks=1)
+    monkeypatch.setattr(gntk, "_BLOCK", 16)
+    tracemalloc.start()
+    found = kernel(graph, blocks=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    assert peak < 2.5 * 8 * n**2
 
 
 def test_sparse_features_and_zeros():

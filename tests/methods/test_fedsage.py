@@ -169,7 +169,7 @@ def test_batches_are_trained_on_with_samples(kit):
     assert any(not torch.equal(start[name], value) for name, value in weights_of(client.model).items())
 
 
-@pytest.mark.parametrize("settings", [{}, {"batch_size": 8}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"batch_size": 8, "fan_out": 2}], ids=str)
 def test_conformance(settings):
     conformance.check_method(registry.load("fedsage"), settings=settings)
 

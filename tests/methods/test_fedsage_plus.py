@@ -557,7 +557,12 @@ def test_study_of_a_client(kit):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"exchange": "outputs"}, {"neighgen": "shared"}, {"loss_counts": "truncate", "hidden_share": 0.0}],
+    [
+        {"fan_out": 2},
+        {"exchange": "outputs"},
+        {"neighgen": "shared"},
+        {"loss_counts": "truncate", "hidden_share": 0.0},
+    ],
     ids=str,
 )
 def test_conformance(settings):

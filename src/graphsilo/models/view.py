@@ -56,8 +56,8 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
     return _ordered(matrix)
 
 
-def _ordered(matrix: sp.spmatrix) -> sp.csr_matrix:
-    """Columns ascend from the start: operators sort in place, and neighbours drawn must not depend on who came first."""
+def _ordered(matrix: sp.csr_matrix) -> sp.csr_matrix:
+    """With ascending columns from the start: operators sort in place, and what is drawn must not depend on that."""
     found = sp.csr_matrix(matrix, dtype=np.float32)
     found.sort_indices()
     return found
