@@ -104,10 +104,9 @@ def load(name: str) -> Method:
     for point in entry_points(group=GROUP):
         if point.name == wanted:
             return _checked(point.load(), wanted)
-    for path in _folder().glob("*.py"):
-        listing = _read_listing(path, "graphsilo")
-        if listing is not None and listing.name == wanted:
-            return _checked(importlib.import_module(f"{PACKAGE}.{path.stem}"), wanted)
+    path = _file_of(wanted)
+    if path is not None:
+        return _checked(importlib.import_module(f"{PACKAGE}.{path.stem}"), wanted)
     raise ConfigError(f"unknown method '{name}'; {nearest(name, [*names(), *_REGISTERED])}")
 
 
@@ -119,15 +118,10 @@ def usual_model(name: str) -> Mapping[str, Any] | None:
     wanted = _spelled(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted].model
-    paths = [_folder() / f"{wanted}.py", _folder() / f"{wanted}_.py"]
-    for point in entry_points(group=GROUP):
-        spec = _find(point.value.partition(":")[0]) if point.name == wanted else None
-        paths += [Path(spec)] if spec else []
-    for path in paths:
-        found = _literals(path, ("model",)) if path.exists() else None
-        if found is not None:
-            return found.get("model")
-    return None
+    modules = (point.value.partition(":")[0] for point in entry_points(group=GROUP) if point.name == wanted)
+    outside = next((spec for module in modules if (spec := _find(module))), None)
+    path = _file_of(wanted) if outside is None else Path(outside)
+    return None if path is None else (_literals(path, ("model",)) or {}).get("model")
 
 
 def register(method: Method) -> Method:
@@ -159,6 +153,16 @@ def _folder() -> Path:
     return Path(__file__).resolve().parents[1] / "methods"
 
 
+def _file_of(wanted: str) -> Path | None:
+    """The file in the package whose METHOD has this name, those that are called like it looked at first."""
+    likely = [_folder() / f"{wanted}.py", _folder() / f"{wanted}_.py"]
+    for path in dict.fromkeys([*likely, *sorted(_folder().glob("*.py"))]):
+        listing = _read_listing(path, "graphsilo")
+        if listing is not None and listing.name == wanted:
+            return path
+    return None
+
+
 def _find(module: str) -> str | None:
     try:
         spec = importlib.util.find_spec(module)
@@ -178,7 +182,10 @@ def _read_listing(path: Path, source: str) -> Listing | None:
 def _literals(path: Path, names: tuple[str, ...]) -> dict[str, Any] | None:
     """The literals of ``METHOD = Method(...)`` in a file; None where there is no such line or one is no literal."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if "METHOD" not in text:
+            return None  # a method's numerics; parsing them all would be most of the time that listing takes
+        tree = ast.parse(text)
     except (OSError, SyntaxError):
         return None
     for node in tree.body:
