@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from graphsilo.cli.gntk import gntk
-from graphsilo.cli.values import whole_numbers
+from graphsilo.cli.values import data_and_cut, whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -131,12 +131,7 @@ def run(
     from graphsilo.cli.run import run_command
 
     overrides: dict[str, Any] = {
-        "data": None if not data else data[0] if len(data) == 1 else list(data),
-        "data.root": None if data_root is None else str(data_root.expanduser()),
-        "partition": partition,
-        "partition.clients": clients,
-        "partition.seed": partition_seed,
-        "partition.file": None if partition_file is None else str(partition_file.expanduser()),
+        **data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
         "scenario": scenario,
         "task": task,
         "model": model,
@@ -213,12 +208,7 @@ def partition(
     from graphsilo.cli.partition import partition_command
 
     overrides: dict[str, Any] = {
-        "data": None if not data else data[0] if len(data) == 1 else list(data),
-        "data.root": None if data_root is None else str(data_root.expanduser()),
-        "partition": rule,
-        "partition.clients": clients,
-        "partition.seed": seed,
-        "partition.file": None if file is None else str(file.expanduser()),
+        **data_and_cut(data, data_root, rule, clients, seed, file),
         "scenario": scenario,
     }
     partition_command({name: value for name, value in overrides.items() if value is not None}, assignments or [], out)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -11,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphsilo.cli.values import data_and_cut
 from graphsilo.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from graphsilo.data.graph import Graph
     from graphsilo.data.silo import Silo
-
-STUDY = "study.npz"
-"""What a run keeps of its clients' studies, one file per seed."""
 
 
 class Scaling(StrEnum):
@@ -67,14 +63,7 @@ def gntk(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Compare the tangent kernel's bound on the whole, the cut and the mended graphs."""
-    overrides: dict[str, Any] = {
-        "data": None if not data else data[0] if len(data) == 1 else list(data),
-        "data.root": None if data_root is None else str(data_root.expanduser()),
-        "partition": partition,
-        "partition.clients": clients,
-        "partition.seed": partition_seed,
-        "partition.file": None if partition_file is None else str(partition_file.expanduser()),
-    }
+    overrides = data_and_cut(data, data_root, partition, clients, partition_seed, partition_file)
     gntk_command(
         {name: value for name, value in overrides.items() if value is not None},
         assignments or [],
@@ -163,29 +152,21 @@ def _config(overrides: Mapping[str, Any], assignments: Sequence[str], run: Path 
 
 
 def find_study(folder: Path, seed: int | None = None) -> Path:
-    """The study file of a run's seed, wherever below the folder it lies.
+    """The study file of a run's seed; None takes the first that has one.
 
     Raises:
         RunError: There is none, or none of that seed.
     """
-    files = sorted(folder.rglob(STUDY), key=lambda path: (_seed_of(folder, path) or 0, str(path)))
-    if not files:
+    from graphsilo.experiments import disk
+
+    known = disk.study_seeds(folder)
+    if not known:
         raise RunError(
-            f"{folder} holds no {STUDY}: run FedSage+ with --set evaluation.study=true, which keeps the mended graphs."
+            f"{folder} holds no study: run FedSage+ with --set evaluation.study=true, which keeps the mended graphs."
         )
-    if seed is None:
-        return files[0]
-    for path in files:
-        if _seed_of(folder, path) == seed:
-            return path
-    known = [found for path in files if (found := _seed_of(folder, path)) is not None]
-    raise RunError(f"{folder} holds studies of the seeds {known}; {seed} was asked for.")
-
-
-def _seed_of(folder: Path, path: Path) -> int | None:
-    """The last number in the names between a run's folder and a file."""
-    numbers = re.findall(r"\d+", str(path.parent.relative_to(folder)))
-    return int(numbers[-1]) if numbers else None
+    if seed is not None and seed not in known:
+        raise RunError(f"{folder} holds studies of the seeds {known}; {seed} was asked for.")
+    return disk.study_path(folder, known[0] if seed is None else seed)
 
 
 def mended_graphs(study: Path, silos: Sequence[Silo]) -> dict[int, Graph]:
@@ -198,24 +179,22 @@ def mended_graphs(study: Path, silos: Sequence[Silo]) -> dict[int, Graph]:
     import numpy as np
 
     from graphsilo.data.graph import Graph
+    from graphsilo.experiments import disk
 
+    arrays = disk.read_study(study)
     found: dict[int, Graph] = {}
-    try:
-        with np.load(study, allow_pickle=False) as arrays:
-            for silo in silos:
-                names = [f"client-{silo.client}/mended_{part}" for part in ("edges", "features")]
-                if any(name not in arrays for name in names):
-                    continue
-                edges, features = (arrays[name] for name in names)
-                found[silo.client] = Graph(
-                    features=np.ascontiguousarray(features, dtype=np.float32),
-                    edges=np.ascontiguousarray(edges, dtype=np.int64),
-                    labels=np.full(len(features), -1, dtype=np.int64),
-                    num_classes=silo.schema.num_classes,
-                    name=f"client {silo.client}, mended",
-                )
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-        raise RunError(f"the study {study} cannot be read ({error}).") from None
+    for silo in silos:
+        mine = arrays.get(str(silo.client), {})
+        if not {"mended_edges", "mended_features"} <= mine.keys():
+            continue
+        features = np.ascontiguousarray(mine["mended_features"], dtype=np.float32)
+        found[silo.client] = Graph(
+            features=features,
+            edges=np.ascontiguousarray(mine["mended_edges"], dtype=np.int64),
+            labels=np.full(len(features), -1, dtype=np.int64),
+            num_classes=silo.schema.num_classes,
+            name=f"client {silo.client}, mended",
+        )
     if not found:
         raise RunError(f"{study} holds no mended graph; only FedSage+ mends graphs.")
     return found

@@ -1,8 +1,31 @@
-"""Values of flags that stand for several."""
+"""Values of flags that stand for several, and flags that several commands have."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 from graphsilo.errors import ConfigError
+
+
+def data_and_cut(
+    data: Sequence[str] | None,
+    data_root: Path | None,
+    rule: str | None,
+    clients: int | None,
+    seed: int | None,
+    file: Path | None,
+) -> dict[str, Any]:
+    """The settings behind the flags that say which data is cut, and how; None for a flag that was not given."""
+    return {
+        "data": None if not data else data[0] if len(data) == 1 else list(data),
+        "data.root": None if data_root is None else str(data_root.expanduser()),
+        "partition": rule,
+        "partition.clients": clients,
+        "partition.seed": seed,
+        "partition.file": None if file is None else str(file.expanduser()),
+    }
 
 
 def whole_numbers(text: str, option: str) -> list[int]:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,36 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)
     write_bytes(path, file.getvalue())
+
+
+def study_path(folder: Path, seed: int) -> Path:
+    """Where a run keeps the arrays of its clients' studies, one file per seed; each is named ``client-<k>/<name>``."""
+    return folder / "study" / f"seed{seed}" / "study.npz"
+
+
+def study_seeds(folder: Path) -> list[int]:
+    """Seeds whose studies a run folder holds, ascending."""
+    names = (path.parent.name.removeprefix("seed") for path in folder.glob("study/seed*/study.npz"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def read_study(path: Path) -> dict[str, dict[str, Any]]:
+    """The arrays of a seed's studies, by client (as text) and name.
+
+    Raises:
+        RunError: The file cannot be read.
+    """
+    import numpy as np
+
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            for key in arrays.files:
+                client, _, name = key.removeprefix("client-").partition("/")
+                found.setdefault(client, {})[name] = arrays[key]
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        raise RunError(f"the study {path} cannot be read ({error}).") from None
+    return found
 
 
 @contextlib.contextmanager

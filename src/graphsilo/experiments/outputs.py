@@ -30,11 +30,6 @@ def embedding_path(folder: Path, seed: int, client: ClientId) -> Path:
     return folder / "embeddings" / f"seed{seed}-client{client}.safetensors"
 
 
-def study_path(folder: Path, seed: int) -> Path:
-    """Where the tensors of a seed's studies stand, named ``client-<k>/<name>``."""
-    return folder / "study" / f"seed{seed}" / "study.npz"
-
-
 def write_outputs(
     folder: Path | None, seed: int, federation: LocalFederation, server: ServerBase, wanted: EvaluationConfig
 ) -> dict[str, dict[str, float]]:
@@ -77,7 +72,7 @@ def write_outputs(
     if folder is not None and wanted.models and aggregate:
         disk.write_tensors(folder / "models" / f"seed{seed}-aggregate-last.safetensors", dict(aggregate))
     if folder is not None and arrays:
-        disk.write_arrays(study_path(folder, seed), arrays)
+        disk.write_arrays(disk.study_path(folder, seed), arrays)
     return numbers
 
 

@@ -7,7 +7,6 @@ and what could not be read is kept in ``Run.problems`` for the page to say so.
 from __future__ import annotations
 
 import json
-import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphsilo.errors import RunError
+from graphsilo.experiments import disk
 from graphsilo.report import formats
 from graphsilo.report.formats import Spread, spread
 
@@ -288,17 +288,13 @@ def _read_study(path: Path, result: dict[str, Any], problems: list[str]) -> dict
     """Numbers from the result and arrays from the file beside it, of the first seed that has any."""
     for seed in result["seeds"]:
         study = {client: dict(facts) for client, facts in mapping(mapping(seed).get("study")).items()}
-        file = path / "study" / f"seed{mapping(seed).get('seed')}" / "study.npz"
+        file = disk.study_path(path, mapping(seed).get("seed", 0))
         if file.is_file():
-            import numpy as np
-
             try:
-                with np.load(file, allow_pickle=False) as arrays:
-                    for name in arrays.files:
-                        client, _, fact = name.removeprefix("client-").partition("/")
-                        study.setdefault(client, {})[fact] = arrays[name]
-            except (OSError, ValueError, zipfile.BadZipFile) as error:
-                problems.append(f"study.npz of seed {seed.get('seed')} cannot be read ({type(error).__name__}).")
+                for client, arrays in disk.read_study(file).items():
+                    study.setdefault(client, {}).update(arrays)
+            except RunError as error:
+                problems.append(str(error))
         if study:
             return study
     return {}
