@@ -10,7 +10,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(os.environ.get("GRAPHSILO_REQUIRE", "").split())
-"""Marks whose tests must not be skipped, e.g. ``data browser`` in continuous integration."""
+"""Marks whose tests must not be skipped, e.g. ``data browser postgres`` in continuous integration."""
 
 
 def find_data_root() -> Path | None:
@@ -23,6 +23,7 @@ def find_data_root() -> Path | None:
 def pytest_configure(config: pytest.Config) -> None:
     import torch
 
+    config.addinivalue_line("markers", "postgres: needs the programs of a PostgreSQL server")
     torch.set_num_threads(1)
 
 

@@ -6,6 +6,7 @@
     │   └── PartitionError     a graph cannot be cut, or a partition does not fit it      (exit code 2)
     ├── UnsupportedError       a combination that no method or model here can run         (exit code 2)
     ├── MessageError           a message is malformed, oversized or not declared          (exit code 1)
+    ├── DisclosureError        a silo's policy does not allow a message or a method      (exit code 1)
     ├── FederationError        too few clients answered, or one of them failed            (exit code 1)
     └── RunError               a run, checkpoint or result on disk cannot be used         (exit code 1)
 
@@ -48,6 +49,14 @@ class UnsupportedError(GraphsiloError):
 
 class MessageError(GraphsiloError):
     """A message is malformed, oversized, or carries something that was not declared."""
+
+
+class DisclosureError(GraphsiloError):
+    """A silo does not send a message, or does not take part in a run, because its policy says so.
+
+    The text goes to the coordinator: it names messages, fields and settings, and nothing that depends on private data.
+    What does stands in the error's notes, which stay in the silo's process.
+    """
 
 
 class FederationError(GraphsiloError):

@@ -126,6 +126,19 @@ def test_memory_order_does_not_matter(tmp_path):
     assert_same(whole, stored(tmp_path, silo(columns)).read(0).graph)
 
 
+def test_names_come_back_for_the_nodes_of_the_silo_only(tmp_path):
+    """A silo's folder may go to another machine: it holds no name of a node elsewhere."""
+    names = np.array(["p0", "secret", "p2", "p3"])
+    part = graph(node_ids=np.array([3, 0, 2]), node_names=names, feature_names=("a", "b"), class_names=("no", "yes"))
+    store = stored(tmp_path, silo(part))
+    back = store.read(0).graph
+    assert back.external_ids.tolist() == ["p3", "p0", "p2"]
+    assert (back.feature_names, back.class_names) == (("a", "b"), ("no", "yes"))
+    assert back.subgraph(np.array([2])).external_ids.tolist() == ["p2"]
+    assert all("secret".encode("utf-32-le") not in path.read_bytes() for path in store.folder.iterdir())
+    assert (stored(tmp_path / "b", silo(graph())).read(0).graph.node_names, store.clients()) == (None, [0])
+
+
 def test_no_pickle_on_disk(tmp_path):
     store = stored(tmp_path, silo(graph(sparse=True)))
     for path in store.folder.glob("*.npy"):

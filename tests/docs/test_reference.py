@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -113,6 +115,15 @@ def test_messages_of_fedavg(reference: ModuleType) -> None:
     ]  # fmt: skip
 
 
+def every_command(group: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    """Commands, those inside groups too, by what is typed."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, *path, name)
+        else:
+            yield " ".join((*path, name)), command
+
+
 def test_every_option_of_every_command(reference: ModuleType) -> None:
     import typer
 
@@ -121,7 +132,8 @@ def test_every_option_of_every_command(reference: ModuleType) -> None:
     made = reference.commands()
     group = typer.main.get_command(app)
     assert "run" in group.commands  # type: ignore[attr-defined]
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    assert "silo check" in dict(every_command(group))
+    for name, command in every_command(group):
         section = made.split(f"### `graphsilo {name}`\n")[1].split("\n### ")[0]
         for parameter in command.params:
             words = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar]

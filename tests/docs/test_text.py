@@ -62,9 +62,11 @@ def test_commands_parse(words: list[str], monkeypatch: pytest.MonkeyPatch) -> No
         group.main(arguments, prog_name="graphsilo", standalone_mode=False)
         assert checked
     elif arguments and arguments[0].islower() and "--help" not in arguments:
-        command = group.commands[arguments[0]]  # type: ignore[attr-defined]
+        command: Any = group
+        while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+            command = command.commands[arguments.pop(0)]
         known = {word for parameter in command.params for word in parameter.opts}
-        assert {word.split("=")[0] for word in arguments[1:] if word.startswith("--")} <= known
+        assert {word.split("=")[0] for word in arguments if word.startswith("--")} <= known
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from graphsilo.cli.gntk import gntk
+from graphsilo.cli.silo import silo
 from graphsilo.cli.values import data_and_cut, whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
@@ -271,6 +272,7 @@ def predict(
 
 
 app.command()(gntk)
+app.add_typer(silo, name="silo")
 
 
 @app.command()

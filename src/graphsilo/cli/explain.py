@@ -160,6 +160,12 @@ def _fields(message: type[Message]) -> list[tuple[str, str]]:
             notes.append(f"in a sum times {spec.weighted_by}")
         if spec.optional:
             notes.append("may be left out")
+        if spec.per_class:
+            notes.append("class by class")
+        if spec.recoverable:
+            notes.append("gives features of single nodes away")
+        if spec.only_with:
+            notes.append(f"only with {', '.join(f'{name}={_value(value)}' for name, value in spec.only_with)}")
         found.setdefault(KINDS[spec.kind] + _noted(notes), []).append(_field(spec))
     return [(", ".join(names), told) for told, names in found.items()] or [("nothing but the call", "–")]
 

@@ -144,6 +144,14 @@ def _draw_report(folder: Path, warn: Any, debug: bool) -> None:
         )
 
 
+def tell_run(folder: Path) -> None:
+    """Print what the finished run in a folder came to."""
+    from graphsilo.experiments import disk
+
+    tree = disk.read_json(folder / "result.json", "the result")
+    _tell(tree, folder, [], quiet=False, draw_report=(folder / "report.html").exists())
+
+
 def _tell(tree: Mapping[str, Any], folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool) -> None:
     if quiet:
         terminal.say(str(folder))

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from graphsilo.data import cache, files, generated, transforms
 from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.errors import ConfigError, DataError, nearest
 from graphsilo.types import Task
+
+if TYPE_CHECKING:
+    from graphsilo.data.tables import TableSpec
 
 CACHE_FORMAT = 1
 """Raise whenever a conversion changes its result: older copies in users' caches are then ignored."""
@@ -249,7 +252,6 @@ def check_distinct(names: Sequence[str]) -> None:
 
 def _load_file(path: Path, options: LoadOptions | Mapping[str, Any] | None) -> Graph | GraphCollection:
     path = path.expanduser()
-    given = options or {}
     chosen = LoadOptions.parse(options, name=str(path))
     if chosen.generator or chosen.use_node_attributes:
         raise ConfigError(f"{path}: generator settings and use_node_attributes do not apply to a graph of your own.")
@@ -261,10 +263,29 @@ def _load_file(path: Path, options: LoadOptions | Mapping[str, Any] | None) -> G
         case _:
             from graphsilo.data import tables
 
-            graph, directed = tables.read_tables(path)
-            if directed and isinstance(given, Mapping) and "undirected" not in given:
-                chosen = replace(chosen, undirected=False)
+            return load_spec(tables.read_spec(path), options)
     return _apply(graph, chosen)
+
+
+def load_spec(spec: TableSpec, options: LoadOptions | Mapping[str, Any] | None = None) -> Graph:
+    """Loads the graph that a checked description of tables names, as :func:`load` does for its file.
+
+    Raises:
+        ConfigError, DataError: As :func:`load`.
+    """
+    from graphsilo.data import tables
+
+    given = options or {}
+    chosen = LoadOptions.parse(options, name=str(spec.file))
+    if chosen.generator or chosen.use_node_attributes:
+        raise ConfigError(
+            f"{spec.file}: generator settings and use_node_attributes do not apply to a graph of your own."
+        )
+    if spec.directed and isinstance(given, Mapping) and "undirected" not in given:
+        chosen = replace(chosen, undirected=False)
+    graph = _apply(tables.build_graph(spec), chosen)
+    assert isinstance(graph, Graph)
+    return graph
 
 
 def _apply(

@@ -138,7 +138,7 @@ def _assemble(arrays: Mapping[str, NDArray[Any]]) -> tuple[Graph | GraphCollecti
         node_ids=arrays.get("node_ids"),
         feature_names=names["feature_names"],
         class_names=names["class_names"],
-        node_names=_by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
+        node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
     )
     if "collection" not in meta:
         return graph, meta["facts"]
@@ -153,7 +153,7 @@ def _assemble(arrays: Mapping[str, NDArray[Any]]) -> tuple[Graph | GraphCollecti
     return collection, meta["facts"]
 
 
-def _by_global_id(names: NDArray[Any] | None, ids: NDArray[Any] | None) -> NDArray[np.str_] | None:
+def by_global_id(names: NDArray[Any] | None, ids: NDArray[Any] | None) -> NDArray[np.str_] | None:
     """One name per row as one per global id; ids that are not in the file have an empty name."""
     if names is None or ids is None:
         return names

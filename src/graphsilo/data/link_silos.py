@@ -12,9 +12,16 @@ from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.pairs import PairSpace, pair_keys, sample_unlinked
 from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.data.silo_parts import induced, keep_edges, local_numbers, with_added_links
-from graphsilo.data.splits import GRAPH_RATIOS, check_ratios, cut_points
+from graphsilo.data.splits import GRAPH_RATIOS, Ratios, check_ratios, cut_points
 from graphsilo.errors import PartitionError, UnsupportedError
 from graphsilo.random import numpy_generator
+from graphsilo.types import ClientId
+
+
+def enough_links(count: int, ratios: Ratios) -> bool:
+    """Whether training, validation and test have a link each."""
+    train_end, val_end = cut_points(count, ratios)
+    return 1 <= train_end < val_end < count
 
 
 def build_link_silos(
@@ -24,6 +31,7 @@ def build_link_silos(
     ratios: Sequence[float] | None = None,
     seed: int | None = None,
     global_graph: bool = False,
+    first_client: ClientId = 0,
 ) -> list[Silo]:
     """One silo per client for link prediction on its own subgraph.
 
@@ -37,6 +45,7 @@ def build_link_silos(
         ratios: Shares of training, validation and test links; 0.8/0.1/0.1 by default.
         seed: Of the split and the negatives; the partition's by default.
         global_graph: Not available for links.
+        first_client: Number of the first client; links and negatives are drawn by it.
 
     Raises:
         ConfigError: The ratios are not possible.
@@ -50,11 +59,12 @@ def build_link_silos(
     schema = Schema("link", graph.num_features, graph.num_classes, graph.feature_names, graph.class_names)
     inside = positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes)
     silos = []
-    for client, nodes in enumerate(partition.nodes):
-        whole = induced(base, nodes, inside[client])
+    for part, nodes in enumerate(partition.nodes):
+        client = first_client + part
+        whole = induced(base, nodes, inside[part])
         links = undirected_links(whole.edges)
         train_end, val_end = cut_points(links.shape[1], shares)
-        if train_end < 1 or val_end <= train_end or val_end >= links.shape[1]:
+        if not enough_links(links.shape[1], shares):
             raise PartitionError(
                 f"client {client} has {links.shape[1]} links: too few for training, validation and test links at "
                 f"{shares[0]:g}/{shares[1]:g}/{shares[2]:g}. Ask for fewer clients, or use 'louvain' or 'metis'."
@@ -69,7 +79,7 @@ def build_link_silos(
             Silo(
                 client=client,
                 graph=message,
-                train=local_numbers(nodes, partition.train[client], graph.num_nodes),
+                train=local_numbers(nodes, partition.train[part], graph.num_nodes),
                 evaluations=(EvaluationSet("seen", message, items),),
                 schema=schema,
                 links=Links(train, val, negatives[:, : val.shape[1]], test, negatives[:, val.shape[1] :]),

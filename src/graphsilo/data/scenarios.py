@@ -29,7 +29,7 @@ from graphsilo.data.silo import EvaluationSet, Items, Schema, Silo
 from graphsilo.data.silo_parts import induced, keep_edges, local_numbers, require_training, with_added_links
 from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest
 from graphsilo.random import numpy_generator
-from graphsilo.types import Mask, NodeIds, Task
+from graphsilo.types import ClientId, Mask, NodeIds, Task
 
 Scenario: TypeAlias = Literal["seen", "unseen", "open", "inductive"]
 SCENARIOS: Mapping[Scenario, str] = {
@@ -259,6 +259,51 @@ def build_silos(
             graph, partition, scenario=scenario, options=options, task=task, link_ratios=link_ratios
         )
     ]
+
+
+def build_silo(
+    graph: Graph,
+    partition: Partition,
+    *,
+    client: ClientId,
+    scenario: str = "seen",
+    task: Task = "node",
+    link_ratios: Sequence[float] | None = None,
+) -> Silo:
+    """The silo of one client whose federation is elsewhere: ``build_silos`` of all of them gives the same.
+
+    Unlike there, a silo without anything to train on is no error: others may have something.
+
+    Args:
+        graph: The client's own graph.
+        partition: Of it, with one part: all of it.
+        client: Number of the client in its federation.
+        scenario: ``seen`` or ``inductive``: the others are about nodes of other clients.
+        task, link_ratios: As for ``build_silos``.
+
+    Raises:
+        ConfigError, PartitionError, UnsupportedError: As ``build_silos``.
+    """
+    chosen = check_scenario(scenario)
+    if chosen not in ("seen", "inductive"):
+        raise UnsupportedError(
+            f"scenario '{chosen}' cuts the data itself; a silo with its own data can be asked for 'seen' and "
+            "'inductive'."
+        )
+    if task == "link":
+        if chosen != "seen":
+            raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{chosen}' was asked for.")
+        return build_link_silos(graph, partition, ratios=link_ratios, first_client=client)[0]
+    if task != "node":
+        raise UnsupportedError(f"a graph from tables serves the tasks node and link; '{task}' was asked for.")
+    partition.check(graph)
+    context = _context(graph, partition, chosen, ScenarioOptions())
+    if chosen == "inductive" and not len(partition.train[0]):
+        raise PartitionError(
+            f"client {client} has no training node, hence no graph to train on in the scenario 'inductive'."
+        )
+    silo, _ = (_seen if chosen == "seen" else _inductive)(context, 0)
+    return replace(silo, client=client)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.errors import ConfigError, DataError, nearest
-from graphsilo.random import numpy_generator
-from graphsilo.types import NodeIds
+from graphsilo.random import derive_seed, numpy_generator
+from graphsilo.types import ClientId, NodeIds
 
 Ratios: TypeAlias = tuple[float, float, float]
 """Shares of training, validation and test items; they add up to 1."""
@@ -163,6 +163,26 @@ def stratified_splits(
         train, val, test = stratified_split(labels[nodes], ratios, generator, num_classes=num_classes)
         result.append((nodes[train], nodes[val], nodes[test]))
     return result
+
+
+def own_split(labels: NDArray[np.int64], ratios: Ratios, *, seed: int, client: ClientId, num_classes: int) -> Split:
+    """The stratified split of a client that holds its own data: nobody else's labels have a part in it.
+
+    A silo draws the same alone, at its own machine, as in one process with all others.
+
+    Args:
+        labels: [n] classes of the client's items, -1 where unknown.
+        ratios: Shares of training, validation and test items.
+        seed: Of the splits.
+        client: Number of the client; each has a stream of its own.
+        num_classes: C.
+
+    Returns:
+        Local numbers in three ascending arrays.
+    """
+    # The legacy generator's stream never changes between releases of NumPy, which sites need not have in common.
+    generator = np.random.RandomState(derive_seed(seed, "split", "client", client) % 2**32)
+    return stratified_split(labels, ratios, generator, num_classes=num_classes)
 
 
 def global_split(labels: NDArray[np.int64], ratios: Ratios, *, seed: int) -> Split:

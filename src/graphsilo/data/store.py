@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from graphsilo.data.files import by_global_id
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.types import ClientId
@@ -60,6 +61,11 @@ class SiloStore:
         }
         (self.folder / f"{name}.json").write_text(json.dumps(head), encoding="utf-8")
 
+    def clients(self) -> list[ClientId]:
+        """Whose silos are here, ascending."""
+        numbers = [path.stem.removeprefix("silo-") for path in self.folder.glob("silo-*.json")]
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
     def read(self, client: ClientId) -> Silo:
         """The silo of one client, its arrays mapped copy-on-write."""
         name = f"silo-{client}"
@@ -67,7 +73,7 @@ class SiloStore:
         arrays = {key: self._array(f"{name}.{key}") for key in head["arrays"]}
         schema = head["schema"]
         for key in ("feature_names", "class_names"):
-            schema[key] = None if schema[key] is None else tuple(schema[key])
+            schema[key] = _words(schema[key])
         links = {key.removeprefix("links-"): array for key, array in arrays.items() if key.startswith("links-")}
         return Silo(
             client=client,
@@ -112,12 +118,17 @@ class SiloStore:
                 "name": graph.name,
                 "shape": list(graph.features.shape),
                 "sparse": graph.is_sparse,
+                "feature_names": graph.feature_names,
+                "class_names": graph.class_names,
             }
             arrays = {"edges": graph.edges, "labels": graph.labels}
             if graph.node_ids is not None:
                 arrays["node_ids"] = graph.node_ids
             if graph.edge_weights is not None:
                 arrays["edge_weights"] = graph.edge_weights
+            if graph.node_names is not None:
+                # Of this graph's nodes only: a silo's folder must not tell of nodes elsewhere.
+                arrays["node_names"] = np.asarray(graph.external_ids)
             if sp.issparse(graph.features):
                 arrays.update(
                     {f"features-{key}": getattr(graph.features, key) for key in ("data", "indices", "indptr")}
@@ -159,6 +170,13 @@ class SiloStore:
                 head["name"],
                 node_ids=arrays.get("node_ids"),
                 edge_weights=arrays.get("edge_weights"),
+                feature_names=_words(head["feature_names"]),
+                class_names=_words(head["class_names"]),
+                node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
             )
         self._read[name] = graph
         return graph
+
+
+def _words(words: list[str] | None) -> tuple[str, ...] | None:
+    return None if words is None else tuple(words)

@@ -14,6 +14,13 @@ directed: false
 classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
 ```
 
+A table may come from a database instead of a file: ``query`` and ``connection`` stand in place of ``path``; see
+:mod:`graphsilo.data.sql`.
+
+```yaml
+nodes: {query: "SELECT patient, age FROM stays", connection: "env:WARD_DB", id: patient}
+```
+
 Where several silos describe their data this way, ``classes`` and the mapping form of ``one_hot`` make the columns of
 all silos mean the same.
 """
@@ -33,7 +40,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.description import Reader, read_yaml
 from graphsilo.data.graph import Graph
+from graphsilo.data.sql import Query, read_queries
 from graphsilo.data.transforms import compact_features, to_undirected
 from graphsilo.errors import ConfigError, DataError, nearest
 
@@ -41,9 +50,9 @@ SHOWN_ROWS = 5
 """Offending rows that an error lists before it only counts."""
 SPLIT_NAMES = ("train", "val", "test")
 
-_TOP_KEYS = ("name", "nodes", "edges", "directed", "classes")
-_NODE_KEYS = ("path", "id", "label", "features", "one_hot", "split", "delimiter")
-_EDGE_KEYS = ("path", "source", "target", "delimiter")
+TABLE_KEYS = ("name", "nodes", "edges", "directed", "classes")
+_NODE_KEYS = ("path", "query", "connection", "id", "label", "features", "one_hot", "split", "delimiter")
+_EDGE_KEYS = ("path", "query", "connection", "source", "target", "delimiter")
 
 
 @dataclass(frozen=True)
@@ -52,9 +61,9 @@ class TableSpec:
 
     file: Path
     name: str
-    nodes: Path
+    nodes: Path | Query
     id: str
-    edges: Path
+    edges: Path | Query
     source: str
     target: str
     label: str | None = None
@@ -81,7 +90,7 @@ def load_tables(path: str | os.PathLike[str]) -> Graph:
     Raises:
         ConfigError: The YAML has an unknown or missing key, or a value of the wrong kind.
         DataError: A table does not fit; the error names file, column and rows (data rows counted from 1, for CSV also
-            the line).
+            the line). Or a database cannot be read.
     """
     return read_tables(Path(path))[0]
 
@@ -99,28 +108,33 @@ def read_spec(path: str | os.PathLike[str]) -> TableSpec:
         ConfigError: A key is unknown or missing, or a value is of the wrong kind.
         DataError: The file is missing or is not YAML.
     """
-    import yaml
-
     file = Path(path).expanduser().absolute()
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(f"the data description {file} does not exist.") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError(f"the data description {file} cannot be read as YAML: {error}.") from error
-    read = _Reader(file)
-    top = read.mapping(content, "", _TOP_KEYS, required=("nodes", "edges"))
-    nodes = read.mapping(top["nodes"], "nodes", _NODE_KEYS, required=("path", "id"))
-    edges = read.mapping(top["edges"], "edges", _EDGE_KEYS, required=("path", "source", "target"))
+    return spec_of(read_yaml(file, "the data description"), file)
+
+
+def spec_of(content: object, file: Path) -> TableSpec:
+    """Checks what a YAML file, or a part of one, says of tables.
+
+    Args:
+        content: As parsed.
+        file: Where it stands: paths are relative to its folder, and errors name it.
+
+    Raises:
+        ConfigError: A key is unknown or missing, or a value is of the wrong kind.
+    """
+    read = Reader(file)
+    top = read.mapping(content, "", TABLE_KEYS, required=("nodes", "edges"))
+    nodes = read.mapping(top["nodes"], "nodes", _NODE_KEYS, required=("id",))
+    edges = read.mapping(top["edges"], "edges", _EDGE_KEYS, required=("source", "target"))
     directed = top.get("directed", False)
     if not isinstance(directed, bool):
         raise read.error("directed", "true or false", directed)
     return TableSpec(
         file=file,
         name=read.text(top, "name") or file.stem,
-        nodes=file.parent / read.needed(nodes, "path", "nodes"),
+        nodes=_source(read, nodes, "nodes"),
         id=read.needed(nodes, "id", "nodes"),
-        edges=file.parent / read.needed(edges, "path", "edges"),
+        edges=_source(read, edges, "edges"),
         source=read.needed(edges, "source", "edges"),
         target=read.needed(edges, "target", "edges"),
         label=read.text(nodes, "label", "nodes"),
@@ -134,83 +148,38 @@ def read_spec(path: str | os.PathLike[str]) -> TableSpec:
     )
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Takes values out of parsed YAML, or says which key of which file holds something else."""
-
-    file: Path
-
-    def error(self, key: str, wanted: str, value: object) -> ConfigError:
-        return ConfigError(f"{self.file}: '{key}' must be {wanted}; got {value!r}.")
-
-    def mapping(self, value: object, where: str, known: Sequence[str], required: Sequence[str]) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.error(where or "the file", f"a mapping with the keys {', '.join(known)}", value)
-        for key in value:
-            if key not in known:
-                place = f" under '{where}'" if where else ""
-                raise ConfigError(f"{self.file}: unknown key '{key}'{place}; {nearest(str(key), known)}")
-        for key in required:
-            if value.get(key) is None:
-                raise ConfigError(f"{self.file}: the key '{where + '.' if where else ''}{key}' is missing.")
-        return value
-
-    def text(self, values: Mapping[str, Any], key: str, where: str = "") -> str | None:
-        value = values.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise self.error(f"{where + '.' if where else ''}{key}", "a name", value)
-        return str(value)
-
-    def needed(self, values: Mapping[str, Any], key: str, where: str) -> str:
-        value = self.text(values, key, where)
-        assert value is not None
-        return value
-
-    def words(self, value: object, key: str) -> tuple[str, ...]:
-        items = value if isinstance(value, list) else [value]
-        for item in items:
-            if isinstance(item, bool):
-                raise ConfigError(
-                    f"{self.file}: '{key}' holds {item}, which YAML reads as a truth value; put quotes round words "
-                    f'such as "yes", "no", "on", "true".'
-                )
-            if not isinstance(item, str | int):
-                raise self.error(key, "a list of names", value)
-        words = tuple(str(item) for item in items)
-        if len(set(words)) != len(words):
-            twice = next(word for word in words if words.count(word) > 1)
-            raise ConfigError(f"{self.file}: '{key}' lists '{twice}' twice.")
-        return words
-
-    def vocabularies(self, value: object) -> dict[str, tuple[str, ...] | None]:
-        if value is None:
-            return {}
-        if isinstance(value, dict):
-            return {
-                str(key): None if words is None else self.words(words, f"nodes.one_hot.{key}")
-                for key, words in value.items()
-            }
-        return dict.fromkeys(self.words(value, "nodes.one_hot"))
-
-    def delimiter(self, values: Mapping[str, Any], where: str) -> str:
-        value = values.get("delimiter", ",")
-        if not isinstance(value, str) or len(value) != 1:
-            raise self.error(f"{where}.delimiter", "one character, such as ';'", value)
-        return value
+def _source(read: Reader, values: Mapping[str, Any], where: str) -> Path | Query:
+    """The file or the query that a table is read from."""
+    path, query, connection = (read.text(values, key, where) for key in ("path", "query", "connection"))
+    if path is not None and query is None and connection is None:
+        return read.file.parent / Path(path).expanduser()
+    if path is None and query is not None and connection is not None:
+        if "delimiter" in values:
+            raise ConfigError(f"{read.file}: '{where}.delimiter' belongs to a file; a query has columns already.")
+        return Query(query, connection, where, read.file)
+    if path is not None:
+        raise ConfigError(
+            f"{read.file}: '{where}' names a path and a {'query' if query is not None else 'connection'}; a table "
+            f"comes from a file (path) or from a database (query and connection)."
+        )
+    lacking = "path" if query is None and connection is None else "query" if query is None else "connection"
+    also = f"; or '{where}.query' and '{where}.connection' for a database" if lacking == "path" else ""
+    raise ConfigError(f"{read.file}: the key '{where}.{lacking}' is missing{also}.")
 
 
 def build_graph(spec: TableSpec) -> Graph:
     """The graph that a checked description names; see :func:`load_tables`."""
-    nodes = _Table.open(spec.nodes, spec.nodes_delimiter, "nodes")
+    queries = [source for source in (spec.nodes, spec.edges) if isinstance(source, Query)]
+    fetched = dict(zip(queries, read_queries(queries), strict=True))
+    nodes = _Table.of(spec.nodes, spec.nodes_delimiter, "nodes", fetched)
     if not nodes.rows:
-        raise DataError(f"{spec.nodes} has a header but no data rows; a graph needs at least one node.")
-    edges = _Table.open(spec.edges, spec.edges_delimiter, "edges")
+        nothing = "returned no rows" if isinstance(spec.nodes, Query) else "has a header but no data rows"
+        raise DataError(f"{nodes.where} {nothing}; a graph needs at least one node.")
+    edges = _Table.of(spec.edges, spec.edges_delimiter, "edges", fetched)
     ids = _read_ids(nodes, spec.id)
     features, feature_names = _read_features(nodes, spec)
     labels, class_names = _read_labels(nodes, spec)
-    columns = _read_edges(edges, spec, ids)
+    columns = _read_edges(edges, spec, ids, nodes.short)
     if not spec.directed:
         columns = to_undirected(columns, nodes.rows)
     return Graph(
@@ -229,12 +198,23 @@ def build_graph(spec: TableSpec) -> Graph:
 class _Table:
     """One table in memory. CSV columns stay text until it is known what they should be."""
 
-    def __init__(self, path: Path, data: Any, delimiter: str | None) -> None:
-        self.path = path
+    def __init__(self, where: str, short: str, data: Any, text: tuple[Path, str] | None = None) -> None:
+        self.where = where
+        self.short = short
         self._data = data
-        self._delimiter = delimiter
+        self._text = text  # file and delimiter of a CSV
         self.rows: int = data.num_rows
         self.names: list[str] = data.column_names
+        double = next((column for column in self.names if self.names.count(column) > 1), None)
+        if double is not None:
+            raise DataError(f"the table {where} has two columns called '{double}'; rename one.")
+
+    @classmethod
+    def of(cls, source: Path | Query, delimiter: str, part: str, fetched: Mapping[Query, Any]) -> _Table:
+        """The table behind a part of the description."""
+        if isinstance(source, Query):
+            return cls(source.where, source.short, fetched[source])
+        return cls.open(source, delimiter, part)
 
     @classmethod
     def open(cls, path: Path, delimiter: str, part: str) -> _Table:
@@ -250,19 +230,14 @@ class _Table:
             if name.endswith((".parquet", ".pq")):
                 import pyarrow.parquet as pq
 
-                table = cls(path, pq.read_table(path), None)
-            elif name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
+                return cls(str(path), path.name, pq.read_table(path))
+            if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
                 if delimiter == "," and ".tsv" in name[-7:]:
                     delimiter = "\t"
-                table = cls(path, cls._read_csv(path, delimiter, part), delimiter)
-            else:
-                raise DataError(f"the table {path} must be a .csv, .csv.gz or .parquet file.")
+                return cls(str(path), path.name, cls._read_csv(path, delimiter, part), (path, delimiter))
         except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
             raise DataError(f"the table {path} cannot be read: {str(error).strip().rstrip('.')}.") from error
-        double = next((column for column in table.names if table.names.count(column) > 1), None)
-        if double is not None:
-            raise DataError(f"the table {path} has two columns called '{double}'; rename one.")
-        return table
+        raise DataError(f"the table {path} must be a .csv, .csv.gz or .parquet file.")
 
     @staticmethod
     def _read_csv(path: Path, delimiter: str, part: str) -> Any:
@@ -295,7 +270,7 @@ class _Table:
         import pyarrow as pa
 
         if name not in self.names:
-            raise DataError(f"{self.path} has no column '{name}' ({key}); {nearest(name, self.names)}")
+            raise DataError(f"{self.where} has no column '{name}' ({key}); {nearest(name, self.names)}")
         column = self._data.column(name)
         column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -320,7 +295,9 @@ class _Table:
             or pa.types.is_boolean(column.type)
             or pa.types.is_null(column.type)
         ):
-            raise DataError(f"{self.path}: column '{name}' ({key}) holds {column.type}; wanted words or whole numbers.")
+            raise DataError(
+                f"{self.where}: column '{name}' ({key}) holds {column.type}; wanted words or whole numbers."
+            )
         words = pc.utf8_trim_whitespace(column.cast(pa.string()))
         return pc.if_else(pc.equal(words, ""), pa.scalar(None, pa.string()), words)
 
@@ -337,17 +314,18 @@ class _Table:
             shown.append(place if value is None else f"{place}: {value!r}")
         more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
         count = "one value" if len(rows) == 1 else f"{len(rows)} values"
-        what = f"{self.path}: column '{name}' has {count} where {fault}: {'; '.join(shown)}{more}."
+        what = f"{self.where}: column '{name}' has {count} where {fault}: {'; '.join(shown)}{more}."
         raise DataError(f"{what} {todo}".rstrip())
 
     def _lines(self, rows: NDArray[np.int64]) -> list[int | None]:
         """Line numbers of data rows. Only asked for in errors: text cells may hold line breaks, so the file is read."""
-        if self._delimiter is None:
+        if self._text is None:
             return [None] * len(rows)
+        path, delimiter = self._text
         wanted = {int(row): place for place, row in enumerate(rows)}
         found: list[int | None] = [None] * len(rows)
-        with _open_text(self.path) as lines:
-            for row, line, _ in _data_rows(lines, self._delimiter):
+        with _open_text(path) as lines:
+            for row, line, _ in _data_rows(lines, delimiter):
                 if row in wanted:
                     found[wanted[row]] = line
                 if row >= rows[-1]:
@@ -441,12 +419,12 @@ def _read_ids(nodes: _Table, name: str) -> Any:
     return ids
 
 
-def _read_edges(edges: _Table, spec: TableSpec, ids: Any) -> NDArray[np.int64]:
+def _read_edges(edges: _Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[np.int64]:
     """[2, e] node numbers of both ends."""
     import pyarrow.compute as pc
 
     ends = []
-    todo = f"Ends must occur in column '{spec.id}' of {spec.nodes.name}; remove the edge or add the node."
+    todo = f"Ends must occur in column '{spec.id}' of {nodes}; remove the edge or add the node."
     for name, key in ((spec.source, "edges.source"), (spec.target, "edges.target")):
         words = edges.text(name, key=key)
         edges.refuse(name, _mask(pc.is_null(words)), "the end of an edge is empty")
@@ -482,7 +460,7 @@ def _feature_columns(nodes: _Table, spec: TableSpec, free: Sequence[str]) -> lis
             matches = [name for name in free if name.startswith(word[:-1])]
             if not matches and word != "*":
                 raise DataError(
-                    f"{nodes.path}: no column starts with '{word[:-1]}' (nodes.features); the table has "
+                    f"{nodes.where}: no column starts with '{word[:-1]}' (nodes.features); the table has "
                     f"{', '.join(free) or 'no further columns'}."
                 )
             chosen |= dict.fromkeys(matches)
@@ -520,7 +498,7 @@ def _numbers(nodes: _Table, name: str) -> NDArray[np.float32]:
         values = column.cast(pa.float64()).to_numpy()
     else:
         raise DataError(
-            f"{nodes.path}: column '{name}' (nodes.features) holds {kind}; features must be numbers or true/false. "
+            f"{nodes.where}: column '{name}' (nodes.features) holds {kind}; features must be numbers or true/false. "
             f"Convert the column (a date, for instance, to a number of days), or leave it out of nodes.features."
         )
     with np.errstate(over="ignore"):
@@ -557,7 +535,7 @@ def _parse_numbers(nodes: _Table, name: str, words: Any) -> NDArray[np.float64]:
     )
     if not numeric.any():
         raise DataError(
-            f"{nodes.path}: column '{name}' (nodes.features) holds words such as {words[0].as_py()!r}, not numbers. "
+            f"{nodes.where}: column '{name}' (nodes.features) holds words such as {words[0].as_py()!r}, not numbers. "
             f"Add it to one_hot under nodes (one_hot: [{name}]) to get one column per word, or leave it out of the "
             f"features."
         )
@@ -577,7 +555,7 @@ def _one_hot(nodes: _Table, name: str, vocabulary: Sequence[str] | None) -> tupl
 
     words = nodes.text(name, key="nodes.one_hot")
     nodes.refuse(name, _mask(pc.is_null(words)), "the feature is missing", todo=_FILL)
-    known = tuple(vocabulary) if vocabulary is not None else _sorted_words(pc.unique(words).to_pylist())
+    known = tuple(vocabulary) if vocabulary is not None else sorted_words(pc.unique(words).to_pylist())
     place = pc.index_in(words, value_set=pa.array(known, pa.string()))
     nodes.refuse(
         name, _mask(pc.is_null(place)), f"the word is not among nodes.one_hot.{name} ({', '.join(known)})", values=words
@@ -602,7 +580,7 @@ def _read_labels(nodes: _Table, spec: TableSpec) -> tuple[NDArray[np.int64], tup
     unlabelled = pc.is_in(words, value_set=pa.array(["-1", "nan", "NaN"]))
     words = pc.if_else(unlabelled, pa.scalar(None, pa.string()), words)
     if classes is None:
-        classes = _sorted_words([word for word in pc.unique(words).to_pylist() if word is not None])
+        classes = sorted_words([word for word in pc.unique(words).to_pylist() if word is not None])
     place = pc.index_in(words, value_set=pa.array(classes, pa.string()))
     unknown = _mask(pc.is_null(place)) & ~_mask(pc.is_null(words))
     todo = "Add it to 'classes', or empty the cell to leave the node unlabelled."
@@ -610,7 +588,7 @@ def _read_labels(nodes: _Table, spec: TableSpec) -> tuple[NDArray[np.int64], tup
     return pc.fill_null(place, -1).to_numpy().astype(np.int64), classes
 
 
-def _sorted_words(words: Iterable[str]) -> tuple[str, ...]:
+def sorted_words(words: Iterable[str]) -> tuple[str, ...]:
     """In numeric order where all are whole numbers, else by spelling."""
     listed = list(words)
     whole = all(word.removeprefix("-").isdecimal() for word in listed)

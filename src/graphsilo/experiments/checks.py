@@ -9,9 +9,9 @@ import torch
 from graphsilo import models
 from graphsilo.data.partition import Partition
 from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import modes_of
-from graphsilo.experiments.simulation import Simulation
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
@@ -37,7 +37,7 @@ def check_device(device: str) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
 
 
-def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Simulation) -> None:
+def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Cohort) -> None:
     """Refuse what a method or a model cannot do, and say which others can.
 
     Raises:
@@ -45,7 +45,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         UnsupportedError: Task, model or evaluation mode does not go with the method.
     """
     modes_of(config.evaluation, method)
-    clients = len(simulation.silos)
+    clients = len(simulation.clients)
     asked = max(1, int(clients * method_config.participation + 1e-9))
     if method_config.min_clients is not None and method_config.min_clients > asked:
         raise ConfigError(

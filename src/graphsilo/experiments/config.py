@@ -107,6 +107,10 @@ class RunSection(Settings):
     device: str = setting("cpu", "cpu, or cuda where there is one")
     checkpoint_every: int = setting(10, "rounds between checkpoints; 0 for none", ge=0)
     early_stopping: int | None = setting(None, "stop after so many evaluations without a better validation score", ge=1)
+    deadline: float = setting(3600.0, "between machines: seconds that a silo may work on one answer", gt=0)
+    patience: float = setting(
+        120.0, "between machines: seconds that a silo may be silent before it counts as gone", gt=0
+    )
     references: list[RunReference] = Field(
         default_factory=list, description="reference rows to add: local, global, global_cut"
     )

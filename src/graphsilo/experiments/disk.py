@@ -127,8 +127,12 @@ def read_study(path: Path) -> dict[str, dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def owned(folder: Path) -> Iterator[None]:
-    """Hold a run folder, so that two processes cannot write into one.
+def owned(folder: Path, busy: str = "") -> Iterator[None]:
+    """Hold a folder, so that two processes cannot write into one.
+
+    Args:
+        folder: Of a run, or of a kit.
+        busy: What to say when another process holds it.
 
     Raises:
         RunError: Another process holds it, or it cannot be made.
@@ -149,7 +153,7 @@ def owned(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunError(
-                f"another process is writing {folder}. Wait for it, stop it, or choose another --out."
+                busy or f"another process is writing {folder}. Wait for it, stop it, or choose another --out."
             ) from None
         yield
     finally:

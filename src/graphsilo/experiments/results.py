@@ -13,9 +13,10 @@ import torch
 from graphsilo.__about__ import __version__
 from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments import disk
+from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
-from graphsilo.experiments.simulation import Simulation, complete_config
+from graphsilo.experiments.simulation import complete_config
 from graphsilo.federation.ledger import COLUMNS, Ledger
 from graphsilo.federation.registry import Method
 
@@ -54,7 +55,7 @@ class Result:
 
 
 def seed_result(
-    seed: int, progress: SeedProgress, modes: Sequence[Mode], simulation: Simulation, peak_rss_bytes: int
+    seed: int, progress: SeedProgress, modes: Sequence[Mode], simulation: Cohort, peak_rss_bytes: int
 ) -> dict[str, Any]:
     """What the result says of one seed.
 
@@ -99,7 +100,7 @@ def seed_result(
     return tree
 
 
-def _clients(kept: ViewProgress, mode: Mode, simulation: Simulation) -> list[dict[str, Any]]:
+def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[dict[str, Any]]:
     scores = kept.best[first_set(mode)]
     if scores.counts is not None:
         from graphsilo.evaluate.metrics import per_client
@@ -117,7 +118,7 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Simulation) -> list[dic
             each.append(row)
     cut = simulation.cut["per_client"]
     # A client that failed was not scored, and one score for all clients pooled is nobody's own.
-    pooled = len(simulation.silos) == 1 and len(each) < len(cut)
+    pooled = len(simulation.clients) == 1 and len(each) < len(cut)
     found = {} if pooled else {scored["client"]: scored for scored in each}
     rows = []
     for facts in cut:
@@ -130,7 +131,7 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Simulation) -> list[dic
 
 
 def assemble(
-    config: RunConfig, method: Method, simulation: Simulation, seeds: list[dict[str, Any]], print_of: str
+    config: RunConfig, method: Method, simulation: Cohort, seeds: list[dict[str, Any]], print_of: str
 ) -> dict[str, Any]:
     """What ``result.json`` holds, but for the references.
 
@@ -166,13 +167,7 @@ def assemble(
             "pooled": method.pooled,
         },
         "data": {**simulation.describe(), "hash": simulation.data_hash},
-        "partition": {
-            "rule": simulation.partition.rule,
-            "clients": simulation.partition.num_clients,
-            "seed": simulation.partition.seed,
-            "hash": simulation.partition.content_hash,
-            **simulation.cut,
-        },
+        "partition": simulation.cut_facts,
         "class_names": list(simulation.schema.class_names) if simulation.schema.class_names else None,
         "seeds": seeds,
         "summary": summary,

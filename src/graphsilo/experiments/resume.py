@@ -11,12 +11,14 @@ import yaml
 from graphsilo.data.partition import Partition
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments import disk
+from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import EvaluationConfig
-from graphsilo.experiments.simulation import Simulation
 
 SHOWN = 5
 """Most differing settings that a refusal names."""
-_FREE = frozenset({"data.root", "run.workers", "run.checkpoint_every", "run.references"})
+_FREE = frozenset(
+    {"data.root", "run.workers", "run.checkpoint_every", "run.references", "run.deadline", "run.patience"}
+)
 """Settings in which a run may differ from what it was begun with, beside its outputs."""
 _OUTPUTS = frozenset({"evaluation.models", "evaluation.embeddings"})
 _NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}
@@ -63,7 +65,7 @@ class Reason:
         simulation: The data and the partition now.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], simulation: Simulation):
+    def __init__(self, folder: Path, config: Mapping[str, Any], simulation: Cohort):
         self.folder, self.config, self.simulation = folder, config, simulation
 
     def __call__(self) -> str:
@@ -86,7 +88,7 @@ class Reason:
             stored = Partition.load(self.folder / "partition.npz")
         except (GraphsiloError, OSError):
             return False
-        return stored.content_hash == self.simulation.partition.content_hash
+        return stored.content_hash == self.simulation.cut_hash
 
 
 def some(sentences: list[str]) -> str:

@@ -13,6 +13,7 @@ import yaml
 from graphsilo.experiments import disk, results
 from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.checks import check_clients, check_device, check_support
+from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.observer import Observer, Silent
 from graphsilo.experiments.outputs import write_missing_embeddings
@@ -24,6 +25,7 @@ from graphsilo.experiments.simulation import Simulation, complete_config, finger
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
+from graphsilo.runtime.remote import StateLost
 from graphsilo.runtime.workers import WorkerPool
 
 __all__ = ["Observer", "Result", "run"]
@@ -35,7 +37,8 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     observer: Observer | None = None,
-    simulation: Simulation | None = None,
+    simulation: Cohort | None = None,
+    elsewhere: Federations | None = None,
     report: Callable[[Path], Any] | None = None,
     label: str = "",
 ) -> Result:
@@ -46,7 +49,8 @@ def run(
         out: Folder for the results; None writes nothing.
         resume: Go on from the folder's checkpoints.
         observer: Hears of progress.
-        simulation: Data prepared before, to share it between runs.
+        simulation: Data prepared before, to share it between runs; or what is known of data that is elsewhere.
+        elsewhere: Where the clients live, if not here.
         report: Called with the folder when everything is written, e.g. to draw the report page.
         label: How progress names this run, for reference rows.
 
@@ -65,7 +69,8 @@ def run(
                 check_free(folder)
             stack.enter_context(disk.owned(folder))
         simulation = simulation or prepare(config, method)
-        check_clients(config, simulation.partition)
+        if isinstance(simulation, Simulation):
+            check_clients(config, simulation.partition)
         check_support(config, method, method_config, simulation)
         print_of = fingerprint(config, simulation)
         settings = complete_config(config, simulation)
@@ -80,31 +85,40 @@ def run(
                     checkpoints.load(seed)
                 check_outputs(folder, config.evaluation)
         if done is not None and set(config.run.references) <= set(done.get("references", {})):
-            if folder is not None and config.evaluation.embeddings:
+            if folder is not None and config.evaluation.embeddings and isinstance(simulation, Simulation):
                 write_missing_embeddings(folder, config, method, simulation, config.run.seeds)
             if folder is not None and report is not None and not (folder / "report.html").exists():
                 report(folder)  # stopped between the result and its page
             return Result(done, folder)
         if folder is not None:
             disk.write_text(folder / "config.yaml", yaml.safe_dump(settings, sort_keys=False))
-            simulation.partition.save(folder / "partition.npz")
+            simulation.keep(folder)
         observer.started(_description(config, method, simulation, label))
         for warning in simulation.warnings():
             observer.warned(warning)
-        pool = None
-        if config.run.workers > 1 and len(simulation.silos) > 1:
-            pool = WorkerPool(simulation.silos, config.run.workers)
+        place = elsewhere
+        if place is None and isinstance(simulation, Simulation) and min(config.run.workers, len(simulation.silos)) > 1:
+            place = pool = WorkerPool(simulation.silos, config.run.workers)
             stack.callback(pool.close)
         seeds = []
         ledgers: list[tuple[int, Ledger]] = []
         for index, seed in enumerate(config.run.seeds):
-            one = SeedRun(config, method, method_config, simulation, seed, pool, checkpoints)
-            tree, ledger = one.run(index, resume=resume, observer=observer, label=label, folder=folder)
+            again = resume
+            while True:
+                one = SeedRun(config, method, method_config, simulation, seed, place, checkpoints)
+                try:
+                    tree, ledger = one.run(index, resume=again, observer=observer, label=label, folder=folder)
+                    break
+                except StateLost as lost:
+                    if elsewhere is None:
+                        raise
+                    elsewhere.recovering(lost)
+                    again = True
             seeds.append(tree)
             ledgers.append((seed, ledger))
         tree = results.assemble(config, method, simulation, seeds, print_of)
         if config.run.references:
-            tree["references"] = _references(config, simulation, tree, folder, resume, observer)
+            tree["references"] = _references(config, simulation, tree, folder, resume, observer, elsewhere)
         if folder is not None:
             results.write(folder, tree, ledgers)
             if report is not None:
@@ -114,11 +128,12 @@ def run(
 
 def _references(
     config: RunConfig,
-    simulation: Simulation,
+    simulation: Cohort,
     tree: Mapping[str, Any],
     folder: Path | None,
     resume: bool,
     observer: Observer,
+    elsewhere: Federations | None,
 ) -> dict[str, Any]:
     """Run the reference rows that are asked for, each in a folder of its own."""
     rows: dict[str, Any] = {}
@@ -129,7 +144,13 @@ def _references(
         again = resume and place is not None and place.exists()
         reuse = simulation if name == "local" and not registry.load(config.method.name).pooled else None
         result = run(
-            reference_config(config, name), out=place, resume=again, observer=observer, simulation=reuse, label=name
+            reference_config(config, name),
+            out=place,
+            resume=again,
+            observer=observer,
+            simulation=reuse,
+            elsewhere=elsewhere,
+            label=name,
         )
         rows[name] = reference_row(result.summary)
     if "local" in rows and "global" in rows:
@@ -137,13 +158,13 @@ def _references(
     return rows
 
 
-def _description(config: RunConfig, method: Method, simulation: Simulation, label: str) -> dict[str, Any]:
+def _description(config: RunConfig, method: Method, simulation: Cohort, label: str) -> dict[str, Any]:
     return {
         "label": label or method.title,
         "method": method.name,
         "data": simulation.describe(),
-        "clients": simulation.partition.num_clients,
-        "rule": simulation.partition.rule,
+        "clients": simulation.num_holders,
+        "rule": simulation.rule,
         "models": sorted({spec.name for spec in simulation.models.values()}),
         "seeds": list(config.run.seeds),
         "rounds": config.method_config().rounds,

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphsilo.errors import RunError
 from graphsilo.experiments.checkpoint import Checkpoints
+from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import evaluate, modes_of, selection_metric
 from graphsilo.experiments.observer import Observer, Progress
@@ -21,7 +23,6 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.in_process import InProcess, LocalFederation
-from graphsilo.runtime.workers import WorkerPool
 
 
 class SeedRun:
@@ -32,25 +33,27 @@ class SeedRun:
         config: RunConfig,
         method: Method,
         method_config: MethodConfig,
-        simulation: Simulation,
+        simulation: Cohort,
         seed: int,
-        pool: WorkerPool | None,
+        elsewhere: Federations | None,
         checkpoints: Checkpoints | None,
     ):
         self.config, self.method, self.method_config = config, method, method_config
-        self.simulation, self.seed, self.pool, self.checkpoints = simulation, seed, pool, checkpoints
+        self.simulation, self.seed, self.elsewhere, self.checkpoints = simulation, seed, elsewhere, checkpoints
         self.modes = modes_of(config.evaluation, method)
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
 
     def federation(self, ledger: Ledger) -> LocalFederation:
-        """Clients of this seed in this process, or in the pool's."""
+        """Clients of this seed in this process, or where they live."""
         device = self.config.run.device
-        if self.pool is not None:
-            return self.pool.federation(
+        if self.elsewhere is not None:
+            return self.elsewhere.federation(
                 self.method, self.method_config, self.simulation.models, self.seed, device, ledger
             )
+        if not isinstance(self.simulation, Simulation):
+            raise RunError("clients whose data is elsewhere cannot be made in this process.")
         silos = {silo.client: silo for silo in self.simulation.silos}
         return InProcess(
             sorted(silos),
@@ -70,7 +73,7 @@ class SeedRun:
         ledger = Ledger()
         if state is not None and state["result"] is not None:
             ledger.load_state(state["ledger"])
-            if folder is not None and self.config.evaluation.embeddings:
+            if folder is not None and self.config.evaluation.embeddings and isinstance(self.simulation, Simulation):
                 write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
             return state["result"], ledger
         started = time.perf_counter()
@@ -115,7 +118,7 @@ class SeedRun:
             ServerContext(
                 self.method_config,
                 self.simulation.schema,
-                self.simulation.models[self.simulation.silos[0].client],
+                self.simulation.models[self.simulation.clients[0]],
                 self.seed,
                 federation.clients,
                 self.config.run.device,

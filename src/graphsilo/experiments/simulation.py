@@ -7,13 +7,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from graphsilo import models
 from graphsilo.data import catalog
@@ -25,8 +23,10 @@ from graphsilo.data.perturb import PerturbOptions, perturb
 from graphsilo.data.pooling import pool_silos, pooled_silo
 from graphsilo.data.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silo import Schema, Silo
-from graphsilo.data.splits import check_mode, check_ratios, ratios_for, splits_for
+from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios
+from graphsilo.data.union import check_finite, own_partition, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
+from graphsilo.experiments.cohort import Cohort, per_client_warnings
 from graphsilo.experiments.config import RunConfig
 from graphsilo.federation.registry import Method
 from graphsilo.types import ClientId, Task
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Simulation:
-    """Everything a run needs of its data.
+class Simulation(Cohort):
+    """Everything a run needs of data that was loaded and cut here.
 
     Attributes:
         graph: The whole data, as loaded.
@@ -61,32 +61,52 @@ class Simulation:
     cut: dict[str, Any]
     notes: tuple[str, ...] = ()
 
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        return tuple(silo.client for silo in self.silos)
+
+    @property
+    def rule(self) -> str:
+        return self.partition.rule
+
+    @property
+    def num_holders(self) -> int:
+        return self.partition.num_clients
+
+    @property
+    def cut_facts(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "clients": self.num_holders,
+            "seed": self.partition.seed,
+            "hash": self.cut_hash,
+            **self.cut,
+        }
+
+    @property
+    def cut_hash(self) -> str:
+        return self.partition.content_hash
+
+    @property
+    def cut_options(self) -> Mapping[str, Any]:
+        return self.partition.options
+
+    def keep(self, folder: Path) -> None:
+        self.partition.save(folder / "partition.npz")
+
     def describe(self) -> dict[str, Any]:
         """Name and counts of the data."""
         return describe(self.graph)
 
     def warnings(self) -> list[str]:
         """What a person should know of this cut before believing a number."""
-        rows = self.cut["per_client"]
-        found = []
-        untrained = [row["client"] for row in rows if row["train"] == 0]
-        untested = [row["client"] for row in rows if row["test"] == 0]
-        if untrained:
-            found.append(f"{_clients(untrained)} no training item: nothing is learned there, only received.")
-        if untested:
-            found.append(f"{_clients(untested)} no test item, and left out of the means.")
+        found = per_client_warnings(self.cut["per_client"])
         if self.cut.get("train_test_overlap"):
             found.append(
                 f"{self.cut['train_test_overlap']} nodes are trained on at one client and tested at another "
                 f"(overlapping clients): scores are higher than on nodes nobody has seen."
             )
         return [*found, *self.notes]
-
-
-def _clients(numbers: list[int]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:8])
-    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
-    return f"client {shown} has" if len(numbers) == 1 else f"clients {shown}{more} have"
 
 
 def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | GraphCollection]:
@@ -108,35 +128,6 @@ def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | Graph
         ]
         raise DataError(f"data.name mixes single graphs and collections of graphs ({'; '.join(kinds)}); name one kind.")
     return loaded if isinstance(chosen.name, list) and len(loaded) > 1 else loaded[0]
-
-
-def check_finite(item: Graph | GraphCollection) -> None:
-    """Refuse NaN and infinity among the features: one such number would silently spoil every model.
-
-    Raises:
-        DataError: Names the first one.
-    """
-    graph = item.union if isinstance(item, GraphCollection) else item
-    values = graph.features.data if sp.issparse(graph.features) else np.asarray(graph.features)
-    # A finite sum proves that every entry is finite; an overflowing sum of finite entries is looked at again.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum(dtype=np.float64)):
-            return
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad) == 0:
-        return
-    if sp.issparse(graph.features):
-        row = int(np.searchsorted(graph.features.indptr, bad[0][0], side="right") - 1)
-        column = int(graph.features.indices[bad[0][0]])
-        value = values[bad[0][0]]
-    else:
-        row, column = (int(number) for number in bad[0])
-        value = values[row, column]
-    name = f" ('{graph.feature_names[column]}')" if graph.feature_names else ""
-    raise DataError(
-        f"{item.name}: feature {column}{name} of node {row} is {value}, and {len(bad)} features in all are NaN or "
-        f"infinite. Models need finite numbers: fill in or drop what is missing."
-    )
 
 
 def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
@@ -244,102 +235,16 @@ def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split:
             f"scenario '{config.scenario.name}' cuts the data itself; with one file per silo only 'seen' and "
             f"'inductive' can be asked."
         )
-    bounds = np.concatenate([[0], np.cumsum(sizes)])
-    nodes = [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(bounds.tolist())]
+    chosen = config.partition
     mode = check_mode(split or ("predefined" if graph.splits else "stratified"))
-    ratios = check_ratios(config.partition.ratios or ratios_for(graph.name))
-    splits = splits_for(
-        graph, nodes, mode=mode, ratios=ratios, seed=config.partition.seed, split_index=config.partition.split_index
+    return own_partition(
+        graph,
+        sizes,
+        mode=mode,
+        ratios=check_ratios(chosen.ratios or DEFAULT_RATIOS),
+        seed=chosen.seed,
+        split_index=chosen.split_index,
     )
-    return Partition(
-        rule="files",
-        seed=config.partition.seed,
-        data=graph.name,
-        num_nodes=graph.num_nodes,
-        nodes=tuple(nodes),
-        train=tuple(part[0] for part in splits),
-        val=tuple(part[1] for part in splits),
-        test=tuple(part[2] for part in splits),
-        split=mode,
-        ratios=ratios,
-    )
-
-
-def union(graphs: list[Graph], names: list[str] | None = None) -> tuple[Graph, list[int]]:
-    """Several silos' graphs side by side, and how many nodes each has.
-
-    Args:
-        graphs: One per client.
-        names: What each was loaded by, for errors; None takes the graphs' own names.
-
-    Raises:
-        DataError: Their features or classes do not agree.
-    """
-    first = graphs[0]
-    called = names or [graph.name for graph in graphs]
-    for client, other in enumerate(graphs):
-        here, there = f"client 0 ({called[0]})", f"client {client} ({called[client]})"
-        if other.num_features != first.num_features or other.feature_names != first.feature_names:
-            raise DataError(
-                f"all silos must describe nodes by the same features in the same order: {here} has "
-                f"{first.num_features}, {there} has {other.num_features}"
-                f"{_first_difference(first.feature_names, other.feature_names)}. In descriptions of tables, list the "
-                f"columns under nodes.features and the words under nodes.one_hot alike."
-            )
-        if other.num_classes != first.num_classes or other.class_names != first.class_names:
-            raise DataError(
-                f"all silos must name the same classes in the same order: {here} has "
-                f"{_classes(first)}, {there} has {_classes(other)}. Declare `classes` in every silo's description."
-            )
-    sizes = [graph.num_nodes for graph in graphs]
-    shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    sparse = any(graph.is_sparse for graph in graphs)
-    features = (
-        sp.vstack([sp.csr_matrix(graph.features) for graph in graphs], format="csr")
-        if sparse
-        else np.concatenate([np.asarray(graph.features) for graph in graphs])
-    )
-    shared = set.intersection(*(set(graph.splits) for graph in graphs))
-    splits = {}
-    for name in sorted(shared):
-        masks = [graph.splits[name] for graph in graphs]
-        if all(mask.ndim == masks[0].ndim for mask in masks):
-            splits[name] = np.concatenate(masks)
-    joined = Graph(
-        features=features,
-        edges=np.concatenate([graph.edges + shift for graph, shift in zip(graphs, shifts, strict=True)], axis=1),
-        labels=np.concatenate([graph.labels for graph in graphs]),
-        num_classes=first.num_classes,
-        name="+".join(dict.fromkeys(graph.name for graph in graphs)),
-        splits=splits,
-        feature_names=first.feature_names,
-        class_names=first.class_names,
-        node_names=_joined_names(graphs),
-    )
-    return joined, sizes
-
-
-def _joined_names(graphs: list[Graph]) -> NDArray[np.str_] | None:
-    """What every silo calls its nodes; rows of a silo without names count from 0 there."""
-    if all(graph.node_names is None for graph in graphs):
-        return None
-    return np.concatenate([graph.external_ids.astype(np.str_) for graph in graphs])
-
-
-def _classes(graph: Graph) -> str:
-    if graph.class_names is None:
-        return str(graph.num_classes)
-    shown = ", ".join(graph.class_names[:8]) + (", …" if graph.num_classes > 8 else "")
-    return f"{graph.num_classes} ({shown})" if shown else "none"
-
-
-def _first_difference(left: tuple[str, ...] | None, right: tuple[str, ...] | None) -> str:
-    for mine, theirs in zip(left or (), right or (), strict=False):
-        if mine != theirs:
-            return f"; the first to differ are '{mine}' and '{theirs}'"
-    longer = max(left or (), right or (), key=len)
-    shorter = min(len(left or ()), len(right or ()))
-    return f"; only one has '{longer[shorter]}'" if 0 < shorter < len(longer) else ""
 
 
 def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[GraphCollection]) -> Simulation:
@@ -519,17 +424,15 @@ def content_hash(graphs: tuple[Graph | GraphCollection, ...]) -> str:
     return digest.hexdigest()
 
 
-def complete_config(config: RunConfig, simulation: Simulation) -> dict[str, Any]:
+def complete_config(config: RunConfig, simulation: Cohort) -> dict[str, Any]:
     """The configuration with every default written out, the chosen rule and its settings included."""
     tree = config.complete()
     if tree["partition"]["file"] is None:
-        tree["partition"]["rule"] = simulation.partition.rule
-        tree["partition"].update(
-            {key: value for key, value in simulation.partition.options.items() if value is not None}
-        )
+        tree["partition"]["rule"] = simulation.rule
+        tree["partition"].update({key: value for key, value in simulation.cut_options.items() if value is not None})
     else:
         tree["partition"]["file"] = str(Path(tree["partition"]["file"]).resolve())
-    tree["partition"]["clients"] = simulation.partition.num_clients
+    tree["partition"]["clients"] = simulation.num_holders
     names = tree["data"]["name"]
     absolute = [_absolute(name) for name in (names if isinstance(names, list) else [names])]
     tree["data"]["name"] = absolute if isinstance(names, list) else absolute[0]
@@ -542,11 +445,11 @@ def _absolute(name: str) -> str:
     return str(Path(name).resolve()) if Path(name).suffix.lower() in catalog.GRAPH_FILES else name
 
 
-_NO_EFFECT = {"workers", "checkpoint_every", "references"}
+_NO_EFFECT = {"workers", "checkpoint_every", "references", "deadline", "patience"}
 """Settings of a run that change no number."""
 
 
-def fingerprint(config: RunConfig, simulation: Simulation) -> str:
+def fingerprint(config: RunConfig, simulation: Cohort) -> str:
     """sha256 of everything that decides a run's numbers: configuration, data, partition."""
     tree = config.complete()
     tree["data"].pop("root")
@@ -561,5 +464,5 @@ def fingerprint(config: RunConfig, simulation: Simulation) -> str:
         key: value for key, value in tree["evaluation"].items() if key not in ("models", "embeddings")
     }
     text = json.dumps(tree, sort_keys=True, default=str)
-    parts = [text, simulation.data_hash, simulation.partition.content_hash]
+    parts = [text, simulation.data_hash, simulation.cut_hash]
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()

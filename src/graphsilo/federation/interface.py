@@ -169,6 +169,10 @@ class Total(_Answered, Generic[Reply]):
         return self.message
 
 
+_BLOCK = 1 << 18
+"""Entries of a large tensor that are widened at once to be added."""
+
+
 class Accumulator(Generic[Reply]):
     """Adds up additive messages one by one, in the order given, without keeping them.
 
@@ -278,9 +282,15 @@ def _add(total: Tensor | None, tensor: Tensor, weight: float) -> Tensor:
         wide = torch.float64 if tensor.is_floating_point() else torch.int64
         total = tensor.to(wide, copy=True)
         return total.mul_(weight if tensor.is_floating_point() else int(weight)) if weight != 1.0 else total
-    if tensor.is_floating_point():
+    if not tensor.is_floating_point():
+        return total.add_(tensor.to(torch.int64), alpha=int(weight))
+    if tensor.numel() <= _BLOCK or not (total.is_contiguous() and tensor.is_contiguous()):
         return total.add_(tensor, alpha=weight)
-    return total.add_(tensor.to(torch.int64), alpha=int(weight))
+    # torch widens a whole tensor before it adds it; a block at a time needs half the time, and less memory.
+    wide = total.new_empty(_BLOCK)
+    for into, part in zip(total.view(-1).split(_BLOCK), tensor.view(-1).split(_BLOCK), strict=True):
+        into.add_(wide[: len(part)].copy_(part), alpha=weight)
+    return total
 
 
 class Federation(ABC):

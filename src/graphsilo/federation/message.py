@@ -17,27 +17,8 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError, nearest
-
-Kind: TypeAlias = Literal[
-    "model", "gradient", "prototype", "statistic", "embedding", "generator", "synthetic", "counts", "topology",
-    "logits", "score", "control",
-]  # fmt: skip
-
-KINDS: dict[str, str] = {
-    "model": "model weights",
-    "gradient": "gradients of a loss",
-    "prototype": "class prototypes: mean embeddings of many nodes",
-    "statistic": "additive statistics of many nodes",
-    "embedding": "embeddings of single nodes",
-    "generator": "weights of a feature generator",
-    "synthetic": "synthetic nodes that were learned, not observed",
-    "counts": "how many items there are of something, confusion counts included",
-    "topology": "facts about edges",
-    "logits": "predictions of single nodes",
-    "score": "one number that says how good a model is",
-    "control": "settings and message headers, nothing about the data",
-}
-"""What each kind of disclosure means, in words a data owner understands."""
+from graphsilo.federation.kinds import KINDS as KINDS
+from graphsilo.federation.kinds import Kind as Kind
 
 Tensors: TypeAlias = Mapping[str, Tensor]
 """Named tensors, such as the weights of a model."""
@@ -61,6 +42,10 @@ class FieldSpec:
         required: Whether the sender must fill it in.
         has_floats: Whether a plain value may hold a float, hence NaN.
         relayed: Whether the server passes the field on to other clients as it came.
+        per_class: Whether it describes classes one by one: True or False, None if nobody has said so, or the name of
+            the setting below whose value a class is left out.
+        only_with: Settings of the method without which the field is not sent, as (name, value).
+        recoverable: Whether features of single nodes can be computed from it.
     """
 
     name: str
@@ -74,6 +59,9 @@ class FieldSpec:
     required: bool
     has_floats: bool
     relayed: bool = False
+    per_class: bool | str | None = None
+    only_with: tuple[tuple[str, Any], ...] = ()
+    recoverable: bool = False
 
 
 def sends(
@@ -83,6 +71,9 @@ def sends(
     allow_nan: bool = False,
     weighted_by: str | None = None,
     relayed: bool = False,
+    per_class: bool | str | None = None,
+    only_with: Mapping[str, Any] | None = None,
+    recoverable: bool = False,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -94,6 +85,15 @@ def sends(
         weighted_by: In a sum, count this field times that one: the wire carries a model and its weight, the server
             receives only Σ weight · model and Σ weight.
         relayed: The server passes the field on to other clients as it came, not mixed with anybody else's.
+        per_class: Whether the field describes the sender's classes one by one. If so, the first axis of a tensor (of
+            each of named tensors, a plain list) is divided evenly among the classes, in their order, and what is 0
+            there says nothing. The name of a setting of the method says so, too, and that classes with fewer items
+            than this setting are left 0. False: it says nothing of classes. A silo with ``policy.min_class_count``
+            does not send prototypes, statistics and synthetic nodes that leave it open.
+        only_with: Settings of the method without which the field is never sent, such as ``{"exchange": "outputs"}``:
+            a silo that does not let it out can still take part with others.
+        recoverable: Whoever sees the field (and what it answers) can compute features of single nodes from it. A silo
+            sends it only where its owner said so.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -101,7 +101,16 @@ def sends(
     """
     if kind not in KINDS:
         raise MessageError(f"'{kind}' is no kind of disclosure; {nearest(kind, KINDS)}")
-    metadata = {"kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed}
+    metadata = {
+        "kind": kind,
+        "shape": shape,
+        "allow_nan": allow_nan,
+        "weighted_by": weighted_by,
+        "relayed": relayed,
+        "per_class": per_class,
+        "only_with": tuple((only_with or {}).items()),
+        "recoverable": recoverable,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -215,4 +224,7 @@ def _spec(cls: type[Message], field: dataclasses.Field, annotation: Any) -> Fiel
         required=field.default is dataclasses.MISSING,
         has_floats="float" in str(inner),
         relayed=meta["relayed"],
+        per_class=meta["per_class"],
+        only_with=meta["only_with"],
+        recoverable=meta["recoverable"],
     )

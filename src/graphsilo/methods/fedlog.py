@@ -197,6 +197,9 @@ class FedLoGConfig(MethodConfig):
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
+_GENERALISED = {"local_generalization": True}
+_GENERATED = {**_GENERALISED, "neighbour_generator": True}
+
 
 class RangeRequest(Message):
     """Ask whether features lie within -1 and 1."""
@@ -217,8 +220,8 @@ class GeneratorRequest(Message):
 class GeneratorReply(Message):
     """The generator once for each class, times the client's rate of that class, and the rates."""
 
-    generators: Tensors = sends("generator")
-    rates: Tensor = sends("counts", shape=("classes",))
+    generators: Tensors = sends("generator", per_class=True, only_with=_GENERATED)
+    rates: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERATED)
 
 
 class ClassGenerators(Message):
@@ -250,8 +253,8 @@ class TrainReply(Message):
 
     weights: Tensors = sends("model", weighted_by="num_samples")
     num_samples: float = sends("counts")
-    synthetic: Tensor = sends("synthetic", shape=("nodes", "features"))
-    rates: Tensor = sends("counts", shape=("classes",))
+    synthetic: Tensor = sends("synthetic", shape=("nodes", "features"), per_class=True, only_with=_GENERALISED)
+    rates: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERALISED)
 
 
 # -- the client --------------------------------------------------------------------------------------------------------

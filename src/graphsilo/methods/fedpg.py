@@ -169,8 +169,8 @@ class TrainReply(Message):
         counts: Items behind each class.
     """
 
-    prototypes: Tensor = sends("prototype", shape=("classes", "levels", "width"))
-    counts: Tensor = sends("counts", shape=("classes",))
+    prototypes: Tensor = sends("prototype", shape=("classes", "levels", "width"), per_class=True)
+    counts: Tensor = sends("counts", shape=("classes",), per_class=True)
 
 
 class Client(TrainingClient[FedPGConfig]):

@@ -93,6 +93,10 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         return Strength(self.lambda_d, self.lambda_f, self.lambda_c)
 
 
+_WEIGHTS = {"neighgen": "own", "exchange": "weights"}
+_OUTPUTS = {"neighgen": "own", "exchange": "outputs"}
+
+
 class PretrainRequest(Message):
     """Hide some nodes, and train a generator alone."""
 
@@ -124,15 +128,15 @@ class Generator(Message):
         counts: [rows] int64 neighbours predicted for them, 1 to 5, descending.
     """
 
-    weights: Tensors = sends("generator", relayed=True)
-    embeddings: Tensor = sends("embedding", shape=("rows", "width"), relayed=True)
-    counts: Tensor = sends("counts", shape=("rows",), relayed=True)
+    weights: Tensors = sends("generator", relayed=True, only_with=_WEIGHTS)
+    embeddings: Tensor = sends("embedding", shape=("rows", "width"), relayed=True, only_with=_WEIGHTS)
+    counts: Tensor = sends("counts", shape=("rows",), relayed=True, only_with=_WEIGHTS)
 
 
 class Comparison(Message):
     """Gradient by the generator's weights of the squared distances to the nearest of own nodes' features."""
 
-    gradient: Tensors = sends("gradient")
+    gradient: Tensors = sends("gradient", only_with=_WEIGHTS)
 
 
 class Generated(Message):
@@ -143,14 +147,16 @@ class Generated(Message):
         counts: [rows] int64 how many each node has, descending.
     """
 
-    features: Tensor = sends("synthetic", shape=("generated", "features"), relayed=True)
-    counts: Tensor = sends("counts", shape=("rows",), relayed=True)
+    features: Tensor = sends(
+        "synthetic", shape=("generated", "features"), relayed=True, per_class=False, only_with=_OUTPUTS
+    )
+    counts: Tensor = sends("counts", shape=("rows",), relayed=True, only_with=_OUTPUTS)
 
 
 class OutputComparison(Message):
     """Gradient of the same distances by the generated features."""
 
-    gradient: Tensor = sends("gradient", shape=("generated", "features"))
+    gradient: Tensor = sends("gradient", shape=("generated", "features"), only_with=_OUTPUTS, recoverable=True)
 
 
 class ImproveRequest(Message):
@@ -185,7 +191,7 @@ class SharedReply(Message):
         clients: 1, or 0 from a client without a training node.
     """
 
-    gradient: Tensors = sends("gradient", weighted_by="clients")
+    gradient: Tensors = sends("gradient", weighted_by="clients", only_with={"neighgen": "shared"})
     clients: float = sends("counts")
 
 

@@ -27,7 +27,7 @@ from graphsilo.data.graph import Features
 from graphsilo.methods.fedsage_plus_impaired import MAX_SLOTS, Impaired, Targets, feature_loss, random_neighbours
 from graphsilo.methods.fedsage_plus_mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
-from graphsilo.models.dropout import dropout, relu_dropout
+from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import SparseOperator, operator, product
 from graphsilo.models.view import normalise
 from graphsilo.training.optimizer import Adam
@@ -145,9 +145,12 @@ def generate(
     hidden = embeddings + noise
     layer = 0
     while f"body.{layer}.weight" in weights:
-        hidden = torch.addmm(weights[f"body.{layer}.bias"], hidden, weights[f"body.{layer}.weight"]).relu()
+        hidden = torch.addmm(weights[f"body.{layer}.bias"], hidden, weights[f"body.{layer}.weight"])
         layer += 1
-    hidden = hidden * mask if isinstance(mask, Tensor) else dropout(hidden, dropout_rate, mask)
+        last = f"body.{layer}.weight" not in weights
+        given = isinstance(mask, Tensor)
+        hidden = relu_dropout(hidden, dropout_rate, mask) if last and not given else hidden.relu()
+    hidden = hidden * mask if isinstance(mask, Tensor) else hidden
     result = []
     for slot, rows in enumerate(rows_per_slot(counts)):
         weight, bias = (weights[name] for name in slot_names(slot))

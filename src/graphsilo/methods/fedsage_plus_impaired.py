@@ -118,7 +118,11 @@ class Targets:
     @classmethod
     def of(cls, features: Features, nodes: NDArray[np.int64], pointer: NDArray[np.int64]) -> Targets:
         """Rows ``nodes`` of a feature matrix."""
-        return cls(sp.csr_matrix(features[nodes]), pointer)
+        if isinstance(features, np.ndarray):
+            return cls(sp.csr_matrix(features[nodes]), pointer)
+        values, columns, sizes = _rows_of(features, nodes)
+        ends = np.concatenate([np.zeros(1, sizes.dtype), np.cumsum(sizes, dtype=sizes.dtype)])
+        return cls(sp.csr_matrix((values, columns, ends), shape=(len(nodes), features.shape[1])), pointer)
 
     def nearest(self, generated: Tensor, rows: NDArray[np.int64]) -> Tensor:
         """For each generated row the closest target of its row, min_u ‖x̂ − x_u‖² by ‖x_u‖² − 2 x̂·x_u.
@@ -133,17 +137,31 @@ class Targets:
         sizes = np.diff(self.pointer)[rows]
         ends = np.cumsum(sizes)
         which = np.repeat(self.pointer[rows] - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
-        candidates = self.features[which]
+        targets, columns, entries = _rows_of(self.features, which)
         owner = np.repeat(np.arange(len(rows)), sizes)
-        entry = np.repeat(np.arange(len(which)), np.diff(candidates.indptr))
-        values = generated.detach().cpu().numpy()[owner[entry], candidates.indices]
+        values = generated.detach().cpu().numpy()[np.repeat(owner, entries), columns]
         # ‖x_u‖² − 2 x̂·x_u, entry by entry
         distance = np.bincount(
-            entry, candidates.data * (candidates.data - 2.0 * values.astype(np.float64)), minlength=len(which)
+            np.repeat(np.arange(len(which)), entries),
+            targets * (targets - 2.0 * values.astype(np.float64)),
+            minlength=len(which),
         )
         order = np.lexsort((distance, owner))
-        best = candidates[order[ends - sizes]]
-        return torch.from_numpy(best.toarray()).to(generated.device, generated.dtype)
+        targets, columns, entries = _rows_of(self.features, which[order[ends - sizes]])
+        best = np.zeros((len(rows), self.features.shape[1]), dtype=np.float32)
+        best[np.repeat(np.arange(len(rows)), entries), columns] = targets
+        return torch.from_numpy(best).to(generated.device, generated.dtype)
+
+
+def _rows_of(
+    matrix: sp.csr_matrix, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+    """Values and columns of these rows, one after the other, and how many each has: a third of scipy's time."""
+    starts = matrix.indptr[rows]
+    sizes = matrix.indptr[rows + 1] - starts
+    ends = np.cumsum(sizes)
+    places = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes)
+    return matrix.data[places], matrix.indices[places], sizes
 
 
 def feature_loss(generated: Sequence[Tensor], rows: Sequence[NDArray[np.int64]], targets: Targets) -> Tensor:

@@ -167,12 +167,12 @@ class StatisticsRequest(Message):
 class Statistics(Message):
     """Additive class statistics of one client, in float64; the server receives only their sum."""
 
-    counts: Tensor = sends("counts", shape=("classes",))
-    labelled: Tensor = sends("counts", shape=("classes",))
-    contributors: Tensor = sends("counts", shape=("classes",))
-    totals: Tensor = sends("statistic", shape=("classes", "width"))
-    within: Tensor = sends("statistic", shape=("classes", "width"))
-    squares: Tensor = sends("statistic", shape=("classes", "width"))
+    counts: Tensor = sends("counts", shape=("classes",), per_class="min_count")
+    labelled: Tensor = sends("counts", shape=("classes",), per_class="min_count")
+    contributors: Tensor = sends("counts", shape=("classes",), per_class="min_count")
+    totals: Tensor = sends("statistic", shape=("classes", "width"), per_class="min_count")
+    within: Tensor = sends("statistic", shape=("classes", "width"), per_class="min_count")
+    squares: Tensor = sends("statistic", shape=("classes", "width"), per_class="min_count")
 
 
 class SurrogateRequest(Message):
@@ -223,6 +223,8 @@ class Client(ClientBase[OpFGLConfig]):
         levels = [self.data.hop_matrix(level, "gcn") for level in range(self.config.hops + 1)]
         sums = class_sums(levels, classes, self.silo.schema.num_classes, min_count=self.config.min_count)
         labelled = self.silo.class_counts().astype(np.float64)
+        if self.config.min_count > 2:  # more than a variance needs: nothing is to be said of small classes
+            labelled[sums.counts == 0] = 0.0
         return Statistics(labelled=torch.from_numpy(labelled), **_tensors(sums))
 
     @cached_property

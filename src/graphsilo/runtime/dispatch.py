@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.errors import GraphsiloError, MessageError, nearest
+from graphsilo.errors import DisclosureError, GraphsiloError, MessageError, nearest
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import Encoded, decode, encode
 from graphsilo.federation.interface import Failure, Handler
 from graphsilo.federation.message import Message
+from graphsilo.federation.policy import Gate
 
 
 @dataclass
@@ -23,15 +24,29 @@ class Inbox:
     message: Message | None = None
 
 
-def call(client: ClientBase, name: str, round_number: int, inbox: Inbox) -> Encoded | Failure:
+def call(client: ClientBase, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None) -> Encoded | Failure:
     """Run a client's handler on a received message.
 
     The decoded tensors are views of the received bytes, perhaps shared with other clients; a handler that writes into
     them is a bug that would leak between clients, and is refused.
+
+    With a gate, an answer that the silo's policy does not allow is never encoded: the call fails with the kind
+    ``DisclosureError``. The handler has run by then, and what it changed at the client stays, as with every call that
+    fails after its work; nothing is taken back. A call that is refused for its round does not run the handler at all.
+    The text of an unexpected error stays in ``Failure.trace``, unless the policy lets it out.
+
+    Args:
+        client: Whose handler.
+        name: Of the handler.
+        round_number: The current round, 0 during set-up.
+        inbox: What it received.
+        gate: What its answer must pass, in this process.
     """
     try:
         found = handler_of(type(client), name)
         request_type, reply_type = found.types_cached()
+        if gate is not None:
+            gate.admit(round_number)
         if inbox.message is None or type(inbox.message) is not request_type:
             inbox.message = decode(inbox.data, request_type)
         request = inbox.message
@@ -45,10 +60,17 @@ def call(client: ClientBase, name: str, round_number: int, inbox: Inbox) -> Enco
             )
         if type(reply) is not reply_type:
             raise MessageError(f"handler '{name}' must return {reply_type.__name__}; {type(reply).__name__} came.")
+        if gate is not None:
+            gate.check(name, reply)
         return encode(reply)
     except Exception as error:
+        kind, reason = type(error).__name__, str(error) or repr(error)
         trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()
-        return Failure(client.id, name, type(error).__name__, str(error) or repr(error), trace)
+        if gate is not None and not gate.tells(error):
+            reason, trace = "what went wrong is told in the log at the silo", traceback.format_exc()
+        elif isinstance(error, DisclosureError):
+            trace = "\n".join(getattr(error, "__notes__", []))
+        return Failure(client.id, name, kind, reason, trace)
 
 
 def handler_of(kind: type[ClientBase], name: str) -> Handler:

@@ -35,6 +35,8 @@ class LocalFederation(Federation):
         self.client_cpu_seconds = 0.0
         self.participants: set[ClientId] = set()
         self.failures: list[Failure] = []
+        # Between machines: how much a client can weigh at most, from what its silo said of itself.
+        self.limits: Mapping[ClientId, float] = {}
 
     @property
     def _known(self) -> frozenset[ClientId]:
@@ -42,7 +44,7 @@ class LocalFederation(Federation):
 
     @abstractmethod
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         """Send each client its bytes and yield the answers in the order of clients."""
 
@@ -56,7 +58,7 @@ class LocalFederation(Federation):
     ) -> Replies[Reply]:
         answers: dict[ClientId, Reply] = {}
         failures: dict[ClientId, Failure] = {}
-        for client, reply in self._exchange(handler, request, to):
+        for client, reply in self._exchange(handler, request, to, timeout):
             if isinstance(reply, Failure):
                 failures[client] = reply
             else:
@@ -74,18 +76,37 @@ class LocalFederation(Federation):
         _, reply_type = handler.types_cached()
         total = Accumulator(reply_type)
         failures: dict[ClientId, Failure] = {}
-        for client, reply in self._exchange(handler, request, to):
+        for client, reply in self._exchange(handler, request, to, timeout):
             if not isinstance(reply, Failure):
                 try:
+                    self._check_weights(client, reply)
                     total.add(client, reply)
                 except MessageError as error:
                     reply = Failure(client, handler.name, type(error).__name__, str(error))
+                    self.failures.append(reply)
             if isinstance(reply, Failure):
                 failures[client] = reply
         return Total(total.message(), tuple(total.clients), failures)
 
+    def _check_weights(self, client: ClientId, message: Message) -> None:
+        """Refuse a client that claims more items than its silo holds: it would outweigh everybody.
+
+        Raises:
+            MessageError: It does.
+        """
+        limit = self.limits.get(client)
+        if limit is None:
+            return
+        for name in {spec.weighted_by for spec in message.specs() if spec.weighted_by is not None}:
+            weight = getattr(message, name)
+            if isinstance(weight, int | float) and weight > limit:
+                raise MessageError(
+                    f"client {client} claims to stand for {weight:g} items ({type(message).__name__}.{name}); its silo "
+                    f"said before round 1 that it holds {limit:g} at most."
+                )
+
     def _exchange(
-        self, handler: Handler[Request, Reply], request: Request | Mapping[ClientId, Request], to: Any
+        self, handler: Handler[Request, Reply], request: Request | Mapping[ClientId, Request], to: Any, timeout: Any
     ) -> Iterator[tuple[ClientId, Reply | Failure]]:
         chosen = self.addressees(request, to)
         _, reply_type = handler.types_cached()
@@ -102,7 +123,7 @@ class LocalFederation(Federation):
                 outgoing[client] = same[id(message)]
         for client in chosen:
             self.ledger.record(client, "down", handler.name, outgoing[client])
-        for client, reply in self.deliver(handler.name, self.ledger.round, outgoing):
+        for client, reply in self.deliver(handler.name, self.ledger.round, outgoing, timeout):
             self.participants.add(client)
             if isinstance(reply, Failure):
                 self.failures.append(reply)
@@ -112,7 +133,9 @@ class LocalFederation(Federation):
             try:
                 yield client, decode(reply.data, reply_type)
             except MessageError as error:
-                yield client, Failure(client, handler.name, type(error).__name__, str(error))
+                failure = Failure(client, handler.name, type(error).__name__, str(error))
+                self.failures.append(failure)
+                yield client, failure
 
     def at(self, phase: Phase, round: int) -> None:
         super().at(phase, round)
@@ -157,7 +180,7 @@ class InProcess(LocalFederation):
         self._clients = {client: make_client(client) for client in self.clients}
 
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         inboxes: dict[int, Inbox] = {}
         for client, encoded in outgoing.items():

@@ -99,6 +99,10 @@ class WorkerPool:
             self.answer(index)
         return Workers(self, ledger)
 
+    def recovering(self, lost: FederationError) -> None:
+        """Workers of a pool are not started again while it runs."""
+        raise lost
+
     def send(self, index: int, header: dict[str, Any], payloads: Sequence[Any] = ()) -> None:
         try:
             frames.send(self.connections[index], header, payloads)
@@ -217,7 +221,7 @@ class Workers(LocalFederation):
         self._worker = {client: index for index, clients in enumerate(pool.clients_of) for client in clients}
 
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         waiting: dict[int, int] = {}
         for index, clients in enumerate(self.pool.clients_of):

@@ -1,0 +1,106 @@
+"""``graphsilo serve``: the coordinator of a federation between machines."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from graphsilo.errors import FederationError
+
+
+def serve(
+    kit: Annotated[
+        Path, typer.Argument(metavar="KIT", help="The coordinator's kit, from `graphsilo federation init`.")
+    ],
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="CONFIG.yaml", help="Run this and end; else take jobs from `federation submit`."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results of CONFIG.yaml; else inside the kit.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of CONFIG.yaml; repeatable.")
+    ] = None,
+    page: Annotated[
+        int, typer.Option(metavar="PORT", help="Port of the status page on this machine; 0 takes a free one, -1 none.")
+    ] = 0,
+    listen: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen at, if not the one in the kit.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Coordinate a federation: wait for its silos, carry out jobs, show how it goes."""
+    serve_command(kit, config, out=out, assignments=assignments or [], page=page, listen=listen, quiet=quiet)
+
+
+def serve_command(
+    folder: Path,
+    config: Path | None,
+    *,
+    out: Path | None,
+    assignments: Sequence[str],
+    page: int,
+    listen: str | None,
+    quiet: bool,
+) -> None:
+    """Serve a kit.
+
+    Raises:
+        RunError: It is no coordinator's kit, or somebody serves it.
+        FederationError: The job on the command line failed.
+        GraphsiloError: As the parts do.
+    """
+    from graphsilo.experiments import disk
+    from graphsilo.experiments.service import Coordinator, Jobs, Status
+    from graphsilo.report import write as write_report
+    from graphsilo.runtime.engines import coordinator_kit, transport_of
+
+    kit = coordinator_kit(folder)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(disk.owned(kit.run, "another coordinator serves this kit: stop it first."))
+        jobs = Jobs(kit.folder)
+        job = None if config is None else jobs.submit(config, out=out, assignments=assignments)
+        names = {client: name for name, client in kit.silos.items()}
+        status = Status(kit.folder, kit.federation.name, names, kit.federation.engine)
+        show = _screen(status, quiet)
+        clients: dict[str, list[int]] = {site: [] for site in kit.federation.sites}
+        for number, silo in enumerate(kit.federation.silos):
+            clients[silo.site].append(number)
+        if page >= 0:
+            stack.callback(_serve_page(status, page).close)
+        transport = transport_of(kit, listen=listen, say=status.say)
+        stack.callback(transport.close)
+        status.say(
+            f"coordinator of '{kit.federation.name}' at {kit.federation.coordinator.hosts[0]}:"
+            f"{kit.federation.coordinator.port}, waiting for {', '.join(clients)}"
+        )
+        transport.start()
+        coordinator = Coordinator(kit.folder, kit.federation.name, clients, transport, status, report=write_report)
+        stack.callback(status.write, force=True)
+        done = coordinator.serve(observer=show.observer, until_idle=job is not None)
+    if job is not None:
+        mine = next((item for item in done if item.id == job.id), job)
+        if mine.state != "done":
+            raise FederationError(f"job {mine.id} {mine.state}: {mine.error or 'it was stopped.'}")
+        show.result(Path(mine.out))
+
+
+def _screen(status: Any, quiet: bool) -> Any:
+    from graphsilo.cli.federation_live import screen
+
+    return screen(status, quiet)
+
+
+def _serve_page(status: Any, port: int) -> Any:
+    from graphsilo.report.status_page import StatusPage
+
+    page = StatusPage(status.tree, port)
+    page.start()
+    status.say(f"status page: {page.address}")
+    return page

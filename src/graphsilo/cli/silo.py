@@ -1,0 +1,410 @@
+"""``graphsilo silo``: look at a silo with its own data before it joins, and make such silos of a simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphsilo.cli.silo_log import log
+
+if TYPE_CHECKING:
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.data.own_silo import SiloFile
+    from graphsilo.data.silo import Silo
+    from graphsilo.experiments.config import RunConfig
+
+SHOWN_WORDS = 12
+"""Names of features or classes that are listed before the rest is only counted."""
+
+silo = typer.Typer(
+    name="silo",
+    help="Check a silo with its own data, see what left it, or make silos of a simulation.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+)
+
+
+@silo.callback(invoke_without_command=True)
+def group(context: typer.Context) -> None:
+    """Check a silo with its own data, see what left it, or make silos of a simulation."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+silo.command()(log)
+
+
+@silo.command()
+def check(
+    file: Annotated[Path, typer.Argument(metavar="SILO.yaml", help="What describes the silo.")],
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Read a silo's data as a run would, and show what the federation will learn of it and what stays."""
+    check_command(file)
+
+
+@silo.command()
+def export(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Settings of a simulation, as for run.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the silos; made if it does not exist.")],
+    data_root: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as partition.clients=5; repeatable."),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Write every silo of a simulation into a folder of its own, to be carried to a machine of its own."""
+    export_command(config, out, assignments or [], data_root)
+
+
+def check_command(file: Path) -> None:
+    """Check a silo and print what was found.
+
+    Args:
+        file: The ``silo.yaml``.
+
+    Raises:
+        GraphsiloError: It cannot take part as it is; the first reason.
+    """
+    from rich.text import Text
+
+    from graphsilo.cli.terminal import say, show, table
+    from graphsilo.data.cards import card_of
+    from graphsilo.data.own_silo import read_silo_file
+
+    described = read_silo_file(file)
+    # How many nodes each split has depends on the labels alone, not on which client this is.
+    held = described.load(described.stored_client() if described.store is not None else 0)
+    found = list(examine(described, held))
+    told = card_of(described, held)
+
+    say(f"Silo '{described.name}' ({file})")
+    say()
+    signs = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
+    grid = table("", "", "")
+    grid.show_header = False
+    grid.box = None
+    for finding in found:
+        sign, style = signs[finding.status]
+        grid.add_row(Text(sign, style=style), finding.what, finding.told)
+    show(grid)
+    say()
+    say("What the federation will learn of it before round 1:")
+    say()
+    grid = table("", "")
+    grid.show_header = False
+    grid.box = None
+    for name, value in card_rows(told):
+        grid.add_row(f"  {name}", value)
+    show(grid)
+    say()
+    say(stays(described, held))
+    say()
+    say(
+        "During a run the method's messages leave as well: `graphsilo explain METHOD` lists them, and the policy of "
+        "this file can refuse kinds of them."
+    )
+    notes = sum(finding.status == "note" for finding in found)
+    say()
+    say(
+        "The silo can take part."
+        if not notes
+        else f"The silo can take part; {'one point' if notes == 1 else f'{notes} points'} above (!) "
+        f"{'is' if notes == 1 else 'are'} worth a look."
+    )
+
+
+def examine(described: SiloFile, held: Silo) -> list[Finding]:
+    """What can be said of a silo that was read without an error.
+
+    Raises:
+        DataError: Features are NaN or infinite.
+        ConfigError: The policy is not one.
+    """
+    import numpy as np
+
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.cli.terminal import count
+    from graphsilo.data.graph import GraphCollection
+    from graphsilo.data.sql import Query
+    from graphsilo.data.union import check_finite
+
+    whole = held.graph
+    check_finite(whole)
+    graph = whole.union if isinstance(whole, GraphCollection) else whole
+    found = []
+    if described.tables is not None:
+        for part, source in (("nodes", described.tables.nodes), ("edges", described.tables.edges)):
+            if isinstance(source, Query):
+                from graphsilo.data.sql import describe
+
+                found.append(Finding("ok", part, f"a query of the {describe(source)}, in a read-only transaction"))
+                if not source.connection.strip().lower().startswith("env:") and _has_password(source.connection):
+                    found.append(
+                        Finding(
+                            "note", part, f"the password stands in {source.file.name}: keep it in an environment "
+                            "variable "
+                            f"instead, as `connection: env:NAME`",
+                        )
+                    )  # fmt: skip
+            else:
+                found.append(Finding("ok", part, str(source)))
+        found.append(Finding("ok", "ids", "each node has an id of its own, and every link ends at nodes that exist"))
+    else:
+        number = described.stored_client()
+        found.append(Finding("ok", "store", f"{described.store}, exported as client {number} of a simulation"))
+    if graph.num_features:
+        columns = f"{count(graph.num_features)} column{'' if graph.num_features == 1 else 's'} of numbers"
+        found.append(Finding("ok", "features", f"{columns}, none missing or NaN"))
+    else:
+        found.append(Finding("note", "features", "there are none: nodes are told apart by their links alone"))
+    spread = {} if described.tables is None else described.tables.one_hot
+    for column, words in spread.items():
+        if words is None:
+            found.append(
+                Finding(
+                    "note", "features", f"one_hot takes the words of '{column}' that occur here: silos with other "
+                    "words "
+                    f"would not fit. Spell them out: {{{column}: [...]}}",
+                )
+            )  # fmt: skip
+    degree = np.bincount(graph.edges.ravel(), minlength=graph.num_nodes)
+    alone = int((degree == 0).sum())
+    if graph.num_edges == 0:
+        found.append(Finding("note", "links", "there is none: every node is classified by its own features"))
+    elif alone:
+        share = 100 * alone / graph.num_nodes
+        found.append(
+            Finding("note", "links", f"{count(alone)} nodes ({share:.1f} %) have no link, and learn from no neighbour")
+        )
+    else:
+        found.append(Finding("ok", "links", "every node has at least one"))
+    found += _labels(described, held)
+    found += _policy(described, held)
+    return found
+
+
+def _labels(described: SiloFile, held: Silo) -> list[Finding]:
+    import numpy as np
+
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.cli.terminal import count
+
+    labels = held.graph.labels
+    known = int((labels >= 0).sum())
+    what = "graphs" if held.schema.task == "graph" else "nodes"
+    found = []
+    if not known:
+        found.append(
+            Finding("note", "labels", f"none of the {what} has one: this silo can receive a model, not teach it")
+        )
+    else:
+        present = len(np.unique(labels[labels >= 0]))
+        told = f"{count(known)} of {count(len(labels))} {what}, {present} of {held.schema.num_classes} classes occur"
+        found.append(Finding("ok", "labels", told))
+    if described.tables is not None and described.tables.classes is None:
+        found.append(
+            Finding(
+                "note", "classes", "not declared: the classes that occur are told, and their order follows the words"
+            )
+        )
+    if held.links is not None:
+        return found
+    split = {"train": held.train, "val": held.seen.items["val"], "test": held.seen.items["test"]}
+    counts = ", ".join(f"{count(len(items))} {name}" for name, items in split.items())
+    empty = [name for name, items in split.items() if not len(items)]
+    if "train" in empty:
+        found.append(
+            Finding("note", "split", f"{counts}: without a training item nothing is learned here, only received")
+        )
+    elif empty:
+        missing = {"val": "no item to choose the best round by", "test": "no item to be scored on"}
+        told = " and ".join(missing[name] for name in empty)
+        found.append(Finding("note", "split", f"{counts}: there is {told}"))
+    else:
+        found.append(Finding("ok", "split", counts))
+    trained = held.class_counts()
+    absent = np.flatnonzero((trained == 0) & (np.bincount(labels[labels >= 0], minlength=len(trained)) > 0))
+    if len(absent) and "train" not in empty:
+        names = held.schema.class_names
+        words = [names[index] if names is not None else str(index) for index in absent]
+        found.append(
+            Finding(
+                "note", "split", f"no training item of {_some(words)}: too few of {'it' if len(words) == 1 else 'them'}"
+            )
+        )
+    return found
+
+
+def _policy(described: SiloFile, held: Silo) -> list[Finding]:
+    """What the policy lets out.
+
+    Raises:
+        ConfigError: It is not one.
+    """
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.federation.kinds import KINDS
+    from graphsilo.federation.policy import DisclosurePolicy, small_classes
+
+    policy = DisclosurePolicy.from_mapping(described.policy, where=f"{described.path}: policy")
+    refused = [kind for kind in KINDS if not policy.allows(kind)]
+    own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name != "kinds"]
+    told = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
+    found = [Finding("ok", "policy", f"{told}{'' if described.policy else ' (the usual one)'}")]
+    small = [] if held.links is not None else list(small_classes(held.class_counts().tolist(), policy.min_class_count))
+    if small:
+        names = held.schema.class_names
+        words = [names[index] if names is not None else str(index) for index in small]
+        told = f"fewer than {policy.min_class_count} training items of {_some(words)}: methods that describe single"
+        found.append(Finding("note", "policy", f"{told} classes are refused here (min_class_count)"))
+    return found
+
+
+def _value(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def card_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """A card in words, entry by entry."""
+    from graphsilo.cli.terminal import count
+
+    counts = told["counts"]
+    names = told["feature_names"]
+    spread = {f"{column}={word}" for column, words in told["one_hot"].items() for word in words}
+    features = count(told["features"])
+    if names is None:
+        features += ", without names"
+    elif names:
+        features += f": {_some([name for name in names if name not in spread])}" if set(names) - spread else ""
+    classes = count(told["classes"])
+    if told["class_names"]:
+        classes += f": {_some(told['class_names'])}"
+    if told["class_names"] is not None and not told["classes_declared"]:
+        classes = f"{classes} (those that occur here)" if told["class_names"] else "unknown here: no node has a label"
+    else:
+        classes += f"; {count(counts['classes'])} of them occur here"
+    ratios = told["split"]["ratios"]
+    split = told["split"]["mode"]
+    if split == "stratified":
+        shares = "0.2/0.4/0.4" if ratios is None else "/".join(f"{ratio:g}" for ratio in ratios)
+        split = f"{split} {shares}, seed {told['split']['seed']}"
+    items = ", ".join(f"{count(counts[name])} {name}" for name in ("train", "val", "test"))
+    held = f"{count(counts['graphs'])} graphs, " if counts["graphs"] else ""
+    return [
+        ("name", told["name"]),
+        ("software", f"graphsilo {told['graphsilo']}"),
+        ("tasks", ", ".join(told["tasks"])),
+        ("features", features),
+        *((f"  {column}", f"one of {_some(words)}") for column, words in told["one_hot"].items()),
+        ("kept as", "sparse: most features are zero" if told["sparse"] else "dense numbers"),
+        ("classes", classes),
+        ("links", "with a direction" if told["directed"] else "without direction"),
+        ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links; {items}"),
+        ("split", split),
+    ]
+
+
+def stays(described: SiloFile, held: Silo) -> str:
+    """What no card holds."""
+    from graphsilo.data.sql import Query
+
+    kept = ["every row of features and every label", "who is linked to whom", "how often each class occurs"]
+    if described.tables is not None:
+        kept.append(f"the ids in column '{described.tables.id}'")
+        sources = (described.tables.nodes, described.tables.edges)
+        kept.append("names of files, and tables and columns that are not used")
+        if any(isinstance(source, Query) for source in sources):
+            kept.append("queries, and address and password of the database")
+    else:
+        kept.append("names of nodes")
+    return f"What stays here: {'; '.join(kept)}."
+
+
+def _has_password(connection: str) -> bool:
+    from sqlalchemy.engine import make_url
+
+    return bool(make_url(connection).password)
+
+
+def _some(words: list[str]) -> str:
+    more = f" and {len(words) - SHOWN_WORDS} more" if len(words) > SHOWN_WORDS else ""
+    return ", ".join(words[:SHOWN_WORDS]) + more
+
+
+def export_command(config: Path, out: Path, assignments: list[str], data_root: Path | None = None) -> None:
+    """Write the silos of a simulation.
+
+    Args:
+        config: Its settings.
+        out: Gets one folder per silo.
+        assignments: Those of ``--set``.
+        data_root: Folder of raw files.
+
+    Raises:
+        GraphsiloError: As loading and cutting do; or a folder is in use.
+    """
+    from graphsilo.cli.terminal import count, say, show, table
+    from graphsilo.experiments.config import load_config
+    from graphsilo.report.formats import data_size
+
+    root = {} if data_root is None else {"data.root": str(data_root.expanduser())}
+    chosen = load_config(config, overrides=root, assignments=assignments)
+    written = write_silos(chosen, out.expanduser())
+    grid = table("silo", "nodes", "train", "val", "test", "size", numbers=range(1, 6))
+    for folder, held in written:
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        items = held.seen.items
+        grid.add_row(
+            folder.name, count(held.num_items), count(len(held.train)), count(len(items["val"])),
+            count(len(items["test"])), data_size(size),
+        )  # fmt: skip
+    show(grid)
+    say()
+    say(
+        f"{len(written)} silos in {out}. Carry each folder to its machine; in federation.yaml list them in this order, "
+        f"since a silo keeps its number. `graphsilo silo check {out}/{written[0][0].name}/silo.yaml` looks at one."
+    )
+
+
+def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
+    """Every silo of a simulation in a folder of its own: a store, and its ``silo.yaml``.
+
+    Returns:
+        The folders and what is in them, in the order of clients.
+
+    Raises:
+        RunError: A folder exists already, or cannot be written.
+        GraphsiloError: As loading and cutting do.
+    """
+    import yaml
+
+    from graphsilo.data.store import SiloStore
+    from graphsilo.errors import RunError
+    from graphsilo.experiments.simulation import prepare
+
+    silos = prepare(config).silos
+    digits = len(str(max(held.client for held in silos)))
+    folders = [out / f"silo-{held.client:0{digits}d}" for held in silos]
+    taken = next((folder for folder in folders if folder.exists()), None)
+    if taken is not None:
+        raise RunError(f"{taken} exists already: choose another folder for --out, or remove it.")
+    written = []
+    try:
+        for folder, held in zip(folders, silos, strict=True):
+            SiloStore(folder / "store").write(held)
+            content = {"name": folder.name, "store": "store", "policy": {}}
+            # Last, so that a folder without it is known to be incomplete.
+            (folder / "silo.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+            written.append((folder, held))
+    except OSError as error:
+        raise RunError(
+            f"the silos could not be written to {out} ({error.strerror or error}): free some space or choose another "
+            "place."
+        ) from error
+    return written

@@ -1,0 +1,85 @@
+"""``graphsilo silo log``: what left a silo, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from graphsilo.federation.journal import Entry, Summary
+
+
+def log(
+    path: Annotated[Path, typer.Argument(metavar="LOG", help="The log that a silo keeps of what it sends.")],
+    run: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this run.")] = None,
+    last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the last lines.")] = None,
+    received: Annotated[bool, typer.Option("--received", help="Also what came in.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Only the sums per kind of disclosure.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Show what left a silo, message by message and in all."""
+    log_command(path, run=run, last=last, received=received, summary=summary)
+
+
+def log_command(path: Path, *, run: str | None, last: int | None, received: bool, summary: bool) -> None:
+    """Print a silo's log.
+
+    Raises:
+        RunError: There is no such file, or no such run in it.
+    """
+    from graphsilo.cli.terminal import say
+    from graphsilo.errors import RunError, nearest
+    from graphsilo.federation import journal
+
+    entries = list(journal.read(path))
+    runs = dict.fromkeys(entry.run for entry in entries if entry.run)
+    if run is not None and run not in runs:
+        raise RunError(f"the log {path} holds nothing of a run '{run}'; {nearest(run, runs)}")
+    if run is not None:
+        entries = [entry for entry in entries if entry.run == run]
+    if not summary:
+        shown = [entry for entry in entries if received or entry.way != "received"]
+        _lines(shown[-last:] if last else shown)
+        say()
+    _sums(journal.summarise(entries))
+
+
+def _lines(entries: list[Entry]) -> None:
+    """A line per message, below a heading where another run begins."""
+    from graphsilo.cli.terminal import say
+
+    before: tuple[str, str] | None = None
+    for entry in entries:
+        if entry.way != "damaged" and (entry.run, entry.method) != before:
+            if before is not None:
+                say()
+            before = entry.run, entry.method
+            say(f"run {entry.run} ({entry.method}):")
+        when = entry.time.replace("T", " ").removesuffix("Z")
+        text = f"  {when or '?'}  {entry}"
+        # Some of it came from elsewhere; a terminal obeys what it cannot print.
+        say("".join(sign if sign.isprintable() else "?" for sign in text))
+
+
+def _sums(found: Summary) -> None:
+    from graphsilo.cli.terminal import count, say, show, table
+    from graphsilo.federation.journal import size
+    from graphsilo.federation.kinds import SHORT
+
+    if found.messages:
+        grid = table("what left the silo", "messages", "bytes", numbers=(1, 2))
+        for kind, part in sorted(found.kinds.items(), key=lambda item: -item[1].bytes):
+            name = "control: settings, names, shapes" if kind == "control" else SHORT.get(kind, kind)
+            grid.add_row(name, count(part.messages), size(part.bytes))
+        grid.add_row("all", count(found.messages), size(found.bytes), style="bold")
+        show(grid)
+    else:
+        say("Nothing has left the silo.")
+    if found.refused:
+        messages = "message was" if found.refused == 1 else "messages were"
+        say(f"{found.refused} {messages} not sent, because the silo's policy does not allow it.")
+    if found.damaged:
+        lines = "line" if found.damaged == 1 else "lines"
+        say(f"{found.damaged} {lines} of the log cannot be read, as after a loss of power.")

@@ -1,0 +1,116 @@
+"""Whom a run is carried out with: what the runner knows of data and cut, wherever the data is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from graphsilo.data.silo import Schema
+from graphsilo.types import ClientId, Task
+
+if TYPE_CHECKING:
+    from graphsilo.federation.client import ModelSpec
+    from graphsilo.federation.ledger import Ledger
+    from graphsilo.federation.registry import Method
+    from graphsilo.federation.settings import MethodConfig
+    from graphsilo.runtime.in_process import LocalFederation
+    from graphsilo.runtime.remote import StateLost
+
+
+class Cohort(ABC):
+    """Everything a run, its checks and its result need of the participants' data, without the data itself.
+
+    Attributes:
+        task: node, graph or link.
+        schema: What all clients agree on.
+        models: Backbone of each client.
+        data_hash: sha256 over what is known of the data.
+        cut: Counts per client, and where the data was cut here, what the cut did to the graph.
+    """
+
+    # Read-only here, so that a frozen dataclass may hold them.
+    @property
+    @abstractmethod
+    def clients(self) -> tuple[ClientId, ...]:
+        """Numbers of the clients, ascending; one for data pooled in one place."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> str:
+        """By which rule the data came to the clients."""
+
+    @property
+    @abstractmethod
+    def num_holders(self) -> int:
+        """How many clients the data was cut for, pooled afterwards or not."""
+
+    @property
+    @abstractmethod
+    def cut_facts(self) -> dict[str, Any]:
+        """Rule, number of clients, seed and hash of the cut, and what else the result says of it."""
+
+    @property
+    @abstractmethod
+    def cut_hash(self) -> str:
+        """Stands for the cut in a fingerprint."""
+
+    @property
+    def cut_options(self) -> Mapping[str, Any]:
+        """Settings of the rule, complete."""
+        return {}
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Name and counts of the data."""
+
+    @abstractmethod
+    def warnings(self) -> list[str]:
+        """What a person should know of this cut before believing a number."""
+
+    @abstractmethod
+    def keep(self, folder: Path) -> None:
+        """Write into a run's folder what is needed to know the cut again."""
+
+    task: Task
+    schema: Schema
+    models: Mapping[ClientId, ModelSpec]
+    data_hash: str
+    cut: dict[str, Any]
+
+
+def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:
+    """What counts per client say that a person should know."""
+    found = []
+    untrained = [row["client"] for row in rows if row["train"] == 0]
+    untested = [row["client"] for row in rows if row["test"] == 0]
+    if untrained:
+        found.append(f"{_clients(untrained)} no training item: nothing is learned there, only received.")
+    if untested:
+        found.append(f"{_clients(untested)} no test item, and left out of the means.")
+    return found
+
+
+def _clients(numbers: list[int]) -> str:
+    shown = ", ".join(str(number) for number in numbers[:8])
+    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+    return f"client {shown} has" if len(numbers) == 1 else f"clients {shown}{more} have"
+
+
+class Federations(Protocol):
+    """Where the clients of a run live: makes a federation for each seed."""
+
+    def federation(
+        self,
+        method: Method,
+        config: MethodConfig,
+        models: Mapping[ClientId, ModelSpec],
+        seed: int,
+        device: str,
+        ledger: Ledger | None = None,
+    ) -> LocalFederation:
+        """All clients, made anew for one seed."""
+
+    def recovering(self, lost: StateLost) -> None:
+        """Clients have lost their state, and the seed begins again from its last checkpoint."""

@@ -1,0 +1,250 @@
+"""A run whose silos are at other machines: the runner of one process over a transport.
+
+The coordinator knows of each silo what its card says (``graphsilo silo check`` shows it) and what the method's
+messages carry. Everything else is as in one process: rounds, evaluation from counts, checkpoints, results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphsilo.data.cards import compare_cards
+from graphsilo.data.silo import Schema
+from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments import disk
+from graphsilo.experiments.cohort import Cohort, per_client_warnings
+from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.results import Result
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import model_specs
+from graphsilo.federation.client import ModelSpec
+from graphsilo.runtime.remote import RemoteSites
+from graphsilo.runtime.site.schema import schema_tree
+from graphsilo.runtime.transport import Transport
+from graphsilo.types import ClientId, Task
+
+_WHERE_DATA_IS = ("data", "partition", "scenario", "perturb")
+"""Sections that say where a simulation gets its data; between machines the silos say it."""
+
+
+@dataclass(frozen=True)
+class RemoteCohort(Cohort):
+    """Participants of whom only the cards are known.
+
+    Attributes:
+        name: Of the federation.
+        cards: What each silo told of itself.
+        task, schema, models, data_hash, cut: As for every cohort.
+        notes: What else a person should know.
+    """
+
+    name: str
+    cards: Mapping[ClientId, Mapping[str, Any]]
+    task: Task
+    schema: Schema
+    models: Mapping[ClientId, ModelSpec]
+    data_hash: str
+    cut: dict[str, Any]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        return tuple(self.cards)
+
+    @property
+    def rule(self) -> str:
+        return "files"
+
+    @property
+    def num_holders(self) -> int:
+        return len(self.cards)
+
+    @property
+    def cut_facts(self) -> dict[str, Any]:
+        return {"rule": "silos", "clients": self.num_holders, "seed": None, "hash": self.cut_hash, **self.cut}
+
+    @property
+    def cut_hash(self) -> str:
+        return self.data_hash
+
+    def describe(self) -> dict[str, Any]:
+        rows = self.cut["per_client"]
+        return {
+            "name": self.name,
+            "nodes": sum(row["nodes"] for row in rows),
+            "edges": sum(row.get("edges", 0) for row in rows),
+            "features": self.schema.num_features,
+            "classes": self.schema.num_classes,
+        }
+
+    def warnings(self) -> list[str]:
+        return [*per_client_warnings(self.cut["per_client"]), *self.notes]
+
+    def keep(self, folder: Path) -> None:
+        disk.write_json(folder / "silos.json", {str(client): dict(card) for client, card in self.cards.items()})
+
+
+def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str, Any]]) -> RemoteCohort:
+    """Compare the silos' cards and make a cohort of them.
+
+    Raises:
+        DataError: They do not describe their nodes and classes alike; names silos and the first difference.
+        UnsupportedError: The silos cannot do the task.
+    """
+    schema = compare_cards([dict(card) for card in cards.values()])
+    task: Task = config.task or schema.task
+    unable = [card["name"] for card in cards.values() if task not in card.get("tasks", [schema.task])]
+    if unable:
+        raise UnsupportedError(f"task '{task}' was asked for, and silo '{unable[0]}' cannot do it.")
+    schema = Schema(**{**asdict(schema), "task": task})
+    rows = []
+    for client, card in cards.items():
+        counts = card["counts"]
+        rows.append(
+            {
+                "client": client,
+                "silo": card["name"],
+                "nodes": counts["nodes"],
+                "edges": counts.get("links", 0),
+                **{kind: counts.get(kind, 0) for kind in ("train", "val", "test")},
+            }
+        )
+    text = json.dumps([[client, dict(card)] for client, card in cards.items()], sort_keys=True, default=str)
+    # What is set and not used must not look as if it were.
+    unused = [section for section in _WHERE_DATA_IS if section in config.model_fields_set]
+    notes = ()
+    if unused:
+        notes = (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
+    return RemoteCohort(
+        name=name,
+        cards=cards,
+        task=task,
+        schema=schema,
+        models=model_specs(config, list(cards)),
+        data_hash=hashlib.sha256(text.encode()).hexdigest(),
+        cut={"items": "nodes", "per_client": rows},
+        notes=notes,
+    )
+
+
+def run_over(
+    transport: Transport,
+    config: RunConfig,
+    *,
+    name: str,
+    clients: Mapping[str, Sequence[ClientId]],
+    out: str | Path,
+    resume: bool = False,
+    observer: Observer | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    report: Callable[[Path], Any] | None = None,
+    wait: float = float("inf"),
+    watch: Callable[[RemoteSites], None] = lambda sites: None,
+) -> Result:
+    """Carry out a configuration over silos at other machines.
+
+    Args:
+        transport: Leads to the sites.
+        config: What to run; where it says where data comes from, it is not used.
+        name: Of the federation.
+        clients: Numbers of the silos at each site.
+        out: Folder for the results.
+        resume: Go on from the folder's checkpoints; the sites go back to theirs.
+        observer: Hears of progress.
+        say: Hears a line for every event between machines.
+        report: Called with the folder when everything is written.
+        wait: Seconds to wait for all sites to answer.
+        watch: Is given the sites before anything is asked of them, to show how they are.
+
+    Raises:
+        GraphsiloError: As ``run`` does; and when silos do not fit together or too few answer.
+    """
+    folder = Path(out)
+    check_remote(config)
+    sites = RemoteSites(
+        transport, clients, _run_name(folder, config, resume), deadline=config.run.deadline,
+        patience=config.run.patience, say=say,
+    )  # fmt: skip
+    watch(sites)
+    try:
+        sites.wait_for_all(wait)
+        cards = sites.cards()
+        cohort = cohort_of(config, name, cards)
+        sparse = any(bool(card.get("sparse")) for card in cards.values())
+        sites.told = {"schema": schema_tree(cohort.schema), "sparse": sparse, "task": cohort.task}
+        result = run(
+            config, out=out, resume=resume, observer=observer, simulation=cohort, elsewhere=sites, report=report
+        )
+        sites.tell_results(own_results(result.tree, cards), result.tree["config"])
+        return result
+    finally:
+        sites.close()
+
+
+def check_remote(config: RunConfig) -> None:
+    """Refuse what needs all data in one place.
+
+    Raises:
+        UnsupportedError: A reference or an evaluation does.
+    """
+    pooled = [name for name in config.run.references if name != "local"]
+    if pooled:
+        raise UnsupportedError(
+            f"the reference '{pooled[0]}' trains on all data in one place, which silos at other machines do not allow. "
+            f"Leave it out; 'local' works."
+        )
+    if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
+        raise UnsupportedError("nobody holds the pooled graph between machines: evaluation modes end in _local there.")
+    if config.evaluation.study:
+        raise UnsupportedError(
+            "evaluation.study compares private data with what was learned from it, for a researcher who holds both; "
+            "between machines nobody does."
+        )
+    if config.run.workers > 1:
+        raise ConfigError("run.workers spreads clients over processes of one machine; between machines leave it at 1.")
+
+
+def own_results(tree: Mapping[str, Any], cards: Mapping[ClientId, Mapping[str, Any]]) -> dict[ClientId, dict[str, Any]]:
+    """What each silo is told of a result: its own scores, and the federation's means."""
+    found: dict[ClientId, dict[str, Any]] = {}
+    for client in cards:
+        seeds = []
+        for seed in tree["seeds"]:
+            mine = [row for row in seed["clients"] if row["client"] == client]
+            seeds.append(
+                {
+                    "seed": seed["seed"],
+                    "best_round": seed["best_round"],
+                    "last_round": seed["last_round"],
+                    "client": mine[0] if mine else None,
+                }
+            )
+        keys = ("format", "graphsilo", "fingerprint", "task", "method", "class_names")
+        found[client] = {
+            **{key: tree[key] for key in keys},
+            "schema": {"features": tree["data"]["features"], "classes": tree["data"]["classes"]},
+            "seeds": seeds,
+            "federation": {"name": tree["data"]["name"], "clients": tree["partition"]["clients"]},
+            "summary": {"test": tree["summary"]["test"]},
+        }
+    return found
+
+
+def _run_name(folder: Path, config: RunConfig, resume: bool) -> str:
+    """The run's name at the sites: kept with the run, so that a restarted coordinator finds the sites' checkpoints."""
+    path = folder / "run.json"
+    if resume and path.exists():
+        return str(disk.read_json(path, "the run's name")["run"])
+    word = re.sub(r"[^a-z0-9]+", "-", f"{folder.name}-{config.method.name}".lower()).strip("-")[:60]
+    name = f"{word or 'run'}-{secrets.token_hex(4)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    disk.write_json(path, {"run": name})
+    return name

@@ -1,0 +1,499 @@
+"""The silo's own log: one line for every message that left it, or came in, in a file that stays at the silo.
+
+Each line is a JSON object::
+
+    {"time": "2026-01-31T12:00:00Z", "way": "sent", "run": "cora-3", "method": "fedavg", "round": 12,
+     "handler": "train", "message": "fedavg.TrainReply", "bytes": 368640,
+     "fields": [{"name": "weights", "kind": "model", "bytes": 368000, "tensors": 5},
+                {"name": "num_samples", "kind": "counts", "bytes": 9, "value": 248.0}]}
+
+A message is logged before it leaves, and does not leave if it cannot be logged. Lines are appended whole, by any number
+of processes, and are on the disk when the call returns. A file that has grown large is set aside as ``NAME.1``,
+``NAME.2`` and so on, the highest the youngest; nothing is ever removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from graphsilo.errors import DisclosureError, RunError
+from graphsilo.federation.kinds import SHORT
+
+if TYPE_CHECKING:
+    from graphsilo.federation.codec import Encoded
+    from graphsilo.federation.message import Message
+
+Way: TypeAlias = Literal["sent", "received", "refused", "damaged"]
+
+LARGEST = 50 * 10**6
+"""Bytes of a file before another is begun."""
+_LONGEST = 200
+"""Signs of a text, or of a list as text, that is kept as it was sent."""
+
+
+@dataclass(frozen=True)
+class FieldNote:
+    """What the log says of one field of a message.
+
+    Attributes:
+        name: Of the field.
+        kind: What it discloses.
+        bytes: Of its numbers and text.
+        tensors: How many it holds; 0 for a plain value.
+        shape: Of its tensor, if it is one.
+        value: A plain value, if it is short.
+    """
+
+    name: str
+    kind: str
+    bytes: int
+    tensors: int = 0
+    shape: tuple[int, ...] | None = None
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log.
+
+    Attributes:
+        time: When, in UTC: ``2026-01-31T12:00:00Z``.
+        way: ``sent`` or ``received``; ``refused`` if it did not leave; ``damaged`` for a line that cannot be read.
+        run, method: Of which run.
+        round: 0 during set-up.
+        handler: The step that was asked for.
+        message: Name of the message.
+        bytes: Of the whole message.
+        fields: What was in it.
+        reason: Why it was refused.
+    """
+
+    time: str = ""
+    way: Way = "damaged"
+    run: str = ""
+    method: str = ""
+    round: int = 0
+    handler: str = ""
+    message: str = ""
+    bytes: int = 0
+    fields: tuple[FieldNote, ...] = ()
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """The line in words.
+
+        Example:
+            >>> weights = FieldNote("weights", "model", 368_000, tensors=5)
+            >>> samples = FieldNote("num_samples", "counts", 9, value=248.0)
+            >>> print(Entry(way="sent", round=12, bytes=368_640, fields=(weights, samples)))
+            round 12, to the coordinator: model weights (5 tensors, 368 kB), counts (the number 248)
+        """
+        if self.way == "damaged":
+            return "a line that cannot be read"
+        place = f"round {self.round}" if self.round else "set-up"
+        if self.handler == "evaluate":
+            place += ", evaluation"
+        if self.way == "refused":
+            return f"{place}, refused ('{self.handler}'): {self.reason}"
+        if self.way == "received":
+            kinds = dict.fromkeys(SHORT.get(note.kind, note.kind) for note in self.fields if note.kind != "control")
+            told = f" ({', '.join(kinds)})" if kinds else ""
+            return f"{place}, from the coordinator: {size(self.bytes)}{told}"
+        kinds_of = dict.fromkeys(note.kind for note in self.fields)
+        parts = [_words(kind, [note for note in self.fields if note.kind == kind]) for kind in kinds_of]
+        return f"{place}, to the coordinator: {', '.join(parts) or 'that it is done'}"
+
+
+@dataclass
+class Disclosed:
+    """What left a silo of one kind: how many messages had some of it, and their bytes of it."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class Summary:
+    """What left a silo.
+
+    Attributes:
+        messages, bytes: In all.
+        kinds: Per kind of disclosure; types, shapes and padding of a message count as ``control``.
+        refused: Messages that were not sent.
+        damaged: Lines that cannot be read.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    kinds: dict[str, Disclosed] = field(default_factory=dict)
+    refused: int = 0
+    damaged: int = 0
+
+
+class Journal:
+    """The log of one silo.
+
+    Args:
+        path: The file; its folder is made when the first line is written. Only its owner can read it.
+        largest: Bytes of a file before another is begun.
+        sync: Wait until a line is on the disk; without, it may be lost when the machine loses power.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, largest: int = LARGEST, sync: bool = True):
+        self.path = Path(path)
+        self.largest, self.sync = largest, sync
+
+    def sent(
+        self, run: str, method: str, round: int, handler: str, reply: Encoded | Message, bytes: int | None = None
+    ) -> None:
+        """Note a message that is about to leave.
+
+        Args:
+            run, method: Of which run.
+            round: 0 during set-up.
+            handler: The step that made it.
+            reply: Its bytes, from which the log says what is in it; or the message.
+            bytes: Of a message on its way; by default those of its encoding.
+
+        Raises:
+            DisclosureError: It cannot be logged, and must not be sent.
+        """
+        self._append("sent", run, method, round, handler, reply, bytes)
+
+    def received(
+        self, run: str, method: str, round: int, handler: str, request: Encoded | Message, bytes: int | None = None
+    ) -> None:
+        """Note a message that came in; shorter than one that leaves.
+
+        Raises:
+            DisclosureError: It cannot be logged.
+        """
+        self._append("received", run, method, round, handler, request, bytes)
+
+    def refused(self, run: str, method: str, round: int, handler: str, reason: str) -> None:
+        """Note a message that was not sent, and why.
+
+        Raises:
+            DisclosureError: It cannot be logged.
+        """
+        entry = {"time": _now(), "way": "refused", "run": run, "method": method, "round": round}
+        self._write({**entry, "handler": handler, "reason": reason})
+
+    def sent_bytes(self, run: str) -> int:
+        """Bytes of tensors and text that have left in a run, for a gate that begins in the middle of it."""
+        return sum(
+            note.bytes
+            for entry in (read(self.path) if _files(self.path) else ())
+            if entry.way == "sent" and entry.run == run
+            for note in entry.fields
+        )
+
+    def _append(
+        self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message, bytes: int | None
+    ) -> None:
+        from graphsilo.federation.codec import Encoded, encode
+
+        if isinstance(message, Encoded):
+            name, length, fields = message.name, message.num_bytes, list(_of_bytes(message))
+        else:
+            name, fields = message.wire_name(), list(_of_message(message))
+            length = encode(message).num_bytes if bytes is None else bytes
+        if way == "received":
+            fields = [{key: note[key] for key in ("name", "kind", "bytes")} for note in fields]
+        entry = {"time": _now(), "way": way, "run": run, "method": method, "round": round, "handler": handler}
+        self._write({**entry, "message": name, "bytes": length if bytes is None else bytes, "fields": fields})
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        line = json.dumps(entry, ensure_ascii=False, allow_nan=False, default=str).encode() + b"\n"
+        try:
+            handle = self._open(len(line))
+            try:
+                self._extend(handle, line)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise DisclosureError(
+                f"the silo's log cannot be written ({error.strerror}), and nothing is sent that is not logged. The "
+                f"silo's owner must make room for it, or mend its folder; then the run can go on."
+            ) from error
+
+    def _open(self, length: int) -> int:
+        """The file, locked and with room for a line."""
+        import fcntl  # not on every system, where a log can be read all the same
+
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        while True:
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                mine = os.fstat(handle)
+                here = self._stat()
+                if here is None or (here.st_ino, here.st_dev) != (mine.st_ino, mine.st_dev):
+                    os.close(handle)  # another process has set it aside in the meantime
+                    continue
+                if mine.st_size == 0 or mine.st_size + length <= self.largest:
+                    return handle
+                numbers = [number for number, _ in _set_aside(self.path)]
+                self.path.rename(self.path.with_name(f"{self.path.name}.{max(numbers, default=0) + 1}"))
+            except OSError:
+                os.close(handle)
+                raise
+            os.close(handle)
+
+    def _stat(self) -> os.stat_result | None:
+        with contextlib.suppress(FileNotFoundError):
+            return self.path.stat()
+        return None
+
+    def _extend(self, handle: int, line: bytes) -> None:
+        """Write the whole line, or nothing."""
+        end = os.fstat(handle).st_size
+        if end and os.pread(handle, 1, end - 1) != b"\n":
+            line = b"\n" + line  # the last line was cut when a machine stopped: it stays, by itself
+        written = 0
+        try:
+            while written < len(line):
+                count = os.write(handle, line[written:])
+                if count == 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                written += count
+            if self.sync:
+                os.fdatasync(handle)
+        except OSError:
+            if written:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(handle, end)
+            raise
+
+
+def read(path: str | os.PathLike[str]) -> Iterator[Entry]:
+    """The lines of a log, oldest first, those of files that were set aside included.
+
+    Raises:
+        RunError: There is no such file, or it cannot be read.
+    """
+    files = _files(Path(path))
+    if not files:
+        raise RunError(
+            f"the log of a silo was looked for at {path}, and is not there. A silo begins it with the first message "
+            f"that it sends."
+        )
+    for file in files:
+        try:
+            with file.open("rb") as lines:
+                for line in lines:
+                    yield _entry(line)
+        except OSError as error:
+            raise RunError(f"the log {file} cannot be read ({error.strerror}).") from None
+
+
+def summary(path: str | os.PathLike[str], *, run: str | None = None) -> Summary:
+    """What left a silo, in all and per kind of disclosure.
+
+    Args:
+        path: The log.
+        run: Only of this run.
+
+    Raises:
+        RunError: There is no such file, or it cannot be read.
+    """
+    return summarise(entry for entry in read(path) if run is None or entry.run == run)
+
+
+def summarise(entries: Iterable[Entry]) -> Summary:
+    """The same of some lines."""
+    result = Summary()
+    for entry in entries:
+        result.refused += entry.way == "refused"
+        result.damaged += entry.way == "damaged"
+        if entry.way != "sent":
+            continue
+        result.messages += 1
+        result.bytes += entry.bytes
+        amounts: dict[str, int] = {}
+        for note in entry.fields:
+            amounts[note.kind] = amounts.get(note.kind, 0) + note.bytes
+        amounts["control"] = amounts.get("control", 0) + max(0, entry.bytes - sum(amounts.values()))
+        for kind, amount in amounts.items():
+            total = result.kinds.setdefault(kind, Disclosed())
+            total.messages += 1
+            total.bytes += amount
+    return result
+
+
+def size(count: int) -> str:
+    """Bytes as people read them, in powers of 1000.
+
+    Example:
+        >>> [size(count) for count in (0, 999, 1_640, 368_000, 61_400_000)]
+        ['0 B', '999 B', '1.6 kB', '368 kB', '61 MB']
+    """
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 999.5 or unit == "TB":
+            return f"{amount:.1f} {unit}" if unit != "B" and amount < 9.95 else f"{amount:.0f} {unit}"
+        amount /= 1000
+    raise AssertionError
+
+
+# -- what is in a message ----------------------------------------------------------------------------------------------
+
+
+def _of_message(message: Message) -> Iterator[dict[str, Any]]:
+    from graphsilo.federation.policy import is_filled, payload_bytes
+
+    for spec in message.specs():
+        value = getattr(message, spec.name)
+        if not is_filled(value):
+            continue
+        note: dict[str, Any] = {"name": spec.name, "kind": spec.kind, "bytes": payload_bytes(value)}
+        if spec.form == "tensor":
+            note.update(tensors=1, shape=list(value.shape))
+        elif spec.form != "plain":
+            note["tensors"] = len(value)
+        else:
+            note.update(_plain(value))
+        yield note
+
+
+def _of_bytes(encoded: Encoded) -> Iterator[dict[str, Any]]:
+    """What the bytes say, not what somebody says of them; the kinds are those that were declared."""
+    length = int.from_bytes(encoded.data[4:8].tobytes(), "little")
+    _, body, _ = msgspec.msgpack.decode(encoded.data[8 : 8 + length].tobytes())
+    for name, kind, payload in encoded.field_bytes:
+        value = body.get(name)
+        if value is None or (isinstance(value, str | list | dict) and not value):
+            continue
+        note: dict[str, Any] = {"name": name, "kind": kind}
+        items = list(value.values()) if isinstance(value, dict) else value
+        if _is_tensor(value):
+            if not (amount := _tensor_bytes(value)):
+                continue
+            yield {**note, "bytes": amount, "tensors": 1, "shape": value[1]}
+        elif payload or (isinstance(items, list) and all(map(_is_tensor, items))):
+            amount = sum(map(_tensor_bytes, items)) + sum(len(str(key).encode()) for key in value if items is not value)
+            yield {**note, "bytes": amount, "tensors": len(items)}
+        else:
+            from graphsilo.federation.policy import payload_bytes
+
+            yield {**note, "bytes": payload_bytes(value), **_plain(value)}
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether this is the codec's reference to a tensor: ``[type, shape, offset]``."""
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and isinstance(value[0], str)
+        and re.fullmatch(r"[fbiu][1248]|bo", value[0]) is not None
+        and isinstance(value[1], list)
+        and isinstance(value[2], int)
+    )
+
+
+def _tensor_bytes(reference: list[Any]) -> int:
+    code, shape, _ = reference
+    count: int = math.prod(shape)
+    return count * (1 if code == "bo" else int(code[1]))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A plain value, unless it is long."""
+    if hasattr(value, "item"):  # numpy's numbers
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"value": str(value)}
+    if isinstance(value, bool | int | float):
+        return {"value": value}
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:
+        text = str(value)
+        value = text
+    return {"value": value} if len(text) <= _LONGEST else {}
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _words(kind: str, notes: Iterable[FieldNote]) -> str:
+    """One kind of what a message disclosed."""
+    notes = list(notes)
+    parts = []
+    tensors = [note for note in notes if note.tensors]
+    if tensors:
+        count = sum(note.tensors for note in tensors)
+        shape = tensors[0].shape
+        form = f" of {' × '.join(map(str, shape))}" if count == 1 and shape else ""
+        amount = size(sum(note.bytes for note in tensors))
+        parts.append(f"{count} tensor{'s' if count > 1 else ''}{form}, {amount}")
+    numbers = [_number(note.value) for note in notes if type(note.value) in (int, float)]
+    if numbers:
+        parts.append(f"the number{'s' if len(numbers) > 1 else ''} {_enumerated(numbers)}")
+    texts = [repr(note.value) for note in notes if isinstance(note.value, str)]
+    if texts:
+        parts.append(f"the text{'s' if len(texts) > 1 else ''} {_enumerated(texts)}")
+    answers = [str(note.value).lower() for note in notes if isinstance(note.value, bool)]
+    parts += [_enumerated(answers)] if answers else []
+    others = [note for note in notes if not note.tensors and not isinstance(note.value, bool | int | float | str)]
+    if others:
+        names = _enumerated([note.name for note in others])
+        parts.append(f"{names}, {size(sum(note.bytes for note in others))}")
+    return f"{SHORT.get(kind, kind)} ({'; '.join(parts)})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
+
+
+def _enumerated(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _set_aside(path: Path) -> list[tuple[int, Path]]:
+    """Files that were set aside, oldest first."""
+    found = []
+    for other in path.parent.glob(f"{glob.escape(path.name)}.*"):
+        number = other.name.removeprefix(f"{path.name}.")
+        if number.isdecimal():
+            found.append((int(number), other))
+    return sorted(found)
+
+
+def _files(path: Path) -> list[Path]:
+    return [*(other for _, other in _set_aside(path)), *([path] if path.is_file() else [])]
+
+
+def _entry(line: bytes) -> Entry:
+    try:
+        tree = json.loads(line)
+        notes = tuple(
+            FieldNote(**{**note, "shape": None if note.get("shape") is None else tuple(note["shape"])})
+            for note in tree.pop("fields", [])
+        )
+        return Entry(**tree, fields=notes)
+    except (ValueError, TypeError, AttributeError):
+        return Entry()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+__all__ = ["Disclosed", "Entry", "FieldNote", "Journal", "Summary", "read", "size", "summarise", "summary"]

@@ -1,0 +1,42 @@
+"""The kinds of disclosure, in words. No torch: a policy is read, and a silo's log printed, without it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "model", "gradient", "prototype", "statistic", "embedding", "generator", "synthetic", "counts", "topology",
+    "logits", "score", "control",
+]  # fmt: skip
+
+KINDS: dict[str, str] = {
+    "model": "model weights",
+    "gradient": "gradients of a loss",
+    "prototype": "class prototypes: mean embeddings of many nodes",
+    "statistic": "additive statistics of many nodes",
+    "embedding": "embeddings of single nodes",
+    "generator": "weights of a feature generator",
+    "synthetic": "synthetic nodes that were learned, not observed",
+    "counts": "how many items there are of something, confusion counts included",
+    "topology": "facts about edges",
+    "logits": "predictions of single nodes",
+    "score": "one number that says how good a model is",
+    "control": "settings and message headers, nothing about the data",
+}
+"""What each kind of disclosure means, in words a data owner understands."""
+
+SHORT: dict[str, str] = {
+    "model": "model weights",
+    "gradient": "gradients",
+    "prototype": "class prototypes",
+    "statistic": "additive statistics",
+    "embedding": "embeddings of single nodes",
+    "generator": "generator weights",
+    "synthetic": "synthetic nodes",
+    "counts": "counts",
+    "topology": "facts about edges",
+    "logits": "predictions of single nodes",
+    "score": "scores",
+    "control": "control",
+}
+"""The same in a word or two, for lists."""

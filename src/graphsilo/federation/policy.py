@@ -1,0 +1,478 @@
+"""What may leave a silo: the policy of its owner, and the gate that every message passes in the silo's own process.
+
+The coordinator is not asked. A method is looked at before a run (``DisclosurePolicy.check_method``), and every single
+message before it is encoded (``Gate.check``); who refuses is the process that holds the data.
+
+What a refusal says goes to the coordinator. So it names messages, fields and settings, and nothing that depends on
+private data: no number of a class, no size of a message. These stand in the error's notes, which stay in the silo. That
+something was refused is a bit of information all the same: with ``min_class_count``, that there is a small class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_origin
+
+from pydantic import ValidationError, field_validator
+
+from graphsilo.errors import ConfigError, DataError, DisclosureError, GraphsiloError, nearest
+from graphsilo.federation import registry
+from graphsilo.federation.kinds import KINDS
+from graphsilo.federation.settings import MethodConfig, Settings, setting
+
+if TYPE_CHECKING:
+    from graphsilo.federation.client import ClientBase, EvaluateReply
+    from graphsilo.federation.message import FieldSpec, Message
+    from graphsilo.federation.registry import Method
+
+DEFAULT_KINDS = tuple(kind for kind in KINDS if kind not in ("topology", "logits"))
+"""What every method that comes with graphsilo sends, in its default settings or in others."""
+ALWAYS = "control"
+"""The kind that says nothing about the data; every message has a header of it."""
+ABOUT_CLASSES = ("prototype", "statistic", "synthetic")
+"""Kinds whose fields must say whether they describe classes one by one, where small classes are to be protected."""
+
+_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+_WANTED = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "tuple_type": "a list of names",
+    "string_type": "a list of names",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+}
+"""Complaints of pydantic's in the words of this file."""
+
+
+class DisclosurePolicy(Settings):
+    """What the owner of a silo lets out: the mapping ``policy:`` of a ``silo.yaml``.
+
+    Example:
+        >>> DisclosurePolicy.from_mapping({"methods": ["fedavg"], "max_message_bytes": "10 MB"}).max_message_bytes
+        10000000
+    """
+
+    methods: tuple[str, ...] | None = setting(None, "methods that the silo takes part in; none: in all")
+    kinds: tuple[str, ...] = setting(
+        DEFAULT_KINDS,
+        "kinds of disclosure that may leave the silo; control, which says nothing about the data, always may",
+    )
+    relay: bool = setting(True, "whether messages may leave that the coordinator passes on to other silos as they came")
+    recoverable: bool = setting(
+        False, "whether messages may leave from which features of single nodes can be computed; no method needs it in "
+        "its default settings",
+    )  # fmt: skip
+    max_message_bytes: int = setting(
+        256 * 2**20, "most bytes of tensors and text in one message; a number, or text such as 256 MiB", ge=1
+    )
+    max_run_bytes: int | None = setting(
+        None, "most bytes that a run may take out of the silo, evaluation included", ge=1
+    )
+    max_rounds: int | None = setting(None, "rounds of a run that the silo takes part in", ge=1)
+    min_class_count: int = setting(
+        1, "a class with fewer training items here, but some, is not described: neither by prototypes, statistics and "
+        "synthetic nodes nor by counts per class; 1 is off", ge=1,
+    )  # fmt: skip
+    min_evaluation_count: int = setting(
+        1, "a table of hits and misses, or a score, over fewer items, but some, does not leave; 1 is off", ge=1
+    )
+    error_texts: bool = setting(
+        False, "whether the text of an unexpected error, which may hold values of the data, goes to the coordinator; "
+        "else only its kind does",
+    )  # fmt: skip
+
+    @classmethod
+    def label(cls) -> str:
+        return "policy"
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any] | None, *, where: str = "") -> DisclosurePolicy:
+        """The policy of a mapping, as a person wrote it.
+
+        Args:
+            values: Keys and values; None or nothing is the default policy.
+            where: What errors begin with, such as the file.
+
+        Raises:
+            ConfigError: A key is unknown, or a value is not what it must be.
+        """
+        prefix = f"{where}: " if where else ""
+        if values is not None and not isinstance(values, Mapping):
+            raise ConfigError(
+                f"{prefix}a policy is a mapping with the keys {', '.join(cls.model_fields)}; got {values!r}."
+            )
+        try:
+            for name in values or {}:
+                if name not in cls.model_fields:
+                    raise ConfigError(f"unknown key '{name}'; {nearest(str(name), cls.model_fields)}")
+            return cls.model_validate(dict(values or {}))
+        except ValidationError as error:
+            first = error.errors()[0]
+            wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+            wanted = _WANTED.get(first["type"], wanted)
+            raise ConfigError(f"{prefix}'{first['loc'][0]}' must be {wanted}; got {first['input']!r}.") from None
+        except ConfigError as error:
+            raise ConfigError(f"{prefix}{error}") from None
+
+    @field_validator("methods", "kinds", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """One name may stand for a list of one."""
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("max_message_bytes", "max_run_bytes", mode="before")
+    @classmethod
+    def _bytes(cls, value: Any) -> Any:
+        """Bytes from text such as ``256 MiB``."""
+        if not isinstance(value, str):
+            return value
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+        if found is None or (found[2] or "B") not in _UNITS:
+            raise ValueError(f"a number of bytes, or text such as '256 MiB' (units: {', '.join(_UNITS)})")
+        return int(float(found[1]) * _UNITS[found[2] or "B"])
+
+    @field_validator("kinds")
+    @classmethod
+    def _known_kinds(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in KINDS:
+                raise ConfigError(f"'{name}' in 'kinds' is no kind of disclosure; {nearest(name, KINDS)}")
+        return names
+
+    @field_validator("methods")
+    @classmethod
+    def _known_methods(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if names is None:
+            return None
+        known = {*registry.names(), *registry._REGISTERED}
+        spelled = tuple(registry._spelled(name) for name in names)
+        for name, given in zip(spelled, names, strict=True):
+            if name not in known:
+                raise ConfigError(f"'{given}' in 'methods' is no method that is installed here; {nearest(name, known)}")
+        return spelled
+
+    def allows(self, kind: str) -> bool:
+        """Whether this kind of disclosure may leave the silo."""
+        return kind == ALWAYS or kind in self.kinds
+
+    # -- before a run --------------------------------------------------------------------------------------------------
+
+    def check_method(self, name: str, config: MethodConfig, class_counts: Sequence[int]) -> None:
+        """Refuse a run that would be stopped by this policy on its way, before anything is trained.
+
+        Looked at are the answers that the method's steps are declared to give, evaluation included, as far as its
+        settings have them given. Fields that may be left out or be empty are looked at when they are filled (``Gate``).
+
+        Args:
+            name: Of the method.
+            config: Its settings in this run.
+            class_counts: [C] training items of each class at this silo.
+
+        Raises:
+            DisclosureError: The method or one of its messages is not allowed; the text names message, field and kind.
+        """
+        method = registry.load(name)
+        if self.methods is not None and method.name not in self.methods:
+            allowed = ", ".join(self.methods) or "none at all"
+            raise DisclosureError(
+                f"this silo does not take part in {method.title}: policy.methods allows {allowed}. Run one of these, "
+                f"or ask the silo's owner to add '{method.name}'."
+            )
+        if self.max_rounds is not None and _rounds(method, config) > self.max_rounds:
+            raise DisclosureError(
+                f"this silo takes part in {self.max_rounds} rounds at most (policy.max_rounds); the run has "
+                f"{_rounds(method, config)}. Set method.rounds={self.max_rounds}."
+            )
+        small = small_classes(class_counts, self.min_class_count)
+        for step, reply in _answers(method.client):
+            for spec in reply.specs():
+                if not _always_sent(spec) or not _sent_with(spec, config):
+                    continue
+                self.check_field(step, reply, spec)
+                if small:
+                    self._check_described(step, reply, spec, config, small)
+
+    def check_field(self, step: str, reply: type[Message], spec: FieldSpec) -> None:
+        """Refuse a field for what it is declared to be.
+
+        Raises:
+            DisclosureError: Its kind is not allowed; or others would get it as it came; or it gives features away.
+        """
+        place = f"{reply.__name__}.{spec.name}, which '{step}' sends,"
+        if not self.allows(spec.kind):
+            raise DisclosureError(
+                f"{place} discloses {KINDS[spec.kind]} (kind '{spec.kind}'), which this silo's policy.kinds does not "
+                f"allow. Choose a method or settings that send no such thing, or ask the silo's owner to allow "
+                f"'{spec.kind}'."
+            )
+        if spec.recoverable and not self.recoverable:
+            raise DisclosureError(
+                f"{place} lets features of single nodes be computed, which this silo does not allow "
+                f"(policy.recoverable). Choose other settings{_named(spec.only_with)}, or ask the silo's owner to "
+                f"allow it."
+            )
+        if spec.relayed and not self.relay:
+            raise DisclosureError(
+                f"{place} goes on to other silos as it came, which this silo does not allow (policy.relay). Choose a "
+                f"method whose server keeps to itself what it gets, or ask the silo's owner to allow it."
+            )
+
+    def _check_described(
+        self, step: str, reply: type[Message], spec: FieldSpec, config: MethodConfig, small: Sequence[int]
+    ) -> None:
+        """Refuse a field that is going to describe small classes."""
+        if spec.per_class is False or (spec.per_class is None and spec.kind not in ABOUT_CLASSES):
+            return
+        if isinstance(spec.per_class, str) and getattr(config, spec.per_class) >= self.min_class_count:
+            return
+        raise self.described(step, reply, spec, small)
+
+    def described(self, step: str, reply: type[Message], spec: FieldSpec, small: Sequence[int]) -> DisclosureError:
+        """The error for a field that describes small classes, or may."""
+        minimum = self.min_class_count
+        does = "describes classes one by one" if spec.per_class else "does not say whether it describes classes"
+        advice = "Choose another method"
+        if isinstance(spec.per_class, str):
+            advice = f"Set method.{spec.per_class} to {minimum} or more; if it is, choose another method"
+        error = DisclosureError(
+            f"{reply.__name__}.{spec.name}, which '{step}' sends, {does}, and this silo has one with fewer training "
+            f"items than its policy.min_class_count of {minimum}. {advice}, or ask the silo's owner."
+        )
+        error.add_note(f"Classes with too few training items here: {', '.join(map(str, small))}.")
+        return error
+
+
+def small_classes(class_counts: Sequence[int], minimum: int) -> list[int]:
+    """Numbers of the classes with fewer items than ``minimum``, but some.
+
+    Example:
+        >>> small_classes([0, 1, 4, 5], 5)
+        [1, 2]
+    """
+    return [number for number, count in enumerate(class_counts) if 0 < count < minimum]
+
+
+def _named(settings: Iterable[tuple[str, Any]]) -> str:
+    text = ", ".join(f"method.{name}={value}" for name, value in settings)
+    return f" than {text}" if text else ""
+
+
+def _rounds(method: Method, config: MethodConfig) -> int:
+    """Rounds of a run; 1 where the server decides by itself, which the gate counts."""
+    from graphsilo.federation.server import ServerBase
+
+    return config.rounds if method.server.rounds is ServerBase.rounds else 1
+
+
+def _answers(client: type[ClientBase]) -> Iterator[tuple[str, type[Message]]]:
+    """Every step that a server may ask for, with the type of its answer."""
+    from graphsilo.federation.interface import Handler
+
+    for name in dir(client):
+        step = getattr(client, name, None)
+        if isinstance(step, Handler):
+            _, reply = step.types_cached()
+            if hasattr(reply, "__dataclass_fields__"):  # all but the base of all messages
+                yield name, reply
+
+
+def _always_sent(spec: FieldSpec) -> bool:
+    """Whether a field cannot be left out, nor be an empty list, mapping or text."""
+    container = spec.form == "plain" and (spec.plain_type is str or get_origin(spec.plain_type) is not None)
+    return spec.required and not spec.optional and not container
+
+
+def _sent_with(spec: FieldSpec, config: MethodConfig) -> bool:
+    return all(getattr(config, name, value) == value for name, value in spec.only_with)
+
+
+# -- during a run ------------------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """What every message of one client passes in one run, before it is encoded.
+
+    Args:
+        policy: Of the silo.
+        class_counts: [C] training items of each class at the silo.
+        sent_bytes: What has left in this run already, if the process is younger than the run
+            (``Journal.sent_bytes``); every message is counted once, however often its bytes are sent again.
+
+    Attributes:
+        sent_bytes: What has left in this run: bytes of tensors and text, as ``payload_bytes`` counts them.
+    """
+
+    def __init__(self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0):
+        self.policy = policy
+        self.classes = len(class_counts)
+        self.small = small_classes(class_counts, policy.min_class_count)
+        self.sent_bytes = sent_bytes
+
+    def admit(self, round_number: int) -> None:
+        """Refuse a call before its step runs.
+
+        Raises:
+            DisclosureError: The run has more rounds than this silo takes part in.
+        """
+        most = self.policy.max_rounds
+        if most is not None and round_number > most:
+            raise DisclosureError(
+                f"this silo takes part in {most} rounds at most (policy.max_rounds), and this is round "
+                f"{round_number}. Set method.rounds={most}."
+            )
+
+    def check(self, handler: str, reply: Message) -> int:
+        """Let a message pass.
+
+        Args:
+            handler: The step that made it.
+            reply: The message.
+
+        Returns:
+            Its bytes of tensors and text, which are added to ``sent_bytes``.
+
+        Raises:
+            DisclosureError: The policy does not allow it; nothing has changed then.
+        """
+        policy, kind, size = self.policy, type(reply), 0
+        for spec in reply.specs():
+            value = getattr(reply, spec.name)
+            if not is_filled(value):
+                continue
+            policy.check_field(handler, kind, spec)
+            self._check_classes(handler, kind, spec, value)
+            size += payload_bytes(value)
+        if policy.min_evaluation_count > 1:
+            self._check_evaluation(reply)
+        if size > policy.max_message_bytes:
+            raise _too_much(
+                f"{kind.__name__}, which '{handler}' sends, has more bytes than this silo lets out in one message: "
+                f"{policy.max_message_bytes} (policy.max_message_bytes). Choose a smaller model or other settings, or "
+                f"ask the silo's owner.", size,
+            )  # fmt: skip
+        if policy.max_run_bytes is not None and self.sent_bytes + size > policy.max_run_bytes:
+            raise _too_much(
+                f"with {kind.__name__}, which '{handler}' sends, this run would take more bytes out of the silo than "
+                f"{policy.max_run_bytes} (policy.max_run_bytes). Choose fewer rounds or a smaller model, or ask the "
+                f"silo's owner.", size,
+            )  # fmt: skip
+        self.sent_bytes += size
+        return size
+
+    def tells(self, error: Exception) -> bool:
+        """Whether the coordinator may read an error's text: those that graphsilo words itself quote no tables."""
+        return self.policy.error_texts or (isinstance(error, GraphsiloError) and not isinstance(error, DataError))
+
+    def _check_classes(self, handler: str, kind: type[Message], spec: FieldSpec, value: Any) -> None:
+        if not self.small or spec.per_class is False:
+            return
+        if spec.per_class is None:
+            if spec.kind in ABOUT_CLASSES:
+                raise self.policy.described(handler, kind, spec, self.small)
+            return
+        for part in _parts(value):
+            described = described_classes(part, self.classes)
+            if any(described[number] for number in self.small):
+                raise self.policy.described(handler, kind, spec, self.small)
+
+    def _check_evaluation(self, reply: Message) -> None:
+        from graphsilo.federation.client import EvaluateReply
+
+        if not isinstance(reply, EvaluateReply):
+            return
+        least = self.policy.min_evaluation_count
+        if any(0 < count < least for count in _scored(reply)):
+            raise DisclosureError(
+                f"an evaluation set of this silo has fewer items than its policy.min_evaluation_count of {least}, so "
+                f"that its scores do not leave. Evaluate without this silo (method.min_clients), or ask its owner."
+            )
+
+
+def _too_much(text: str, size: int) -> DisclosureError:
+    error = DisclosureError(text)
+    error.add_note(f"The message has {size} bytes.")
+    return error
+
+
+def _scored(reply: EvaluateReply) -> Iterator[float]:
+    """How many items stand behind each table, and behind each score."""
+    if reply.counts.numel():
+        yield from reply.counts.flatten(1).sum(1).tolist()
+    for _, weight in reply.scores.values():
+        yield weight
+
+
+def is_filled(value: Any) -> bool:
+    """Whether a field says anything: None, tensors without numbers and empty lists, mappings and texts do not."""
+    if value is None:
+        return False
+    if hasattr(value, "numel"):
+        return bool(value.numel())
+    return bool(value) if isinstance(value, str | Mapping | list | tuple) else True
+
+
+def payload_bytes(value: Any) -> int:
+    """Bytes of a field: the numbers in its tensors, their names, text in UTF-8, 8 for a number, 1 for a truth value.
+
+    The message on its way has more: types, shapes, the names of the fields, and padding.
+
+    Example:
+        >>> payload_bytes({"é": [1, 2.5, True, None]})
+        19
+    """
+    if hasattr(value, "numel"):
+        return int(value.numel() * value.element_size())
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, Mapping):
+        return sum(payload_bytes(key) + payload_bytes(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return sum(map(payload_bytes, value))
+    if value is None:
+        return 0
+    return 1 if isinstance(value, bool) else 8
+
+
+def described_classes(value: Any, classes: int) -> list[bool]:
+    """[C] whether a part of a field says anything of each class: some entry of the class's block is not 0.
+
+    Args:
+        value: A tensor or a plain list; the first axis is divided evenly among the classes, in their order. If it
+            cannot be, or if it is something else, all classes count as described.
+        classes: C.
+
+    Example:
+        >>> described_classes([0, 0, 3.5, 0, 0, 0], 3)
+        [False, True, False]
+    """
+    if isinstance(value, list | tuple):
+        each, rest = divmod(len(value), max(classes, 1))
+        blocks = [value[number * each : (number + 1) * each] for number in range(classes)]
+        return [rest != 0 or any(map(_says, block)) for block in blocks]
+    if not hasattr(value, "numel") or not value.dim() or not classes or len(value) % classes:
+        return [True] * classes
+    found: list[bool] = value.reshape(classes, -1).ne(0).any(1).tolist()
+    return found
+
+
+def _says(value: Any) -> bool:
+    return any(map(_says, value)) if isinstance(value, list | tuple) else value != 0
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """What is divided among the classes: each tensor of a field, or a plain value whole."""
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else (value,)
+    if isinstance(value, Mapping) or any(hasattr(item, "numel") for item in items):
+        yield from (item for item in items if is_filled(item))
+    else:
+        yield value
+
+
+__all__ = [
+    "ABOUT_CLASSES", "DEFAULT_KINDS", "DisclosurePolicy", "Gate", "described_classes", "is_filled", "payload_bytes",
+    "small_classes",
+]  # fmt: skip

@@ -1,0 +1,93 @@
+"""Which engine carries a federation's messages: the one place that knows all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from graphsilo.errors import RunError, UnsupportedError
+from graphsilo.runtime.nvflare.kit import Kit, read_kit
+from graphsilo.runtime.transport import Transport
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.nvflare.coordinator import NvflareTransport
+
+
+class SiteEngine(Protocol):
+    """A site's side of an engine: carries what comes to the supervisor's socket."""
+
+    def start(self) -> None:
+        """Connect, and connect again whenever the connection is lost."""
+
+    def close(self) -> None:
+        """Let go. May be called twice."""
+
+
+def coordinator_kit(folder: str | Path) -> Kit:
+    """The kit of a coordinator, checked.
+
+    Raises:
+        RunError: It is a site's, or its certificates do not fit together.
+    """
+    kit = read_kit(folder)
+    if kit.role != "coordinator":
+        raise RunError(
+            f"{folder} is the kit of site '{kit.party}'. `graphsilo join` uses it there; `graphsilo serve` needs the "
+            f"coordinator's."
+        )
+    kit.check()
+    return kit
+
+
+def site_kit(folder: str | Path) -> Kit:
+    """The kit of a site, checked.
+
+    Raises:
+        RunError: It is a coordinator's, or its certificates do not fit together.
+    """
+    kit = read_kit(folder)
+    if kit.role != "site":
+        raise RunError(f"{folder} is the coordinator's kit, for `graphsilo serve`; `graphsilo join` needs a site's.")
+    kit.check()
+    return kit
+
+
+def transport_of(kit: Kit, *, listen: str | None, say: Callable[[str], None]) -> NvflareTransport:
+    """The coordinator's side of the engine that a kit names; not started yet.
+
+    Raises:
+        UnsupportedError: The engine is not installed, or begins on its own side.
+    """
+    _needs_nvflare(kit)
+    from graphsilo.runtime.nvflare.coordinator import NvflareTransport
+
+    return NvflareTransport(kit, listen=listen, say=say)
+
+
+def site_engine(kit: Kit, *, say: Callable[[str], None]) -> SiteEngine:
+    """The site's side of the engine that a kit names; not started yet.
+
+    Raises:
+        UnsupportedError: The engine is not installed, or begins on its own side.
+    """
+    _needs_nvflare(kit)
+    from graphsilo.runtime.nvflare.site import NvflareSite
+
+    return NvflareSite(kit, say=say)
+
+
+def _needs_nvflare(kit: Kit) -> None:
+    if kit.federation.engine != "nvflare":
+        raise UnsupportedError(
+            f"federation '{kit.federation.name}' runs on Flower, which starts graphsilo itself: see examples/flower."
+        )
+    from importlib.util import find_spec
+
+    if find_spec("nvflare") is None:
+        raise UnsupportedError(
+            "federations between machines need NVIDIA FLARE: install it with `pip install 'graphsilo[nvflare]'`."
+        )
+
+
+__all__ = ["SiteEngine", "Transport", "coordinator_kit", "site_engine", "site_kit", "transport_of"]

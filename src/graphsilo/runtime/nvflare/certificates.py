@@ -1,0 +1,233 @@
+"""Keys and certificates of one federation: a root of its own, which signs one certificate per party.
+
+RSA, because FLARE signs its registration with PSS padding. A certificate says what it is for (a coordinator's serves, a
+site's connects), so that a site's certificate cannot pose as the coordinator.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from graphsilo.errors import RunError
+
+ROOT_DAYS = 3650
+PARTY_DAYS = 825
+_BITS = 3072
+
+
+def new_key() -> rsa.RSAPrivateKey:
+    """A fresh private key."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read, from its first byte on."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def key_pem(key: rsa.RSAPrivateKey) -> bytes:
+    """The key as PEM, not encrypted."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def cert_pem(certificate: x509.Certificate) -> bytes:
+    """The certificate as PEM."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def read_key(path: Path) -> rsa.RSAPrivateKey:
+    """A private key from a PEM file.
+
+    Raises:
+        RunError: The file is missing or is no RSA key.
+    """
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        raise RunError(f"the key {path} cannot be read ({error.strerror}).") from None
+    except (ValueError, TypeError):
+        raise RunError(f"{path} is no private key without a password, in PEM format.") from None
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise RunError(f"{path} is no RSA key; make one with a signing request of graphsilo.")
+    return key
+
+
+def read_cert(path: Path) -> x509.Certificate:
+    """A certificate from a PEM file.
+
+    Raises:
+        RunError: The file is missing or is no certificate.
+    """
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"the certificate {path} cannot be read ({error.strerror}).") from None
+    except ValueError:
+        raise RunError(f"{path} is no certificate in PEM format.") from None
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of a certificate, as 'sha256:ab12…'; what two people compare over the telephone."""
+    return "sha256:" + certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def common_name(subject: x509.Name) -> str:
+    """The name a certificate or request is made out to; empty if it has none."""
+    found = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
+
+
+def make_root(federation: str) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
+    """A new root for a federation."""
+    key = new_key()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, federation)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))  # clocks of different machines differ
+        .not_valid_after(now + datetime.timedelta(days=ROOT_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return key, certificate
+
+
+def sign_party(
+    root_key: rsa.RSAPrivateKey,
+    root: x509.Certificate,
+    name: str,
+    public_key: rsa.RSAPublicKey,
+    *,
+    hosts: Sequence[str] = (),
+    days: int = PARTY_DAYS,
+) -> x509.Certificate:
+    """A party's certificate.
+
+    Args:
+        root_key: Signs.
+        root: Certificate of the root.
+        name: Whom it is made out to.
+        public_key: Of the party.
+        hosts: Names and addresses of a coordinator; empty for a site.
+        days: How long it is valid.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+    names = [x509.DNSName(name), *(_alternative(host) for host in hosts)]
+    return (
+        x509.CertificateBuilder()
+        .subject_name(
+            x509.Name(
+                [
+                    x509.NameAttribute(NameOID.COMMON_NAME, name),
+                    x509.NameAttribute(NameOID.ORGANIZATION_NAME, "graphsilo"),
+                ]
+            )
+        )
+        .issuer_name(root.subject)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(min(now + datetime.timedelta(days=days), root.not_valid_after_utc))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key()), critical=False)
+        .sign(root_key, hashes.SHA256())
+    )
+
+
+def make_request(name: str, key: rsa.RSAPrivateKey) -> bytes:
+    """A signing request (PEM) for a key that stays where it was made."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    return request.public_bytes(serialization.Encoding.PEM)
+
+
+def read_request(path: Path, name: str) -> rsa.RSAPublicKey:
+    """The public key of a signing request.
+
+    Args:
+        path: PEM file.
+        name: Whom it must be made out to.
+
+    Raises:
+        RunError: It is no request, is made out to somebody else, or is not signed by its own key.
+    """
+    try:
+        request = x509.load_pem_x509_csr(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"the signing request {path} cannot be read ({error.strerror}).") from None
+    except ValueError:
+        raise RunError(f"{path} is no signing request in PEM format.") from None
+    if not request.is_signature_valid:
+        raise RunError(f"the signing request {path} is not signed by the key it names: ask for a new one.")
+    found = common_name(request.subject)
+    if found != name:
+        raise RunError(f"the signing request {path} is made out to '{found}', wanted is one for '{name}'.")
+    key = request.public_key()
+    if not isinstance(key, rsa.RSAPublicKey) or key.key_size < 2048:
+        raise RunError(f"the signing request {path} has no RSA key of 2048 bits or more, which the engine needs.")
+    return key
+
+
+def fits(certificate: x509.Certificate, key: rsa.RSAPrivateKey) -> bool:
+    """Whether the certificate is made out for this key."""
+    return certificate.public_key() == key.public_key()
+
+
+def signed_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
+    """Whether the root's key has signed the certificate."""
+    public_key, algorithm = root.public_key(), certificate.signature_hash_algorithm
+    if not isinstance(public_key, rsa.RSAPublicKey) or algorithm is None:
+        return False
+    try:
+        public_key.verify(certificate.signature, certificate.tbs_certificate_bytes, padding.PKCS1v15(), algorithm)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=not signs_certificates,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )

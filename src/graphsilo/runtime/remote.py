@@ -1,0 +1,569 @@
+"""Clients at other machines: the federation over any transport. Same numbers as in one process, bit for bit.
+
+A request goes to every site that is asked, at the same time; answers are handed on by client number, so that sums are
+those of one process. What can go wrong has one place here:
+
+- No answer comes: the site is asked whether it still works on it. One that works has until the *deadline*, one that
+  says nothing has the *patience*; then its clients count as failed, and the method's ``min_clients`` decides.
+- An answer is damaged or belongs to another request: it is asked for again, and if it stays so the clients have failed.
+- A worker died and forgot its clients' state: ``StateLost`` takes the whole run back to its last checkpoint, of which
+  every site keeps its own part. A site that loses its state again and again without a round in between counts as gone.
+- A site that comes back begins with its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from graphsilo.errors import FederationError, GraphsiloError, RunError
+from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.codec import Encoded, aligned_bytes
+from graphsilo.federation.interface import Failure
+from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime.in_process import LocalFederation
+from graphsilo.runtime.site.protocol import Packet, ProtocolError, pack, unpack
+from graphsilo.runtime.transport import Transport, Unreachable
+from graphsilo.types import ClientId
+
+SiteState: TypeAlias = Literal["waiting", "up", "working", "late", "lost", "gone"]
+_LOST_STATE = frozenset({"WorkerDied", "NotOpen"})
+_MOST_LOSSES = 3
+"""Times that a site may lose its state without a round in between."""
+_FIRST_WAIT = 30.0
+_PER_MEGABYTE = 1.0
+_POLL_WAIT = 30.0
+_BETWEEN = 0.5
+
+
+class StateLost(FederationError):
+    """A site has forgotten its clients' state; the run goes back to its last checkpoint.
+
+    Attributes:
+        site: Which.
+    """
+
+    def __init__(self, site: str, reason: str):
+        super().__init__(f"site '{site}' has lost its clients' state: {reason}")
+        self.site = site
+
+
+class Gone(FederationError):
+    """A site gave no answer in time.
+
+    Attributes:
+        site: Which.
+        late: Whether it was at work when time was up, rather than silent.
+    """
+
+    def __init__(self, site: str, reason: str, *, late: bool):
+        super().__init__(f"site '{site}' {reason}")
+        self.site, self.late = site, late
+
+
+@dataclass
+class SiteStatus:
+    """What is known of a site just now, for whoever watches.
+
+    Attributes:
+        clients: Who lives there.
+        state: ``waiting`` (never seen), ``up``, ``working``, ``late`` (beyond the deadline), ``lost`` (no answer) or
+            ``gone`` (given up).
+        since: Unix time of the last change.
+        seconds: What its last answer took.
+        sent, received: Bytes of packets to and from it.
+        losses: Times in a row that it lost its state.
+        note: Last trouble in words.
+    """
+
+    clients: tuple[ClientId, ...]
+    state: SiteState = "waiting"
+    since: float = field(default_factory=time.time)
+    seconds: float = 0.0
+    sent: int = 0
+    received: int = 0
+    losses: int = 0
+    note: str = ""
+
+    def become(self, state: SiteState, note: str = "") -> None:
+        if state != self.state:
+            self.since = time.time()
+        self.state = state
+        if note:
+            self.note = note
+
+
+class RemoteSites:
+    """The sites of a federation, for as long as a run lasts; each seed opens its clients anew.
+
+    Args:
+        transport: Leads to the sites.
+        clients: Numbers of the clients at each site.
+        run: Name of the run, the same after a restart: sites keep their checkpoints under it.
+        deadline: Seconds that a site may work on one answer.
+        patience: Seconds that a site may say nothing at all.
+        max_bytes: Most bytes of one answer.
+        say: Hears a line for every event worth one.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clients: Mapping[str, Sequence[ClientId]],
+        run: str,
+        *,
+        deadline: float = 3600.0,
+        patience: float = 120.0,
+        max_bytes: int = 4 << 30,
+        say: Callable[[str], None] = lambda text: None,
+    ):
+        self.transport, self.run = transport, run
+        self.deadline, self.patience, self.max_bytes, self.say = deadline, patience, max_bytes, say
+        self.status = {site: SiteStatus(tuple(sorted(clients[site]))) for site in clients}
+        self.site_of = {client: site for site, members in clients.items() for client in members}
+        self.limits: dict[ClientId, float] = {}
+        self.told: dict[str, Any] = {}
+        self._threads = ThreadPoolExecutor(max(2, len(self.status)), thread_name_prefix="site")
+
+    # -- before a run ---------------------------------------------------------------------------------------------
+
+    def wait_for_all(self, timeout: float = math.inf) -> None:
+        """Wait until every site answers, and check that each holds the silos that the federation says.
+
+        Raises:
+            FederationError: Some did not in time, or a site holds other silos or another release of graphsilo.
+        """
+        from graphsilo.__about__ import __version__
+
+        end = time.monotonic() + timeout
+        missing = list(self.status)
+        while missing:
+            for site in list(missing):
+                try:
+                    answer = self._once(site, {"do": "hello"}, timeout=5.0)
+                except Unreachable:
+                    continue
+                held, wanted = answer.header.get("clients"), list(self.status[site].clients)
+                if sorted(held or []) != wanted:
+                    raise FederationError(
+                        f"site '{site}' should hold the clients {wanted}, and holds {held}: its silos are not those of "
+                        f"this federation's file."
+                    )
+                if answer.header.get("graphsilo") != __version__:
+                    raise FederationError(
+                        f"site '{site}' runs graphsilo {answer.header.get('graphsilo')}, the coordinator "
+                        f"{__version__}: "
+                        f"install the same release everywhere."
+                    )
+                self.status[site].become("up")
+                self.say(f"site '{site}' is up")
+                missing.remove(site)
+            if missing:
+                if time.monotonic() > end:
+                    raise FederationError(
+                        f"{len(missing)} of {len(self.status)} sites did not answer within {timeout:.0f} seconds: "
+                        f"{', '.join(missing)}. Start `graphsilo join` there, or look at its log."
+                    )
+                time.sleep(_BETWEEN)
+
+    def cards(self) -> dict[ClientId, dict[str, Any]]:
+        """What every silo tells of itself before round 1.
+
+        Raises:
+            FederationError: A site does not answer, or cannot read its silos.
+        """
+        found: dict[ClientId, dict[str, Any]] = {}
+        for site, packet in self.everywhere({"do": "cards"}).items():
+            for client, card in packet.header["cards"]:
+                if client not in self.status[site].clients:
+                    raise FederationError(f"site '{site}' speaks for client {client}, which is not its own.")
+                found[client] = card
+                # A silo cannot count for more than it said it holds: see LocalFederation.sum.
+                counts = card.get("counts", {})
+                self.limits[client] = float(
+                    max(counts.get("nodes", 0), counts.get("links", 0), counts.get("graphs", 0))
+                )
+        return dict(sorted(found.items()))
+
+    # -- during a run ---------------------------------------------------------------------------------------------
+
+    def federation(
+        self,
+        method: Method,
+        config: MethodConfig,
+        models: Mapping[ClientId, ModelSpec],
+        seed: int,
+        device: str,
+        ledger: Ledger | None = None,
+    ) -> Remote:
+        """Open all clients for one seed. What ``told`` holds goes with it: schema, task and the like.
+
+        Raises:
+            FederationError: Too few sites could open theirs.
+        """
+        return Remote(self, method, config, models, seed, device, ledger)
+
+    def recovering(self, lost: StateLost) -> None:
+        """A run begins again from its checkpoint because of a site. Too often is too often: then the site is gone."""
+        status = self.status[lost.site]
+        status.losses += 1
+        status.become("lost", str(lost))
+        if status.losses >= _MOST_LOSSES:
+            status.become("gone", f"lost its state {status.losses} times in a row: {lost}")
+        self.say(f"{lost} The run goes back to its last checkpoint.")
+
+    def tell_results(self, results: Mapping[ClientId, Mapping[str, Any]], config: Mapping[str, Any]) -> None:
+        """Give every silo its own part of the result; one that does not answer goes without."""
+        for site, status in self.status.items():
+            own = [[client, dict(results[client])] for client in status.clients if client in results]
+            try:
+                self.request(site, {"do": "result", "run": self.run, "results": own, "config": dict(config)})
+            except (FederationError, Unreachable) as error:
+                self.say(f"site '{site}' was not told its results: {error}")
+
+    def close(self) -> None:
+        """Nothing is asked any more; the transport stays open."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # -- packets --------------------------------------------------------------------------------------------------
+
+    def everywhere(self, header: Mapping[str, Any], sites: Sequence[str] | None = None) -> dict[str, Packet]:
+        """Ask all sites the same at once.
+
+        Raises:
+            FederationError: One of them did not answer, or could not do it.
+            StateLost: One has forgotten its clients.
+        """
+        asked = list(self.status if sites is None else sites)
+        futures = {site: self._threads.submit(self.request, site, header) for site in asked}
+        wait(list(futures.values()))
+        return {site: checked(site, future.result()) for site, future in futures.items()}
+
+    def request(
+        self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = (), *, deadline: float | None = None
+    ) -> Packet:
+        """Ask one site until it answers or is given up.
+
+        Args:
+            site: Which.
+            header: What is asked.
+            payloads: With which bytes.
+            deadline: Seconds that it may work; None takes the federation's.
+
+        Raises:
+            Gone: No answer came in time.
+            ProtocolError: Its answer stays damaged.
+        """
+        identity = uuid.uuid4().hex
+        body = pack({**header, "id": identity}, payloads)
+        status = self.status[site]
+        if status.state == "gone":
+            raise Gone(site, f"was given up ({status.note})", late=False)
+        most = self.deadline if deadline is None else deadline
+        begun = heard = time.monotonic()
+        status.become("working")
+        damaged = 0
+        send = True
+        while True:
+            left = begun + most - time.monotonic()
+            if left <= 0:
+                status.become("late", f"took more than {most:.0f} s")
+                raise Gone(site, f"did not finish within the deadline of {most:.0f} seconds", late=True)
+            try:
+                if send:
+                    send = False
+                    timeout = _FIRST_WAIT + _PER_MEGABYTE * len(body) / 1e6
+                    answer = self._carry(site, body, min(timeout, left + 1))
+                else:
+                    question = pack({"do": "poll", "of": identity, "id": uuid.uuid4().hex})
+                    answer = self._carry(site, question, min(_POLL_WAIT, left + 1))
+                packet = unpack(answer, limit=self.max_bytes)
+            except Unreachable as error:
+                silent = time.monotonic() - heard
+                if silent > self.patience:
+                    status.become("lost", error.reason)
+                    raise Gone(site, f"has been silent for {silent:.0f} seconds ({error.reason})", late=False) from None
+                time.sleep(min(_BETWEEN, max(0.0, self.patience - silent)))
+                continue
+            except ProtocolError as error:
+                damaged += 1
+                status.note = str(error)
+                if damaged > 2:
+                    status.become("up")
+                    raise
+                continue
+            heard = time.monotonic()
+            if packet.header.get("state") == "unknown":
+                send = True
+            elif packet.header.get("state") == "running":
+                status.become("working")
+            elif packet.id != identity:
+                damaged += 1
+                if damaged > 2:
+                    status.become("up")
+                    raise ProtocolError(f"site '{site}' answers another request than the one it was asked.")
+            else:
+                status.seconds = heard - begun
+                status.become("up")
+                return packet
+
+    def _carry(self, site: str, body: bytearray, timeout: float) -> bytearray:
+        answer = self.transport.request(site, body, timeout=timeout)
+        status = self.status[site]
+        status.sent += len(body)
+        status.received += len(answer)
+        return answer
+
+    def _once(self, site: str, header: Mapping[str, Any], *, timeout: float) -> Packet:
+        """One attempt, for greetings."""
+        identity = uuid.uuid4().hex
+        try:
+            packet = unpack(self._carry(site, pack({**header, "id": identity}), timeout), limit=self.max_bytes)
+        except ProtocolError as error:
+            raise Unreachable(site, str(error)) from None
+        if packet.id != identity or not packet.header.get("ok"):
+            raise Unreachable(site, str(packet.header.get("text", "it answers something else")))
+        return packet
+
+    def submit(
+        self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = (), *, deadline: float | None = None
+    ) -> Future[Packet]:
+        """``request`` in a thread of its own."""
+        return self._threads.submit(self.request, site, header, payloads, deadline=deadline)
+
+
+def checked(site: str, packet: Packet) -> Packet:
+    """An answer that is one.
+
+    Raises:
+        StateLost: The site has forgotten its clients.
+        FederationError: The site could not do what it was asked.
+    """
+    if packet.header.get("ok"):
+        return packet
+    kind, text = str(packet.header.get("kind")), str(packet.header.get("text"))
+    if kind in _LOST_STATE:
+        raise StateLost(site, text)
+    raise FederationError(f"site '{site}': {text}" if kind != "FederationError" else f"site '{site}' {text}")
+
+
+class Remote(LocalFederation):
+    """The federation of one seed over remote sites."""
+
+    def __init__(
+        self,
+        sites: RemoteSites,
+        method: Method,
+        config: MethodConfig,
+        models: Mapping[ClientId, ModelSpec],
+        seed: int,
+        device: str,
+        ledger: Ledger | None,
+    ):
+        super().__init__(list(sites.site_of), ledger)
+        self.sites, self.seed = sites, seed
+        self.limits = sites.limits
+        self.minimum = config.min_clients
+        self._begin = {
+            "do": "open",
+            "run": sites.run,
+            "seed": seed,
+            "method": method.name,
+            "config": config.model_dump(mode="json"),
+            "device": device,
+            **sites.told,
+        }
+        self._models = {client: [spec.name, dict(spec.settings)] for client, spec in models.items()}
+        self._opened: set[str] = set()
+        self._refused: dict[ClientId, str] = {}
+        self._mark: str | None = None
+        failures = []
+        futures = {site: sites.submit(site, self._opening(site)) for site in sites.status}
+        wait(list(futures.values()))
+        for site, future in futures.items():
+            try:
+                self._note_opened(site, future.result())
+            except StateLost:
+                raise
+            except Gone as error:
+                failures.append(str(error))
+        failures += [f"client {client} refuses: {text}" for client, text in self._refused.items()]
+        present = sum(len(sites.status[site].clients) for site in self._opened) - len(self._refused)
+        wanted = len(self.clients) if self.minimum is None else self.minimum
+        if present < wanted:
+            raise FederationError(
+                f"{wanted} clients have to take part, {present} do. {'; '.join(failures)}. Wait for the site "
+                f"and continue "
+                f"with --resume, or allow fewer with method.min_clients."
+            )
+
+    def _note_opened(self, site: str, packet: Packet) -> None:
+        header = checked(site, packet).header
+        for client, text in header.get("refused", []):
+            self._refused[client] = str(text)
+            self.sites.say(f"client {client} at site '{site}' takes no part: {text}")
+        self._opened.add(site)
+
+    def _opening(self, site: str) -> dict[str, Any]:
+        models = [[client, self._models[client]] for client in self.sites.status[site].clients]
+        return {**self._begin, "models": models, "mark": self._mark}
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        pending: dict[Future[Packet], str] = {}
+        early: dict[ClientId, Encoded | Failure] = {}
+        for site, status in self.sites.status.items():
+            asked = []
+            for client in status.clients:
+                if client in outgoing and client in self._refused:
+                    early[client] = Failure(client, handler, "DisclosureError", self._refused[client])
+                elif client in outgoing:
+                    asked.append(client)
+            if not asked:
+                continue
+            trouble = self._ready(site)
+            if trouble is not None:
+                early.update({client: Failure(client, handler, "Gone", trouble) for client in asked})
+                continue
+            payloads: list[Any] = []
+            places: dict[int, int] = {}
+            to = []
+            for client in asked:
+                encoded = outgoing[client]
+                if id(encoded) not in places:  # a broadcast crosses to each site once
+                    places[id(encoded)] = len(payloads)
+                    payloads.append(encoded.data)
+                to.append([client, places[id(encoded)]])
+            header = {
+                "do": "call", "run": self.sites.run, "seed": self.seed, "handler": handler, "round": round, "to": to,
+            }  # fmt: skip
+            pending[self.sites.submit(site, header, payloads, deadline=timeout)] = site
+        yield from self._in_order(handler, sorted(outgoing), pending, early)
+
+    def _in_order(
+        self,
+        handler: str,
+        order: list[ClientId],
+        pending: dict[Future[Packet], str],
+        early: dict[ClientId, Encoded | Failure],
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        """Answers as they come, handed on by client number: sums are the same as in one process."""
+        position = 0
+        lost: StateLost | None = None
+        while pending or position < len(order):
+            while lost is None and position < len(order) and order[position] in early:
+                client = order[position]
+                position += 1
+                yield client, early.pop(client)
+            if not pending:
+                break
+            done, _ = wait(list(pending), return_when=FIRST_COMPLETED)
+            for future in done:
+                site = pending.pop(future)
+                asked = [
+                    client for client in self.sites.status[site].clients if client in order and client not in early
+                ]
+                try:
+                    early.update(self._answers(site, handler, asked, future.result()))
+                except StateLost as error:
+                    lost = lost or error
+                except (FederationError, GraphsiloError) as error:
+                    kind = type(error).__name__
+                    early.update({client: Failure(client, handler, kind, str(error)) for client in asked})
+        if lost is not None:
+            raise lost  # after everybody has answered: nobody is left at work on what is thrown away
+
+    def _answers(
+        self, site: str, handler: str, asked: list[ClientId], packet: Packet
+    ) -> dict[ClientId, Encoded | Failure]:
+        header = checked(site, packet).header
+        found: dict[ClientId, Encoded | Failure] = {}
+        try:
+            for answer in header["answers"]:
+                client = answer["client"]
+                self.client_cpu_seconds += float(answer["cpu"])
+                if "failure" in answer:
+                    kind, reason = answer["failure"]
+                    found[client] = Failure(client, handler, str(kind), str(reason))
+                else:
+                    payload = packet.payloads[answer["payload"]]
+                    data = aligned_bytes(payload.nbytes)
+                    data[:] = np.frombuffer(payload, dtype=np.uint8)
+                    fields = tuple((str(name), str(kind), int(size)) for name, kind, size in answer["fields"])
+                    found[client] = Encoded(data, str(answer["name"]), fields)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FederationError(f"site '{site}' gave a malformed answer ({type(error).__name__}: {error}).") from None
+        if sorted(found) != asked:
+            raise FederationError(f"site '{site}' was asked for clients {asked} and answered for {sorted(found)}.")
+        return found
+
+    def _ready(self, site: str) -> str | None:
+        """None when a site can be asked; otherwise why not. One that is back is opened where it left."""
+        status = self.sites.status[site]
+        if status.state == "gone":
+            return f"site '{site}' was given up ({status.note})"
+        if site in self._opened and status.state != "lost":
+            return None
+        try:
+            self.sites._once(site, {"do": "hello"}, timeout=2.0)
+            if site in self._opened:
+                status.become("up")
+                return None
+            self._note_opened(site, self.sites.request(site, self._opening(site)))
+        except (Unreachable, FederationError) as error:
+            status.become("lost")
+            return str(error)
+        self.sites.say(f"site '{site}' is back")
+        return None
+
+    # -- for the runner -------------------------------------------------------------------------------------------
+
+    def _here(self) -> list[str]:
+        return [site for site in self._opened if self.sites.status[site].state not in ("gone", "lost")]
+
+    def _session(self, operation: str, **settings: Any) -> dict[str, Any]:
+        return {"do": operation, "run": self.sites.run, "seed": self.seed, **settings}
+
+    def remember(self) -> None:
+        self.sites.everywhere(self._session("remember"), self._here())
+
+    def client_states(self) -> dict[ClientId, Any]:
+        """Has every site keep a checkpoint; returns where it is found, not what it holds."""
+        mark = f"seed{self.seed}-round{self.ledger.round}"
+        self.sites.everywhere(self._session("save", mark=mark), self._here())
+        self._mark = mark
+        for status in self.sites.status.values():
+            status.losses = 0
+        return {client: {"mark": mark} for client in self.clients}
+
+    def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
+        marks = {state["mark"] for state in states.values()}
+        if len(marks) != 1:
+            raise RunError("the checkpoint names no single mark of the sites' checkpoints; begin with another --out.")
+        self._mark = marks.pop()
+        self.sites.everywhere(self._session("restore", mark=self._mark), self._here())
+
+    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        """The sites write their models into their own folders; nothing comes here."""
+        header = self._session("finish", embeddings=embeddings, models=True)
+        self.sites.everywhere(header, self._here())
+        for client in self.clients:
+            yield client, {"last": {}, "best": None}
+
+    def peak_rss_bytes(self) -> int:
+        peaks = [super().peak_rss_bytes()]
+        for packet in self.sites.everywhere({"do": "memory"}, self._here()).values():
+            peaks.append(int(packet.header["bytes"]))
+        return max(peaks)

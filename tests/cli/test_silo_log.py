@@ -1,0 +1,85 @@
+"""``graphsilo silo log`` prints what left a silo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphsilo.federation.codec import encode
+from graphsilo.federation.journal import Journal
+from graphsilo.methods.fedavg import TrainReply, TrainRequest
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two runs: 40 bytes of weights and a number in each round; the second is refused in round 2."""
+    path = tmp_path / "north.jsonl"
+    journal = Journal(path, sync=False)
+    weights = {"w": torch.zeros(9)}
+    for run, rounds in (("first", 3), ("second", 1)):
+        for number in range(1, rounds + 1):
+            journal.received(run, "fedavg", number, "train", TrainRequest(weights=weights), 100)
+            journal.sent(run, "fedavg", number, "train", encode(TrainReply(weights=weights, num_samples=7.0)))
+    journal.refused("second", "fedavg", 2, "train", "it is too large.")
+    return path
+
+
+def lines(text: str) -> list[str]:
+    """Without the times, which are 19 signs behind two blanks."""
+    return [line[23:] if line.startswith("  2") else line for line in text.splitlines()]
+
+
+def test_every_message_and_the_sums(call, log):
+    code, out, err = call("silo", "log", log)
+    assert (code, err) == (0, "")
+    each = "to the coordinator: model weights (1 tensor, 37 B), counts (the number 7)"
+    assert lines(out)[:9] == [
+        "run first (fedavg):",
+        *[f"round {number}, {each}" for number in (1, 2, 3)],
+        "",
+        "run second (fedavg):",
+        f"round 1, {each}",
+        "round 2, refused ('train'): it is too large.",
+        "",
+    ]
+    sums = [line.split() for line in lines(out)[9:]]
+    assert sums[0] == ["what", "left", "the", "silo", "messages", "bytes"]
+    assert ["model", "weights", "4", "148", "B"] in sums
+    assert ["counts", "4", "32", "B"] in sums
+    assert sums[-2][:2] == ["all", "4"]
+    assert lines(out)[-1] == "1 message was not sent, because the silo's policy does not allow it."
+
+
+def test_part_of_it(call, log):
+    _, out, _ = call("silo", "log", log, "--run", "first", "--last", "2")
+    assert [line[:7] for line in lines(out)[:4]] == ["run fir", "round 2", "round 3", ""]
+    _, out, _ = call("silo", "log", log, "--received", "--run", "second")
+    assert "round 1, from the coordinator: 100 B (model weights)" in lines(out)
+    _, out, _ = call("silo", "log", log, "--summary")
+    assert lines(out)[0].startswith("what left the silo")
+
+
+def test_nothing_but_refusals(call, tmp_path):
+    path = tmp_path / "south.jsonl"
+    for number in (1, 2):
+        Journal(path, sync=False).refused("r", "fedlog", number, "train\x1b[2J", "no.")
+    with path.open("a") as file:
+        file.write("{")
+    _, out, _ = call("silo", "log", path)
+    assert "\x1b" not in out
+    assert lines(out)[-3:] == [
+        "Nothing has left the silo.",
+        "2 messages were not sent, because the silo's policy does not allow it.",
+        "1 line of the log cannot be read, as after a loss of power.",
+    ]
+
+
+def test_what_is_not_there(call, log, tmp_path):
+    code, _, err = call("silo", "log", tmp_path / "none.jsonl")
+    assert code == 1
+    assert "is not there. A silo begins it with the first message that it sends." in err
+    code, _, err = call("silo", "log", log, "--run", "firts")
+    assert code == 1
+    assert "holds nothing of a run 'firts'; did you mean 'first'?" in err

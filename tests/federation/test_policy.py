@@ -1,0 +1,394 @@
+"""What may leave a silo: every key of a policy, worked by hand; and nothing passes that is not allowed."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphsilo.errors import ConfigError, DataError, DisclosureError, MessageError
+from graphsilo.federation import registry
+from graphsilo.federation.client import EvaluateReply
+from graphsilo.federation.interface import Handler
+from graphsilo.federation.message import KINDS, FieldSpec, Message, Tensors, sends
+from graphsilo.federation.policy import (
+    DEFAULT_KINDS,
+    DisclosurePolicy,
+    Gate,
+    described_classes,
+    is_filled,
+    payload_bytes,
+)
+
+NAMES = [name for name in registry.names() if not registry.load(name).pooled]
+
+
+class Report(Message):
+    """A model, and what may be left out."""
+
+    weights: Tensors = sends("model")
+    number: float = sends("counts")
+    tags: list[str] = sends("control", default=())
+    rows: torch.Tensor | None = sends("embedding", default=None)
+    more: list[torch.Tensor] = sends("logits", default=())
+
+
+class Classes(Message):
+    """Statistics: 3 classes, 2 rows each."""
+
+    sums: torch.Tensor = sends("statistic", shape=(6, 2), per_class=True)
+    named: Tensors = sends("generator", per_class=True)
+    counts: list[int] = sends("counts", per_class="min_count")
+    total: int = sends("counts")
+
+
+class Undeclared(Message):
+    """Nobody has said whether it describes classes."""
+
+    value: torch.Tensor = sends("prototype")
+
+
+def policy(**values: object) -> DisclosurePolicy:
+    return DisclosurePolicy.from_mapping(values)
+
+
+def report(**more: object) -> Report:
+    """24 + 32 bytes of tensors named with 1 + 2 bytes, 8 for the number: 67."""
+    weights = {"a": torch.ones(2, 3), "bc": torch.ones(4, dtype=torch.int64)}
+    return Report(weights=weights, number=0.0, **more)
+
+
+def classes(*described: int) -> Classes:
+    """A message that says something of these classes."""
+    mark = torch.zeros(3)
+    mark[list(described)] = 1.0
+    return Classes(
+        sums=mark.repeat_interleave(2)[:, None] * torch.ones(6, 2),
+        named={"w": mark[:, None, None] * torch.ones(3, 2, 2), "b": mark.clone()},
+        counts=[int(value) for value in mark],
+        total=5,
+    )
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_default_lets_out_what_methods_send_by_default():
+    made = policy()
+    assert made == DisclosurePolicy.from_mapping(None) == DisclosurePolicy()
+    assert set(KINDS) - set(made.kinds) == {"topology", "logits"}
+    assert (made.max_message_bytes, made.max_run_bytes, made.methods) == (268_435_456, None, None)
+    for name in registry.names():
+        made.check_method(name, registry.load(name).config(), [1, 0, 3])
+
+
+def test_values_as_people_write_them():
+    made = policy(methods=["FedSage+", "fedavg"], kinds="model", max_message_bytes="1.5 MB", max_run_bytes="2 KiB")
+    assert made.methods == ("fedsage_plus", "fedavg")
+    assert made.kinds == ("model",)
+    assert (made.max_message_bytes, made.max_run_bytes) == (1_500_000, 2048)
+    assert policy(max_run_bytes=7).max_run_bytes == policy(max_run_bytes="7").max_run_bytes == 7
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"kind": ["model"]}, r"silo.yaml: policy: unknown key 'kind'; did you mean 'kinds'\?"),
+        ({"kinds": ["model", "embeddings"]}, r"silo.yaml: policy: 'embeddings' in 'kinds' .* 'embedding'\?"),
+        ({"methods": ["fedagv"]}, r"silo.yaml: policy: 'fedagv' in 'methods' .* did you mean 'fedavg'\?"),
+        ({"max_message_bytes": "much"}, r"'max_message_bytes' must be a number of bytes, or text .*; got 'much'"),
+        ({"max_run_bytes": "3 PB"}, r"units: B, kB, MB, GB, KiB, MiB, GiB\); got '3 PB'"),
+        ({"max_message_bytes": 0}, r"'max_message_bytes' must be greater than or equal to 1; got 0"),
+        ({"min_class_count": 2.5}, r"'min_class_count' must be a whole number; got 2.5"),
+        ({"kinds": 3}, r"'kinds' must be a list of names; got 3"),
+        ({"relay": "perhaps"}, r"'relay' must be true or false; got 'perhaps'"),
+        (["model"], r"silo.yaml: policy: a policy is a mapping with the keys methods, kinds, .*; got \['model'\]"),
+    ],
+)
+def test_wrong_policies_are_explained(values, text):
+    with pytest.raises(ConfigError, match=text):
+        DisclosurePolicy.from_mapping(values, where="silo.yaml: policy")
+
+
+# -- before a run ----------------------------------------------------------------------------------------------------
+
+
+def refusal(made: DisclosurePolicy, name: str, counts: typing.Sequence[int] = (9, 9), **config: object) -> str:
+    with pytest.raises(DisclosureError) as caught:
+        made.check_method(name, registry.load(name).config(**config), counts)
+    return str(caught.value)
+
+
+def test_methods_outside_the_list():
+    assert "does not take part in FedLoG: policy.methods allows fedavg, local." in refusal(
+        policy(methods=["fedavg", "local"]), "fedlog"
+    )
+    assert "allows none at all" in refusal(policy(methods=[]), "fedavg")
+
+
+def test_the_refusal_names_message_field_and_kind():
+    text = refusal(policy(kinds=["counts", "score"]), "fedavg")
+    assert text.startswith("TrainReply.weights, which 'train' sends, discloses model weights (kind 'model')")
+    assert "EvaluateReply.counts, which 'evaluate' sends" in refusal(policy(kinds=["model"]), "fedavg")
+    text = refusal(policy(kinds=[kind for kind in DEFAULT_KINDS if kind != "embedding"]), "fedsage_plus")
+    assert "Generator.embeddings, which 'offer' sends, discloses embeddings of single nodes" in text
+
+
+def test_only_what_the_settings_send_is_needed():
+    plain = policy(kinds=["model", "counts", "score", "generator", "gradient"])
+    assert "(kind 'embedding')" in refusal(plain, "fedsage_plus")
+    plain.check_method("fedsage_plus", registry.load("fedsage_plus").config(neighgen="shared"), [9])
+    few = policy(kinds=["model", "counts", "synthetic"])
+    assert "GeneratorReply.generators" in refusal(few, "fedlog")
+    few.check_method("fedlog", registry.load("fedlog").config(neighbour_generator=False), [9])
+
+
+def test_what_gives_features_away_needs_a_word():
+    text = refusal(policy(), "fedsage_plus", exchange="outputs")
+    assert "OutputComparison.gradient, which 'compare_outputs' sends, lets features of single nodes be computed" in text
+    assert "Choose other settings than method.neighgen=own, method.exchange=outputs" in text
+    config = registry.load("fedsage_plus").config(exchange="outputs")
+    policy(recoverable=True).check_method("fedsage_plus", config, [9])
+
+
+def test_what_goes_on_to_other_silos():
+    assert "Generator.weights, which 'offer' sends, goes on to other silos" in refusal(
+        policy(relay=False), "fedsage_plus"
+    )
+    assert "TrainReply.values, which 'train' sends, goes on" in refusal(policy(relay=False), "fairfgl")
+    policy(relay=False).check_method("fedavg", registry.load("fedavg").config(), [9])
+
+
+def test_rounds():
+    made = policy(max_rounds=50)
+    assert "takes part in 50 rounds at most (policy.max_rounds); the run has 51." in refusal(made, "fedavg", rounds=51)
+    made.check_method("fedavg", registry.load("fedavg").config(rounds=50), [9])
+    made.check_method("opfgl", registry.load("opfgl").config(), [9])  # one round, whatever its setting says
+    gate = Gate(made, [9])
+    gate.admit(50)
+    with pytest.raises(DisclosureError, match="this is round 51"):
+        gate.admit(51)
+
+
+def test_small_classes_before_a_run():
+    made = policy(min_class_count=5)
+    for name in NAMES:
+        made.check_method(name, registry.load(name).config(), [5, 0, 9])
+    for name, field in (("fedlog", "GeneratorReply.generators"), ("fedpg", "TrainReply.prototypes")):
+        assert f"{field}, which" in refusal(made, name, [5, 4, 9])
+    for name in ("fedavg", "fedprox", "fedsage", "fedsage_plus", "fairfgl", "local"):
+        made.check_method(name, registry.load(name).config(), [5, 4, 9])
+    made.check_method("fedlog", registry.load("fedlog").config(local_generalization=False), [5, 4, 9])
+
+
+def test_a_setting_that_leaves_small_classes_out():
+    made = policy(min_class_count=5)
+    text = refusal(made, "opfgl", [5, 4, 9], min_count=4)
+    assert "Statistics.counts, which 'statistics' sends, describes classes one by one" in text
+    assert "Set method.min_count to 5 or more" in text
+    made.check_method("opfgl", registry.load("opfgl").config(min_count=5), [5, 4, 9])
+
+
+def test_a_refusal_says_nothing_of_the_data():
+    """Which class is small, and how small, is a note: it is no part of the text that goes to the coordinator."""
+    with pytest.raises(DisclosureError) as caught:
+        policy(min_class_count=50).check_method("fedpg", registry.load("fedpg").config(), [90, 37, 90])
+    assert "37" not in str(caught.value)
+    assert caught.value.__notes__ == ["Classes with too few training items here: 1."]
+
+
+# -- message by message ----------------------------------------------------------------------------------------------
+
+
+def test_kinds_of_every_filled_field():
+    gate = Gate(policy(kinds=["model", "counts"]), [9])
+    gate.check("train", report(tags=["a"]))
+    gate.check("train", report(rows=torch.zeros(0, 8)))  # no numbers, nothing said
+    with pytest.raises(
+        DisclosureError, match=r"Report.rows, which 'train' sends, discloses embeddings of single nodes"
+    ):
+        gate.check("train", report(rows=torch.zeros(1, 8)))
+    with pytest.raises(DisclosureError, match=r"Report.more, .*kind 'logits'"):
+        gate.check("train", report(more=[torch.zeros(1)]))
+    with pytest.raises(DisclosureError, match=r"Report.number, .*kind 'counts'"):
+        Gate(policy(kinds=["model"]), [9]).check("train", report())
+
+
+def test_sizes_worked_by_hand():
+    assert payload_bytes(report().weights) == 24 + 32 + 1 + 2
+    assert payload_bytes(torch.zeros(3, 5, dtype=torch.bool)) == 15
+    assert payload_bytes([torch.zeros(2), torch.zeros(2, dtype=torch.float16)]) == 8 + 4
+    assert payload_bytes({"äb": [1, 0.5, True], "c": "dé"}) == 3 + 8 + 8 + 1 + 1 + 3
+    assert Gate(policy(), [9]).check("train", report()) == 67
+    assert Gate(policy(), [9]).check("train", report(tags=["x", "yz"], rows=torch.zeros(2, 2))) == 67 + 3 + 16
+
+
+def test_the_size_of_a_message():
+    assert Gate(policy(max_message_bytes=67), [9]).check("train", report()) == 67
+    gate = Gate(policy(max_message_bytes=66), [9])
+    with pytest.raises(DisclosureError, match=r"Report, which 'train' sends, has more bytes than .*: 66 ") as caught:
+        gate.check("train", report())
+    assert caught.value.__notes__ == ["The message has 67 bytes."]
+    with pytest.raises(DisclosureError, match="more bytes"):  # text counts as tensors do
+        Gate(policy(max_message_bytes=100), [9]).check("train", report(tags=["x" * 34]))
+    assert gate.sent_bytes == 0
+
+
+def test_the_size_of_a_run():
+    gate = Gate(policy(max_run_bytes=200), [9])
+    gate.check("train", report())
+    gate.check("train", report())
+    with pytest.raises(DisclosureError, match=r"more bytes out of the silo than 200 \(policy.max_run_bytes\)"):
+        gate.check("train", report())
+    assert gate.sent_bytes == 134
+    gate.check("train", Report(weights={}, number=1.0))  # a smaller one still fits
+    assert gate.sent_bytes == 142
+    later = Gate(policy(max_run_bytes=200), [9], sent_bytes=142)  # the process was started again
+    with pytest.raises(DisclosureError, match="this run"):
+        later.check("train", report())
+
+
+def test_rows_of_small_classes():
+    gate = Gate(policy(min_class_count=5), [5, 4, 0])
+    gate.check("statistics", classes(0))
+    gate.check("statistics", classes(0, 2))  # no item of class 2 here: what is said of it is not about this silo's
+    with pytest.raises(DisclosureError, match=r"Classes.sums, which 'statistics' sends, describes classes one by one"):
+        gate.check("statistics", classes(0, 1))
+    Gate(policy(min_class_count=4), [5, 4, 0]).check("statistics", classes(0, 1))
+    Gate(policy(), [5, 4, 0]).check("statistics", classes(0, 1))
+
+
+@pytest.mark.parametrize("field", ["sums", "named", "counts"])
+def test_every_field_is_looked_at(field):
+    whole, part = classes(1), classes()
+    values = {spec.name: getattr(part, spec.name) for spec in Classes.specs()} | {field: getattr(whole, field)}
+    with pytest.raises(DisclosureError, match=f"Classes.{field},"):
+        Gate(policy(min_class_count=5), [5, 4, 0]).check("statistics", Classes(**values))
+
+
+def test_which_classes_are_described():
+    assert described_classes(torch.tensor([[0.0, 0.0], [0.0, -1.0], [0.0, 0.0]]), 3) == [False, True, False]
+    assert described_classes(torch.tensor([0, 0, float("nan"), 0]), 2) == [False, True]
+    assert described_classes(torch.zeros(6, 2, 2), 3) == [False] * 3
+    # What cannot be divided among the classes may be about any of them.
+    assert described_classes(torch.zeros(4), 3) == [True] * 3
+    assert described_classes(torch.tensor(0.0), 3) == [True] * 3
+    assert described_classes([0, 0], 3) == [True] * 3
+    assert described_classes({"a": 0}, 2) == [True] * 2
+    assert described_classes([[0, 0], [0, 2]], 2) == [False, True]
+
+
+def test_what_nobody_has_declared():
+    with pytest.raises(DisclosureError, match=r"Undeclared.value, .* does not say whether it describes classes"):
+        Gate(policy(min_class_count=5), [5, 4]).check("train", Undeclared(value=torch.zeros(2)))
+    Gate(policy(min_class_count=5), [5, 5]).check("train", Undeclared(value=torch.ones(2)))
+
+
+def evaluation(*items: int, weight: float = 9.0) -> EvaluateReply:
+    """Tables of two classes over so many items, all of them right."""
+    counts = torch.zeros(len(items), 4, 2, 2, dtype=torch.int32)
+    counts[:, 1, 0, 0] = torch.tensor(items, dtype=torch.int32)
+    return EvaluateReply(
+        kinds={"own/seen": ["val", "test"]}, parts=[1], counts=counts, sizes=torch.tensor([30]),
+        scores={"own/seen/test/auc": [0.5, weight], "own/seen/val/auc": [float("nan"), 0.0]},
+    )  # fmt: skip
+
+
+def test_evaluation_over_few_items():
+    gate = Gate(policy(min_evaluation_count=5, min_class_count=5), [4])
+    gate.check("evaluate", evaluation(5, 7))
+    gate.check("evaluate", evaluation(0, 7))  # an empty set says nothing
+    for reply in (evaluation(4, 7), evaluation(7, 1), evaluation(5, 5, weight=4.0)):
+        with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count of 5"):
+            gate.check("evaluate", reply)
+    Gate(policy(min_class_count=5), [4]).check("evaluate", evaluation(1, 1))  # tables have a minimum of their own
+
+
+def test_whose_errors_are_told():
+    quiet, open_ = Gate(policy(), [9]), Gate(policy(error_texts=True), [9])
+    for error in (MessageError("a"), DisclosureError("a")):
+        assert quiet.tells(error)
+    for error in (ValueError("could not convert 'Meyer'"), DataError("row 3 holds 'Meyer'"), MemoryError()):
+        assert not quiet.tells(error)
+        assert open_.tells(error)
+
+
+# -- nothing passes that is not allowed ------------------------------------------------------------------------------
+
+
+def answers() -> Iterator[tuple[str, type[Message]]]:
+    """The answers of every step of every method."""
+    found: dict[type[Message], str] = {}
+    for name in registry.names():
+        client = registry.load(name).client
+        for step in (getattr(client, key, None) for key in dir(client)):
+            if isinstance(step, Handler):
+                found.setdefault(step.types()[1], step.name)
+    for kind in (Report, Classes):
+        found[kind] = "report"
+    yield from ((step, kind) for kind, step in found.items())
+
+
+ANSWERS = list(answers())
+
+
+def plain_value(draw: st.DrawFn, annotation: object) -> object:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation in (int, float):
+        return draw(st.integers(0, 9))
+    if annotation in (str, bool):
+        return draw(st.text(max_size=3) if annotation is str else st.booleans())
+    if origin is dict:
+        keys = draw(st.lists(st.text(max_size=3), max_size=2, unique=True))
+        return {key: plain_value(draw, arguments[1]) for key in keys}
+    return [plain_value(draw, arguments[0]) for _ in range(draw(st.integers(0, 2)))]
+
+
+def field_value(draw: st.DrawFn, spec: FieldSpec) -> object:
+    if spec.optional and draw(st.booleans()):
+        return None
+    if spec.form == "plain":
+        return plain_value(draw, spec.plain_type)
+    dimensions = [size if isinstance(size, int) else draw(st.integers(0, 2)) for size in spec.shape or (2, "x")]
+    tensor = torch.full(dimensions, draw(st.integers(0, 1)), dtype=draw(st.sampled_from([torch.float32, torch.int64])))
+    if spec.form == "tensor":
+        return tensor
+    count = draw(st.integers(0, 2))
+    return {f"w{index}": tensor for index in range(count)} if spec.form == "tensors" else [tensor] * count
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> tuple[str, Message]:
+    step, kind = draw(st.sampled_from(ANSWERS))
+    return step, kind(**{spec.name: field_value(draw, spec) for spec in kind.specs()})
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    message=messages(),
+    kinds=st.sets(st.sampled_from(sorted(KINDS))),
+    relay=st.booleans(),
+    recoverable=st.booleans(),
+    most=st.integers(1, 200),
+)
+def test_no_field_that_is_not_allowed_ever_passes(message, kinds, relay, recoverable, most):
+    """A message passes if and only if every filled field may leave, and it is not too large."""
+    step, reply = message
+    made = DisclosurePolicy(kinds=tuple(kinds), relay=relay, recoverable=recoverable, max_message_bytes=most)
+    filled = [spec for spec in reply.specs() if is_filled(getattr(reply, spec.name))]
+    allowed = all(
+        spec.kind in {*kinds, "control"} and (relay or not spec.relayed) and (recoverable or not spec.recoverable)
+        for spec in filled
+    )
+    size = sum(payload_bytes(getattr(reply, spec.name)) for spec in filled)
+    gate = Gate(made, [3, 3, 3])
+    if allowed and size <= most:
+        assert gate.check(step, reply) == size == gate.sent_bytes
+    else:
+        with pytest.raises(DisclosureError):
+            gate.check(step, reply)
+        assert gate.sent_bytes == 0
