@@ -283,16 +283,40 @@ def messages(name: str) -> str:
             if not specs:
                 rows.append((f"`{handler.name}`", direction, f"`{message.__name__}`", "(nothing but the call)", "", ""))
             for spec in specs:
-                extra = f"counted `{spec.weighted_by}` times in the sum" if spec.weighted_by else ""
-                extra = "passed on to other clients" if spec.relayed else extra
                 rows.append((f"`{handler.name}`", direction, f"`{message.__name__}`", f"`{spec.name}`", _form(spec),
-                             f"`{spec.kind}`" + (f", {extra}" if extra else "")))  # fmt: skip
+                             ", ".join((f"`{spec.kind}`", *_disclosure_notes(spec)))))  # fmt: skip
     return table(("handler", "direction", "message", "field", "content", "discloses"), rows)
+
+
+def _disclosure_notes(spec: Any) -> Iterable[str]:
+    """What else is declared of a field."""
+    if spec.relayed:
+        yield "passed on to other clients"
+    elif spec.weighted_by:
+        yield f"counted `{spec.weighted_by}` times in the sum"
+    if spec.per_class:
+        yield "class by class"
+    if spec.recoverable:
+        yield "gives features of single nodes away"
+    if spec.only_with:
+        yield "only with " + ", ".join(f"`{name}={code(value).strip('`')}`" for name, value in spec.only_with)
 
 
 def _form(spec: Any) -> str:
     forms = {"tensor": "tensor", "tensors": "named tensors", "tensor_list": "list of tensors"}
     return forms.get(spec.form) or type_name(spec.plain_type)
+
+
+def policy() -> str:
+    """The keys of a silo's policy."""
+    from graphsilo.federation.kinds import KINDS
+    from graphsilo.federation.policy import DEFAULT_KINDS, DisclosurePolicy
+
+    rest = " and ".join(f"`{kind}`" for kind in KINDS if kind not in DEFAULT_KINDS)
+    rows = [list(row[:4]) for row in _settings_rows(DisclosurePolicy)]
+    for row in rows:
+        row[1] = f"all but {rest}" if row[0] == "`kinds`" else row[1]
+    return table(("key", "default", "values", "meaning"), rows)
 
 
 def kinds() -> str:
@@ -370,6 +394,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "messages": messages,
     "models": models,
     "options": options,
+    "policy": policy,
     "pools": pools,
     "rules": rules,
     "scenarios": scenarios,

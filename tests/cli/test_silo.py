@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
@@ -41,7 +42,7 @@ def test_check_says_what_is_learned_and_what_stays(call, tmp_path):
 
 
 def test_check_imports_no_torch(tmp_path):
-    code = "import sys; from graphsilo.cli import main; main(['silo', 'check', sys.argv[1]]); print('torch' in sys.modules)"
+    code = "import sys, graphsilo.cli as g; g.main(['silo', 'check', sys.argv[1]]); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, write(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
 
@@ -94,8 +95,6 @@ def test_check_refuses_in_one_paragraph(call, tmp_path, content, message):
 
 
 def test_check_of_a_database_shows_no_password(call, tmp_path):
-    sqlite3 = pytest.importorskip("sqlite3")
-    pytest.importorskip("sqlalchemy")
     with sqlite3.connect(tmp_path / "w.db") as database:
         database.execute("CREATE TABLE n AS SELECT 1 AS id, 2.5 AS x, 'a' AS y UNION SELECT 2, 1.5, 'b'")
         database.execute("CREATE TABLE e AS SELECT 1 AS a, 2 AS b")

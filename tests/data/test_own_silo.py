@@ -17,6 +17,7 @@ from graphsilo.data.own_silo import SiloFile, card, compare_cards, read_silo_fil
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.errors import ConfigError, DataError, GraphsiloError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 
 NAMES = ("north", "south", "west")
@@ -150,6 +151,24 @@ def test_alone_and_together_are_the_same(trio: list[SiloFile], case: str) -> Non
     if case == "node":
         assert len(one[0].train) > 5
         assert [len(silo.train) for silo in one][2] == 0
+
+
+def test_alone_and_together_they_train_alike(trio: list[SiloFile]) -> None:
+    """The same bits after two rounds, one of the three silos without a label."""
+    tables = [str(silo.tables.file) for silo in trio if silo.tables is not None]
+    config = RunConfig.model_validate(
+        {
+            "data": {"name": tables},
+            "partition": {"ratios": SPLIT["ratios"], "seed": SPLIT["seed"]},
+            "model": {"name": "gcn", "hidden": 8},
+            "method": {"name": "fedavg", "rounds": 2},
+        }
+    )
+    simulation = prepare(config)
+    wanted = run(config, simulation=simulation).tree["seeds"][0]
+    found = run(config, simulation=replace(simulation, silos=tuple(apart(trio)))).tree["seeds"][0]
+    for key in ("validation", "test", "clients", "best_round"):
+        assert found[key] == wanted[key]
 
 
 def test_one_sparse_silo_makes_all_sparse(tmp_path: Path) -> None:

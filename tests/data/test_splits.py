@@ -14,6 +14,7 @@ from graphsilo.data.splits import (
     cut_points,
     global_split,
     map_to_clients,
+    own_split,
     predefined_split,
     ratios_for,
     stratified_split,
@@ -100,6 +101,17 @@ def test_clients_share_one_stream_and_keep_their_order() -> None:
         stream.shuffle(index)
         assert found[0].tolist() == nodes[np.sort(index[:2])].tolist()
         assert found[2].tolist() == nodes[np.sort(index[3:])].tolist()
+
+
+def test_an_own_split_knows_nothing_of_other_clients() -> None:
+    labels = np.array([0, 1] * 15 + [-1])
+    first = own_split(labels, (0.4, 0.3, 0.3), seed=3, client=1, num_classes=2)
+    again = own_split(labels, (0.4, 0.3, 0.3), seed=3, client=1, num_classes=5)  # classes that are absent draw nothing
+    for one, other in zip(first, again, strict=True):
+        assert one.tolist() == other.tolist()
+    assert [len(part) for part in first] == [12, 8, 10]
+    assert first[0].tolist() != own_split(labels, (0.4, 0.3, 0.3), seed=3, client=2, num_classes=2)[0].tolist()
+    assert first[0].tolist() != own_split(labels, (0.4, 0.3, 0.3), seed=4, client=1, num_classes=2)[0].tolist()
 
 
 @settings(max_examples=50, deadline=None)

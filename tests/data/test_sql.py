@@ -17,15 +17,13 @@ from graphsilo.data import Graph, load, load_tables, sql
 from graphsilo.data.sql import Query, read_queries
 from graphsilo.errors import ConfigError, DataError, GraphsiloError
 
-pytest.importorskip("sqlalchemy")
-
 CREATE = (
     "CREATE TABLE patients (id integer, age real, smoker boolean, ward text, outcome text)",
     "INSERT INTO patients VALUES (10, 40.5, true, 'icu', 'yes'), (7, 50, false, 'er', 'no'), (3, 60, true, 'er', NULL)",
     "CREATE TABLE contacts (a integer, b integer)",
     "INSERT INTO contacts VALUES (10, 7), (7, 3), (3, 7)",
 )
-NODES = "SELECT id, age, smoker, ward, outcome FROM patients ORDER BY age"
+NODES = "SELECT id, age, smoker, ward, outcome FROM patients"
 EDGES = "SELECT a, b FROM contacts"
 
 
@@ -58,11 +56,11 @@ def ward(tmp_path: Path) -> Path:
 
 
 def check_ward(graph: Graph) -> None:
-    assert graph.external_ids.tolist() == ["10", "7", "3"]
+    assert graph.external_ids.tolist() == ["3", "7", "10"]
     assert graph.feature_names == ("age", "smoker", "ward=er", "ward=icu")
-    assert graph.features.tolist() == [[40.5, 1, 0, 1], [50, 0, 1, 0], [60, 1, 1, 0]]
+    assert graph.features.tolist() == [[60, 1, 1, 0], [50, 0, 1, 0], [40.5, 1, 0, 1]]
     assert graph.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
-    assert graph.labels.tolist() == [1, 0, -1]
+    assert graph.labels.tolist() == [-1, 0, 1]
     assert graph.class_names == ("no", "yes")
 
 
@@ -72,6 +70,19 @@ def test_a_graph_from_sqlite(ward: Path) -> None:
     graph = load(str(path), options={"row_normalize": True})
     assert isinstance(graph, Graph)
     assert graph.features[1].tolist() == pytest.approx([50 / 51, 0, 1 / 51, 0])
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_the_order_in_which_a_database_gives_rows_does_not_matter(ward: Path, directed: bool) -> None:
+    graphs = []
+    for order in ("age", "age DESC"):
+        edges = f"{EDGES} ORDER BY a {order[4:]}"
+        path = describe(ward, "sqlite:///ward.db", nodes=f"{NODES} ORDER BY {order}", edges=edges)
+        path.write_text(path.read_text() + f"directed: {str(directed).lower()}\n")
+        graphs.append(load_tables(path))
+    for name in ("features", "edges", "labels", "node_names"):
+        assert np.array_equal(getattr(graphs[0], name), getattr(graphs[1], name))
+    assert graphs[0].edges.shape[1] == (3 if directed else 4)
 
 
 def test_nodes_from_a_file_and_edges_from_a_database(ward: Path) -> None:
@@ -158,16 +169,25 @@ def test_signs_inside_text_are_nothing_special(ward: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nodes": "SELECT idd FROM patients"}, r"nodes\.query \(.*ward\.yaml\) failed at the SQLite .*no such column: idd"),
+        (
+            {"nodes": "SELECT idd FROM patients"},
+            r"nodes\.query \(.*ward\.yaml\) failed at the SQLite .*no such column: idd",
+        ),
         ({"edges": "SELECT a FROM contact"}, r"edges\.query .* failed .*no such table: contact"),
         ({"edges": "SELECT a FROM contacts"}, r"edges\.query \(.*\) has no column 'b' \(edges\.target\)"),
         ({"nodes": f"SELECT * FROM ({NODES}) WHERE id = 0"}, r"nodes\.query \(.*\) returned no rows"),
-        ({"nodes": "SELECT id, id, age, ward, outcome FROM patients"}, r"nodes\.query \(.*\) has two columns called 'id'"),
-        ({"nodes": NODES.replace("ORDER", "WHERE id > 3 ORDER")}, r"edges\.query .*'a' .*unknown node: row 3: '3'.*nodes\.query"),
+        (
+            {"nodes": "SELECT id, id, age, ward, outcome FROM patients"},
+            r"nodes\.query \(.*\) has two columns called 'id'",
+        ),
+        ({"nodes": f"{NODES} WHERE id > 3"}, r"edges\.query .*'a' .*unknown node: row 3: '3'.*nodes\.query"),
         ({"features": "outcome"}, r"'outcome' is the label column"),
-        ({"nodes": NODES.replace("age,", "NULL AS age,")}, r"nodes\.query \(.*\): column 'age' has 3 values .*missing: row 1;"),
+        (
+            {"nodes": NODES.replace("age,", "NULL AS age,")},
+            r"nodes\.query \(.*\): column 'age' has 3 values .*missing: row 1;",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_named(ward: Path, change: dict[str, str], message: str) -> None:
     with pytest.raises(GraphsiloError, match=message):
         load_tables(describe(ward, "sqlite:///ward.db", **change))
@@ -251,9 +271,10 @@ def clinic(postgres_server: Any) -> Any:
         "CREATE TABLE secret (x integer)",
         "CREATE SEQUENCE counter",
         "CREATE TABLE odd (id uuid, n numeric, big numeric, day date, flag boolean, label text)",
-        "INSERT INTO odd VALUES ('00000000-0000-0000-0000-000000000001', 1.50, 12345678901234567890, '2024-02-29', true, 'x'),"
+        "INSERT INTO odd VALUES"
+        " ('00000000-0000-0000-0000-000000000001', 1.50, 12345678901234567890, '2024-02-29', true, 'x'),"
         " ('00000000-0000-0000-0000-000000000002', NULL, 2, NULL, NULL, '')",
-        "CREATE TABLE many AS SELECT i AS id, i * 0.5::real AS x, (i % 3)::text AS y FROM generate_series(0, 120000) AS i",
+        "CREATE TABLE many AS SELECT i AS id, i * 0.5::real AS x FROM generate_series(0, 120000) AS i",
     )
     return postgres_server
 
@@ -301,7 +322,10 @@ def test_many_rows_come_in_chunks(clinic: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT idd FROM patients", r"failed at the PostgreSQL database 'postgres' at 127\.0\.0\.1:\d+: column \"idd\" does not"),
+        (
+            "SELECT idd FROM patients",
+            r"failed at the PostgreSQL database 'postgres' at 127\.0\.0\.1:\d+: column \"idd\" does not",
+        ),
         ("SELECT 1 FROM no_such_table", r"relation \"no_such_table\" does not exist"),
         ("SELEC 1", r"must be one SELECT; it starts with 'SELEC'"),
         ("WITH gone AS (DELETE FROM patients RETURNING id) SELECT * FROM gone", r"data-modifying.*only read"),
@@ -309,7 +333,7 @@ def test_many_rows_come_in_chunks(clinic: Any, tmp_path: Path) -> None:
         ("SELECT 1/0 AS id", r"division by zero"),
         ("SELECT id FROM patients WHERE", r"syntax error"),
     ],
-)  # fmt: skip
+)
 def test_queries_that_fail_at_postgres(clinic: Any, tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(GraphsiloError, match=message):
         read_queries([query(tmp_path, text, clinic.url())])

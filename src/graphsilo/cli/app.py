@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from graphsilo.cli.federation import federation
 from graphsilo.cli.gntk import gntk
+from graphsilo.cli.join import join
+from graphsilo.cli.serve import serve
 from graphsilo.cli.silo import silo
 from graphsilo.cli.values import data_and_cut, whole_numbers
 from graphsilo.errors import ConfigError, nearest
@@ -251,7 +254,9 @@ def report(
 @app.command()
 def predict(
     run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.")],
-    client: Annotated[int, typer.Option(metavar="K", help="Whose model.")],
+    client: Annotated[
+        int | None, typer.Option(metavar="K", help="Whose model; not needed in a silo's own result folder.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
     checkpoint: Annotated[Kept, typer.Option(help="Best by validation, or last round.")] = Kept.best,
     graph: Annotated[
@@ -273,6 +278,9 @@ def predict(
 
 app.command()(gntk)
 app.add_typer(silo, name="silo")
+app.add_typer(federation, name="federation")
+app.command()(serve)
+app.command()(join)
 
 
 @app.command()

@@ -12,8 +12,19 @@ import typer
 from graphsilo.errors import ConfigError, RunError
 
 federation = typer.Typer(
-    name="federation", help="Silos at different machines: kits, jobs, status.", no_args_is_help=True
+    name="federation",
+    help="Silos at different machines: kits, jobs, status.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
 )
+
+
+@federation.callback(invoke_without_command=True)
+def group(context: typer.Context) -> None:
+    """Silos at different machines: kits, jobs, status."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 KitFolder = Annotated[Path, typer.Option(metavar="KIT", help="The coordinator's kit.")]
@@ -102,18 +113,23 @@ def open_sealed(
 
 @federation.command()
 def add(
-    file: Annotated[Path, typer.Argument(metavar="federation.yaml", help="The file, with the new silo at its end.")],
+    name: Annotated[str, typer.Argument(metavar="SILO", help="Name of the new silo; it gets the next client number.")],
+    site: Annotated[
+        str | None, typer.Option(metavar="SITE", help="The site it lives at; else a new one of its own name.")
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder that `init` made.")] = Path("kits"),
+    requests: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder with the new site's signing request (SITE.csr).")
+    ] = None,
     debug: Debug = False,
 ) -> None:
-    """Add silos to a federation: their kits are made, all others are brought up to date."""
+    """Add a silo to a federation: its kit is made, the other kits are brought up to date."""
     from graphsilo.cli import terminal
-    from graphsilo.runtime.federation_file import load_federation
     from graphsilo.runtime.nvflare import provision
 
-    spec = load_federation(file)
-    for kit in provision.add_silos(spec, out):
+    for kit in provision.add_silo(out, name, site=site or "", requests=requests):
         terminal.say(f"  {kit}")
+    terminal.say("The coordinator needs its kit.json from this folder, and must be started again.")
 
 
 @federation.command()
@@ -148,7 +164,7 @@ def submit(
 ) -> None:
     """Put a job in the coordinator's queue."""
     from graphsilo.cli import terminal
-    from graphsilo.experiments.service import Jobs
+    from graphsilo.experiments.jobs import Jobs
     from graphsilo.runtime.engines import coordinator_kit
 
     jobs = Jobs(coordinator_kit(kit).folder)
@@ -172,7 +188,7 @@ def stop(
 ) -> None:
     """Stop a job after its current round; `submit --continue` goes on with it."""
     from graphsilo.cli import terminal
-    from graphsilo.experiments.service import Jobs
+    from graphsilo.experiments.jobs import Jobs
     from graphsilo.runtime.engines import coordinator_kit
 
     jobs = Jobs(coordinator_kit(kit).folder)
@@ -193,7 +209,8 @@ def status(
 ) -> None:
     """Show the coordinator, its silos and its jobs."""
     from graphsilo.cli import terminal
-    from graphsilo.experiments.service import Jobs, json_text, read_status
+    from graphsilo.experiments.jobs import Jobs
+    from graphsilo.experiments.watch import json_text, read_status
     from graphsilo.runtime.engines import coordinator_kit
 
     folder = coordinator_kit(kit).folder
@@ -217,6 +234,7 @@ def logs(
     debug: Debug = False,
 ) -> None:
     """Show what the coordinator noted."""
+    from graphsilo.cli.federation_view import printable
     from graphsilo.runtime.nvflare.kit import read_kit
 
     run = read_kit(kit).run
@@ -226,10 +244,10 @@ def logs(
         raise RunError(f"{path} is not there yet: nobody has served this kit.")
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file.readlines()[-lines:]:
-            sys.stdout.write(line)
+            sys.stdout.write(printable(line.rstrip("\n")) + "\n")
         while follow:
             line = file.readline()
-            sys.stdout.write(line)
+            sys.stdout.write(printable(line.rstrip("\n")) + "\n" if line else "")
             sys.stdout.flush()
             if not line:
                 time.sleep(0.3)

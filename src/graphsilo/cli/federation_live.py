@@ -19,7 +19,7 @@ from graphsilo.experiments.observer import Observer, Progress, Silent
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from graphsilo.experiments.service import Status
+    from graphsilo.experiments.watch import Status
 
 SHOWN_EVENTS = 5
 _BESIDES_SITES = 14

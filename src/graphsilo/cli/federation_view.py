@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from graphsilo.experiments.service import Job
+    from graphsilo.experiments.jobs import Job
 
 STATES = {
     "waiting": ("○", "dim"),
@@ -36,6 +36,7 @@ STATES = {
 """Sign and colour of each state of a site or a job. The word stands beside them: neither is needed to understand."""
 TROUBLE = ("late", "lost", "gone")
 LONGEST_TEXT = 500
+_LEAST_NAME = 8
 _LEAST_NOTE = 24
 _BETWEEN = 4
 
@@ -77,7 +78,7 @@ def sites_table(sites: Sequence[Mapping[str, Any]], now: float, width: int, *, n
     Args:
         sites: As in ``Status.tree``.
         now: Unix time.
-        width: Of the terminal; names of silos are left out where they do not fit.
+        width: Of the terminal; names of silos are left out where they do not fit, and names of sites cut at last.
         note: Show the last trouble, cut to what is left of the width; else it has to be told elsewhere.
     """
     several = any(site["silos"] != [site["site"]] for site in sites)
@@ -86,12 +87,13 @@ def sites_table(sites: Sequence[Mapping[str, Any]], now: float, width: int, *, n
         room = width - _width(grid)
         if room >= 0:
             break
-    if note and room >= _LEAST_NOTE:
-        grid = _sites(sites, now, silos, room - _BETWEEN)
-    return grid
+    if room < 0:
+        longest = max(len(site["site"]) for site in sites)
+        return _sites(sites, now, silos, name=max(_LEAST_NAME, longest + room))
+    return _sites(sites, now, silos, note=room - _BETWEEN) if note and room >= _LEAST_NOTE else grid
 
 
-def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, note: int = 0) -> Table:
+def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, *, note: int = 0, name: int = 1000) -> Table:
     from rich.text import Text
 
     names = ["site", *(["silos"] if silos else []), "state", "for", "answer", "to it", "from it"]
@@ -99,10 +101,12 @@ def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, note: in
     for column in grid.columns:
         column.no_wrap = True
     for site in sites:
+        known = Text(printable(site["site"]))
+        known.truncate(name, overflow="ellipsis")
         told = Text(printable(site["note"]) if site["state"] in TROUBLE else "")
         told.truncate(note, overflow="ellipsis")
         grid.add_row(
-            printable(site["site"]),
+            known,
             *([printable(", ".join(site["silos"]))] if silos else []),
             state(site["state"]),
             age(now - site["since"]),
@@ -122,7 +126,7 @@ def _width(grid: Table) -> int:
     return Measurement.get(screen, screen.options.update(max_width=terminal.UNLIMITED), grid).maximum
 
 
-def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, results: bool) -> Table:
+def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, results: bool, seeds: bool) -> Table:
     """A line per job, with its round while it runs.
 
     Args:
@@ -130,6 +134,7 @@ def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, resu
         tree: As ``Status.tree`` makes it, with ``serving``.
         now: Unix time.
         results: Whether the folders of the results are shown.
+        seeds: Whether the place among several seeds is.
     """
     names = ["job", "state", "round", "best %", "took", "left", *(["results"] if results else [])]
     grid = terminal.table(*names, numbers=range(2, 6))
@@ -142,7 +147,7 @@ def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, resu
         place = best = left = ""
         if job.state == "running" and current.get("id") == job.id and current.get("round") is not None:
             place = f"{current['round']}/{current['rounds']}"
-            if current["seeds"] > 1:
+            if seeds and current["seeds"] > 1:
                 place += f" of seed {current['index']}/{current['seeds']}"
             best = percent(current["best"][0]) if current.get("best") else ""
             seconds = None if halted else time_left(tree)
@@ -202,10 +207,12 @@ def show_status(tree: Mapping[str, Any], jobs: Sequence[Job]) -> None:
             terminal.say("No site has been asked yet: they are when the first job begins.")
     if jobs:
         terminal.say()
-        grid = jobs_table(jobs, tree, now, results=True)
-        fits = _width(grid) <= terminal.console().width
-        terminal.show(grid if fits else jobs_table(jobs, tree, now, results=False))
-        if not fits:
+        for results, seeds in ((True, True), (False, True), (False, False)):
+            grid = jobs_table(jobs, tree, now, results=results, seeds=seeds)
+            if _width(grid) <= terminal.console().width:
+                break
+        terminal.show(grid)
+        if not results:
             _results(jobs)
     elif tree.get("federation"):
         terminal.say("No job yet: `graphsilo federation submit CONFIG.yaml` puts one in the queue.")

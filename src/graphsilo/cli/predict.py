@@ -23,7 +23,7 @@ SHOWN = 20
 def predict_command(
     run: Path,
     *,
-    client: int,
+    client: int | None,
     seed: int | None,
     checkpoint: str,
     graph: Path | None,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from graphsilo.cli import Stopped
 from graphsilo.errors import FederationError
 
 
@@ -29,14 +31,11 @@ def serve(
     page: Annotated[
         int, typer.Option(metavar="PORT", help="Port of the status page on this machine; 0 takes a free one, -1 none.")
     ] = 0,
-    listen: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Address to listen at, if not the one in the kit.")
-    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Coordinate a federation: wait for its silos, carry out jobs, show how it goes."""
-    serve_command(kit, config, out=out, assignments=assignments or [], page=page, listen=listen, quiet=quiet)
+    serve_command(kit, config, out=out, assignments=assignments or [], page=page, quiet=quiet)
 
 
 def serve_command(
@@ -46,7 +45,6 @@ def serve_command(
     out: Path | None,
     assignments: Sequence[str],
     page: int,
-    listen: str | None,
     quiet: bool,
 ) -> None:
     """Serve a kit.
@@ -57,7 +55,9 @@ def serve_command(
         GraphsiloError: As the parts do.
     """
     from graphsilo.experiments import disk
-    from graphsilo.experiments.service import Coordinator, Jobs, Status
+    from graphsilo.experiments.jobs import Jobs
+    from graphsilo.experiments.service import Coordinator
+    from graphsilo.experiments.watch import Status
     from graphsilo.report import write as write_report
     from graphsilo.runtime.engines import coordinator_kit, transport_of
 
@@ -67,14 +67,15 @@ def serve_command(
         jobs = Jobs(kit.folder)
         job = None if config is None else jobs.submit(config, out=out, assignments=assignments)
         names = {client: name for name, client in kit.silos.items()}
-        status = Status(kit.folder, kit.federation.name, names, kit.federation.engine)
-        show = _screen(status, quiet)
         clients: dict[str, list[int]] = {site: [] for site in kit.federation.sites}
         for number, silo in enumerate(kit.federation.silos):
             clients[silo.site].append(number)
+        status = Status(kit.folder, kit.federation.name, names, kit.federation.engine, clients)
+        show = _screen(status, quiet)
+        stack.callback(show.close)
         if page >= 0:
-            stack.callback(_serve_page(status, page).close)
-        transport = transport_of(kit, listen=listen, say=status.say)
+            stack.callback(_serve_page(status, jobs, page).close)
+        transport = transport_of(kit)
         stack.callback(transport.close)
         status.say(
             f"coordinator of '{kit.federation.name}' at {kit.federation.coordinator.hosts[0]}:"
@@ -83,7 +84,13 @@ def serve_command(
         transport.start()
         coordinator = Coordinator(kit.folder, kit.federation.name, clients, transport, status, report=write_report)
         stack.callback(status.write, force=True)
-        done = coordinator.serve(observer=show.observer, until_idle=job is not None)
+        try:
+            done = coordinator.serve(observer=show.observer, until_idle=job is not None)
+        except KeyboardInterrupt:
+            running = [item.id for item in jobs.all() if item.state == "running"]
+            more = f" Job {running[0]} continues when this kit is served again." if running else ""
+            status.say(f"the coordinator was stopped.{more}")
+            raise Stopped(f"stopped.{more}") from None
     if job is not None:
         mine = next((item for item in done if item.id == job.id), job)
         if mine.state != "done":
@@ -97,10 +104,10 @@ def _screen(status: Any, quiet: bool) -> Any:
     return screen(status, quiet)
 
 
-def _serve_page(status: Any, port: int) -> Any:
+def _serve_page(status: Any, jobs: Any, port: int) -> Any:
     from graphsilo.report.status_page import StatusPage
 
-    page = StatusPage(status.tree, port)
+    page = StatusPage(lambda: {**status.tree(), "jobs": [asdict(job) for job in jobs.all()]}, port)
     page.start()
     status.say(f"status page: {page.address}")
     return page

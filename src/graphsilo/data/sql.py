@@ -12,6 +12,8 @@ edges:
   target: b
 ```
 
+A database gives rows in any order, so nodes are put in the order of their ids and edges in that of their ends.
+
 PostgreSQL and SQLite are read, through SQLAlchemy 2. Queries over one connection see one state of the database, so that
 no edge can name a node that came in between. A password stands in no error: what a driver says is searched for it.
 """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,13 +13,15 @@ from numpy.typing import NDArray
 
 from graphsilo.data import catalog
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silo import Schema
+from graphsilo.data.own_silo import read_silo_file
+from graphsilo.data.silo import Schema, Silo
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientContext
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
+from graphsilo.runtime.site.schema import schema_of
 from graphsilo.types import ClientId
 
 _PREPARATION = ("undirected", "row_normalize", "degree_features", "max_degree")
@@ -79,7 +82,7 @@ class Prediction:
 def predict(
     run_dir: str | Path,
     *,
-    client: ClientId,
+    client: ClientId | None = None,
     seed: int | None = None,
     checkpoint: str = "best",
     graph: str | Path | Graph | GraphCollection | None = None,
@@ -87,8 +90,8 @@ def predict(
     """Classify with the model that a client had in a finished run.
 
     Args:
-        run_dir: Folder of the run.
-        client: Whose model.
+        run_dir: Folder of the run; or the folder of a silo's own results, at the silo.
+        client: Whose model; a silo's own results have one only.
         seed: Seed of training; None takes the run's first.
         checkpoint: ``best`` (by validation) or ``last``.
         graph: A graph, or a file of one (.yaml, .npz, .pt), to predict on, such as the client's graph with new
@@ -111,28 +114,19 @@ def predict(
         raise ConfigError(f"the run has seeds {seeds}; {chosen} was asked for.")
     if result["task"] == "link":
         raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
-    # The stored partition stands for the rule: the silo is the one that was trained, whatever was changed since.
-    config = load_config(
-        folder / "config.yaml", overrides={"partition.file": str(folder / "partition.npz"), "run.device": "cpu"}
-    )
-    method = registry.load(config.method.name)
-    simulation = prepare(config, method)
-    silos = {silo.client: silo for silo in simulation.silos}
-    if client not in silos:
-        raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
-    silo = silos[client]
-    path = folder / "models" / f"seed{chosen}-client{client}-{checkpoint}.safetensors"
-    models = _models(path)
-    member = method.client(ClientContext(client, silo, config.method_config(), simulation.models[client], chosen))
-    member.load_final(models)
+    if "silo_file" in result:
+        member, silo, options, root = _at_silo(folder, result, client, chosen)
+    else:
+        member, silo, options, root = _of_run(folder, client, chosen)
+    member.load_final(_models(folder / "models" / f"seed{chosen}-client{silo.client}-{checkpoint}.safetensors"))
     target: Graph | GraphCollection
     if graph is None:
-        target, on = silo.seen.graph, f"client {client}'s own graph"
+        target, on = silo.seen.graph, f"client {silo.client}'s own graph"
     else:
         if isinstance(graph, str | Path):
             # Prepared as the run's own data was: other scaling or directions would be another question.
-            options = {name: value for name, value in config.data.options.items() if name in _PREPARATION}
-            target = catalog.load(str(graph), root=config.data.root, options=options or None)
+            kept = {name: value for name, value in options.items() if name in _PREPARATION}
+            target = catalog.load(str(graph), root=root, options=kept or None)
         else:
             target = graph
         on = f"{target.name}, given"
@@ -146,6 +140,47 @@ def predict(
         class_names=silo.schema.class_names,
         on=on,
     )
+
+
+def _of_run(folder: Path, client: ClientId | None, seed: int) -> tuple[ClientBase, Silo, Mapping[str, Any], str | None]:
+    """A run's client, its silo, the options and the root of its data."""
+    if client is None:
+        raise ConfigError("the run has several clients: say whose model it is to be with --client.")
+    if (folder / "silos.json").exists():
+        raise RunError(
+            f"{folder} is the coordinator's part of a run between machines: models and data stayed at the "
+            f"silos. Predict "
+            f"there, with --run on the silo's own results."
+        )
+    # The stored partition stands for the rule: the silo is the one that was trained, whatever was changed since.
+    config = load_config(
+        folder / "config.yaml", overrides={"partition.file": str(folder / "partition.npz"), "run.device": "cpu"}
+    )
+    method = registry.load(config.method.name)
+    simulation = prepare(config, method)
+    silos = {silo.client: silo for silo in simulation.silos}
+    if client not in silos:
+        raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
+    silo = silos[client]
+    member = method.client(ClientContext(client, silo, config.method_config(), simulation.models[client], seed))
+    return member, silo, config.data.options, config.data.root
+
+
+def _at_silo(
+    folder: Path, result: Mapping[str, Any], client: ClientId | None, seed: int
+) -> tuple[ClientBase, Silo, Mapping[str, Any], str | None]:
+    """The client of a silo's own results, from the silo's file."""
+    own = int(result["client"])
+    if client not in (None, own):
+        raise ConfigError(f"{folder} holds the results of client {own} alone; {client} was asked for.")
+    config = load_config(folder / "config.yaml", overrides={"run.device": "cpu"})
+    schema = schema_of(result["schema"])
+    file = read_silo_file(result["silo_file"])
+    silo = file.load(own, task=schema.task, schema=schema, sparse=bool(result["sparse"]))
+    name, settings = result["model"]
+    method = registry.load(result["method"]["name"])
+    member = method.client(ClientContext(own, silo, config.method_config(), ModelSpec(name, settings), seed))
+    return member, silo, file.options, None
 
 
 def _models(path: Path) -> dict[str, dict[str, torch.Tensor]]:

@@ -120,7 +120,7 @@ def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str
     text = json.dumps([[client, dict(card)] for client, card in cards.items()], sort_keys=True, default=str)
     # What is set and not used must not look as if it were.
     unused = [section for section in _WHERE_DATA_IS if section in config.model_fields_set]
-    notes = ()
+    notes: tuple[str, ...] = ()
     if unused:
         notes = (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
     return RemoteCohort(
@@ -183,7 +183,7 @@ def run_over(
         result = run(
             config, out=out, resume=resume, observer=observer, simulation=cohort, elsewhere=sites, report=report
         )
-        sites.tell_results(own_results(result.tree, cards), result.tree["config"])
+        sites.tell_results(own_results(result.tree, cohort, sparse), result.tree["config"])
         return result
     finally:
         sites.close()
@@ -212,10 +212,10 @@ def check_remote(config: RunConfig) -> None:
         raise ConfigError("run.workers spreads clients over processes of one machine; between machines leave it at 1.")
 
 
-def own_results(tree: Mapping[str, Any], cards: Mapping[ClientId, Mapping[str, Any]]) -> dict[ClientId, dict[str, Any]]:
-    """What each silo is told of a result: its own scores, and the federation's means."""
+def own_results(tree: Mapping[str, Any], cohort: RemoteCohort, sparse: bool) -> dict[ClientId, dict[str, Any]]:
+    """What each silo is told of a result: its own scores, the federation's means, and what its model was made for."""
     found: dict[ClientId, dict[str, Any]] = {}
-    for client in cards:
+    for client, spec in cohort.models.items():
         seeds = []
         for seed in tree["seeds"]:
             mine = [row for row in seed["clients"] if row["client"] == client]
@@ -230,7 +230,9 @@ def own_results(tree: Mapping[str, Any], cards: Mapping[ClientId, Mapping[str, A
         keys = ("format", "graphsilo", "fingerprint", "task", "method", "class_names")
         found[client] = {
             **{key: tree[key] for key in keys},
-            "schema": {"features": tree["data"]["features"], "classes": tree["data"]["classes"]},
+            "schema": schema_tree(cohort.schema),
+            "sparse": sparse,
+            "model": [spec.name, dict(spec.settings)],
             "seeds": seeds,
             "federation": {"name": tree["data"]["name"], "clients": tree["partition"]["clients"]},
             "summary": {"test": tree["summary"]["test"]},

@@ -92,6 +92,10 @@ class SeedRun:
             if progress.stopped:
                 break
             self._round(number, server, federation, ledger, clock)
+            every = self.config.run.checkpoint_every
+            if every and number % every == 0 and number < server.rounds and not progress.stopped:
+                # Before anybody hears of the round: who stops a run then, stops it where it can go on.
+                self._save(server, federation, ledger)
             rows = [progress.setup, *progress.rounds]
             uploaded, downloaded = (sum(row[key] for row in rows) for key in ("upload_bytes", "download_bytes"))
             last = progress.rounds[-1]
@@ -101,9 +105,6 @@ class SeedRun:
                     last.get("test"), progress.best_score, uploaded, downloaded, time.perf_counter() - started, label,
                 )
             )  # fmt: skip
-            every = self.config.run.checkpoint_every
-            if every and number % every == 0 and number < server.rounds and not progress.stopped:
-                self._save(server, federation, ledger)
         result = seed_result(self.seed, progress, self.modes, self.simulation, federation.peak_rss_bytes())
         if self.keeps_models or self.config.evaluation.study:
             study = write_outputs(folder, self.seed, federation, server, self.config.evaluation)

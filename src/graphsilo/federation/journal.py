@@ -8,8 +8,8 @@ Each line is a JSON object::
                 {"name": "num_samples", "kind": "counts", "bytes": 9, "value": 248.0}]}
 
 A message is logged before it leaves, and does not leave if it cannot be logged. Lines are appended whole, by any number
-of processes, and are on the disk when the call returns. A file that has grown large is set aside as ``NAME.1``,
-``NAME.2`` and so on, the highest the youngest; nothing is ever removed.
+of processes, and those of messages that leave are on the disk when the call returns. A file that has grown large is set
+aside as ``NAME.1``, ``NAME.2`` and so on, the highest the youngest; nothing is ever removed.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ class Journal:
     Args:
         path: The file; its folder is made when the first line is written. Only its owner can read it.
         largest: Bytes of a file before another is begun.
-        sync: Wait until a line is on the disk; without, it may be lost when the machine loses power.
+        sync: Wait until the line of a message that leaves is on the disk; without, it may be lost when the machine
+            loses power.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, largest: int = LARGEST, sync: bool = True):
@@ -221,7 +222,7 @@ class Journal:
         try:
             handle = self._open(len(line))
             try:
-                self._extend(handle, line)
+                self._extend(handle, line, wait=entry["way"] == "sent")
             finally:
                 os.close(handle)
         except OSError as error:
@@ -258,7 +259,7 @@ class Journal:
             return self.path.stat()
         return None
 
-    def _extend(self, handle: int, line: bytes) -> None:
+    def _extend(self, handle: int, line: bytes, wait: bool) -> None:
         """Write the whole line, or nothing."""
         end = os.fstat(handle).st_size
         if end and os.pread(handle, 1, end - 1) != b"\n":
@@ -270,7 +271,7 @@ class Journal:
                 if count == 0:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 written += count
-            if self.sync:
+            if self.sync and wait:
                 os.fdatasync(handle)
         except OSError:
             if written:

@@ -392,6 +392,8 @@ class Client(fedsage.Client[FedSagePlusConfig]):
     def mend(self, request: MendRequest) -> MendReply:
         """Phase C: add the generated neighbours, once, and forget the generator."""
         own, self.neighgen = self.neighgen, None
+        if own is None and request.weights is not None:
+            own = self.make_neighgen()  # it was trained for no epoch, or without this client
         if own is None:
             return MendReply(nodes=0.0, generated=0.0)
         if request.weights is not None:
@@ -495,55 +497,66 @@ class Server(fedavg.Server[FedSagePlusConfig]):
             self.log["predicted_hidden_neighbours"] = reply.predicted / reply.nodes
         # A client's generator depends on no other's: one client after the other needs the least memory.
         nodes = generated = 0.0
+        left = set(everyone.clients)  # whoever fails from now on is not asked to compare any more
         for client in everyone.clients:
-            others = tuple(other for other in everyone.clients if other != client)
             for _ in range(self.config.generator_epochs):
-                gradients = self._exchange(federation, client, others)
+                gradients = self._exchange(federation, client, left)
                 if gradients is None:
                     break
                 request = ImproveRequest(clients=len(everyone.clients), **gradients)
-                if self._one(federation, Client.improve, request, client) is None:
+                if self._one(federation, Client.improve, request, client, left) is None:
                     break
-            mended = self._one(federation, Client.mend, MendRequest(), client)
+            mended = self._one(federation, Client.mend, MendRequest(), client, left)
             if mended is not None:
                 nodes, generated = nodes + mended.nodes, generated + mended.generated
         if nodes:
             self.log["generated_neighbours"] = generated / nodes
 
     def _one(
-        self, federation: Federation, handler: Handler[Request, Reply], request: Request, client: ClientId
+        self,
+        federation: Federation,
+        handler: Handler[Request, Reply],
+        request: Request,
+        client: ClientId,
+        left: set[ClientId],
     ) -> Reply | None:
-        """One client's answer; None from one that failed, where fewer answers are allowed."""
+        """One client's answer; None from one that failed, where fewer answers are allowed: it leaves ``left``."""
         replies = federation.ask(handler, request, to=(client,))
+        left.difference_update(replies.failures)
         return replies.require(None if self.config.min_clients is None else 0).answers.get(client)
 
-    def _exchange(
-        self, federation: Federation, client: ClientId, others: tuple[ClientId, ...]
-    ) -> dict[str, Any] | None:
-        """The sum of the others' gradients for one client's generator.
+    def _exchange(self, federation: Federation, client: ClientId, left: set[ClientId]) -> dict[str, Any] | None:
+        """The sum of the gradients of all that are ``left`` for one client's generator.
 
         Empty where there is nothing to compare; None where the client failed: it is not asked to go on, because its
         draws would no longer be those of what it offers.
         """
-        if not others or self.config.lambda_f * self.config.alpha == 0:
+        alone = left <= {client} and self.config.min_clients in (None, 1)
+        if alone or self.config.lambda_f * self.config.alpha == 0:
             return {}
         if self.config.exchange == "outputs":
-            made = self._one(federation, Client.offer_outputs, OfferRequest(), client)
+            made = self._one(federation, Client.offer_outputs, OfferRequest(), client, left)
             if made is None or not len(made.counts):
                 return None if made is None else {}
-            outputs = self._others(federation, Client.compare_outputs, made, others)
+            outputs = self._others(federation, Client.compare_outputs, made, client, left)
             return {} if outputs is None else {"outputs": outputs.gradient.float()}
-        offer = self._one(federation, Client.offer, OfferRequest(), client)
+        offer = self._one(federation, Client.offer, OfferRequest(), client, left)
         if offer is None or not len(offer.counts):
             return None if offer is None else {}
-        total = self._others(federation, Client.compare, offer, others)
+        total = self._others(federation, Client.compare, offer, client, left)
         return {} if total is None else {"weights": {name: part.float() for name, part in total.gradient.items()}}
 
     def _others(
-        self, federation: Federation, handler: Handler[Request, Reply], request: Request, others: tuple[ClientId, ...]
+        self,
+        federation: Federation,
+        handler: Handler[Request, Reply],
+        request: Request,
+        client: ClientId,
+        left: set[ClientId],
     ) -> Reply | None:
-        """The sum over the others; None where none of them answered and none has to."""
-        total = federation.sum(handler, request, to=others)
+        """The sum over those that are left besides the client; None where none of them answered and none has to."""
+        total = federation.sum(handler, request, to=tuple(left - {client}))
+        left.difference_update(total.failures)
         minimum = self.config.min_clients
         if minimum == 1 and not total.clients:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -53,7 +54,7 @@ def site_kit(folder: str | Path) -> Kit:
     return kit
 
 
-def transport_of(kit: Kit, *, listen: str | None, say: Callable[[str], None]) -> NvflareTransport:
+def transport_of(kit: Kit) -> NvflareTransport:
     """The coordinator's side of the engine that a kit names; not started yet.
 
     Raises:
@@ -62,19 +63,36 @@ def transport_of(kit: Kit, *, listen: str | None, say: Callable[[str], None]) ->
     _needs_nvflare(kit)
     from graphsilo.runtime.nvflare.coordinator import NvflareTransport
 
-    return NvflareTransport(kit, listen=listen, say=say)
+    return NvflareTransport(kit.folder)
 
 
 def site_engine(kit: Kit, *, say: Callable[[str], None]) -> SiteEngine:
     """The site's side of the engine that a kit names; not started yet.
 
+    Args:
+        kit: Of the site.
+        say: Hears when the connection comes and goes, and why.
+
     Raises:
         UnsupportedError: The engine is not installed, or begins on its own side.
     """
     _needs_nvflare(kit)
-    from graphsilo.runtime.nvflare.site import NvflareSite
+    from graphsilo.runtime.nvflare.site import NvflareSite, log
 
-    return NvflareSite(kit, say=say)
+    log.setLevel(logging.INFO)
+    log.addHandler(_Said(say))
+    return NvflareSite(kit.folder)
+
+
+class _Said(logging.Handler):
+    """Passes log lines on to a function."""
+
+    def __init__(self, say: Callable[[str], None]):
+        super().__init__()
+        self.say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.say(record.getMessage())
 
 
 def _needs_nvflare(kit: Kit) -> None:

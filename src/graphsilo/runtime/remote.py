@@ -190,7 +190,7 @@ class RemoteSites:
                 # A silo cannot count for more than it said it holds: see LocalFederation.sum.
                 counts = card.get("counts", {})
                 self.limits[client] = float(
-                    max(counts.get("nodes", 0), counts.get("links", 0), counts.get("graphs", 0))
+                    max(counts.get("nodes", 0), 2 * counts.get("links", 0), counts.get("graphs", 0))
                 )
         return dict(sorted(found.items()))
 

@@ -1,4 +1,4 @@
-"""A real Flower federation on this machine's loopback: SuperLink, SuperNodes, and a thread for each site's supervisor."""
+"""A real Flower federation on this machine's loopback: SuperLink, SuperNodes, and a thread for each supervisor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,8 +29,11 @@ TEMPLATE = Path(__file__).resolve().parents[3] / "examples" / "flower"
 
 
 class Endpoint:
-    """What a supervisor does towards the engine, and nothing else: an empty request is answered with the name, any other
-    with its bytes in reverse; ``die`` and ``sleep`` do what they say."""
+    """What a supervisor does towards the engine, and nothing else.
+
+    An empty request is answered with the name, any other with its bytes in reverse; ``die`` hangs up without an answer,
+    ``sleep`` never answers.
+    """
 
     def __init__(self, folder: Path, name: str):
         self.name = name
@@ -94,12 +97,11 @@ class Federation:
         )
         if secure:
             certificates(folder)
-        security = (
-            [f"--ssl-{kind}file={folder}/{name}.pem" for kind, name in [("ca-cert", "ca"), ("cert", "link"), ("key", "key")]]
-            + ["--enable-supernode-auth"]
-            if secure
-            else ["--insecure"]
-        )  # fmt: skip
+        security = ["--insecure"]
+        if secure:
+            files = {"ca-cert": "ca.pem", "cert": "link.pem", "key": "key.pem"}
+            security = [f"--ssl-{kind}file={folder}/{file}" for kind, file in files.items()]
+            security.append("--enable-supernode-auth")
         self.start("superlink", "flower-superlink", *security, "--host", "127.0.0.1", "--port", str(self.port))
         wait_for(lambda: reachable(self.port), "the SuperLink to listen", self.log("superlink"))
 
@@ -121,10 +123,19 @@ class Federation:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def add_site(self, name: str, *, node: str | None = None, register: bool = True, encrypted: bool = True) -> None:
-        """A supervisor's endpoint and the SuperNode in front of it."""
-        if name not in self.endpoints:
+    def add_site(
+        self,
+        name: str,
+        *,
+        node: str | None = None,
+        register: bool = True,
+        encrypted: bool = True,
+        socket: Path | None = None,
+    ) -> None:
+        """A SuperNode, and the endpoint behind it unless there is one."""
+        if name not in self.endpoints and socket is None:
             self.endpoints[name] = Endpoint(self.folder, name)
+        path = socket or self.endpoints[name].path
         node = node or name
         security = ["--insecure"]
         if self.secure and encrypted:
@@ -137,18 +148,18 @@ class Federation:
                 self.flwr("supernode", "register", f"{self.folder}/{node}.pub", "here")
         self.start(
             node, "flower-supernode", *security, "--superlink", self.address, "--port", str(free_port()),
-            "--node-config", f'graphsilo-site="{self.endpoints[name].path}"',
+            "--node-config", f'graphsilo-site="{path}"',
         )  # fmt: skip
 
     def run(self, sites: str, *, component: str | None = "driver:app", **config: str) -> str:
-        """Start a run of the template's app with another ServerApp; give back the run's number."""
+        """Start a run of the template's app, by default with the tests' ServerApp; give back the run's number."""
         app = self.folder / "app"
         shutil.copytree(TEMPLATE, app, dirs_exist_ok=True)
         if component is not None:
             shutil.copy(HERE / "driver.py", app)
             project = app / "pyproject.toml"
             project.write_text(project.read_text().replace("graphsilo.runtime.flower.server_app:app", component))
-        values = {"graphsilo-sites": sites, "graphsilo-out": str(self.folder / "driver.sock"), **config}
+        values = {"graphsilo-federation": sites, "graphsilo-out": str(self.folder / "driver.sock"), **config}
         said = self.flwr("run", str(app), "here", *(f'--run-config={key}="{value}"' for key, value in values.items()))
         return re.search(r"started run (\d+)", said)[1]
 
@@ -165,6 +176,15 @@ class Federation:
 
     def ask(self, site: str, body: bytes, timeout: float = 120.0) -> tuple[bytes, list[str] | None, float]:
         return self.order("request", body, site=site, timeout=timeout)
+
+    def status(self, number: str) -> str:
+        runs = json.loads(self.flwr("list", "here", "--format", "json"))["runs"]
+        return next(run["status"] for run in runs if str(run["run-id"]) == number)
+
+    def wait_for_end(self, number: str, seconds: float = 90.0) -> None:
+        wait_for(
+            lambda: self.status(number).startswith("finished"), "the run", self.log("superlink"), seconds, every=1.0
+        )
 
     def ours(self) -> list[int]:
         mark = f"FLWR_HOME={self.folder}/home".encode()
@@ -190,11 +210,11 @@ class Federation:
         assert not self.ours()
 
 
-def wait_for(condition, what: str, log: Path, seconds: float = 90.0) -> None:
+def wait_for(condition, what: str, log: Path, seconds: float = 90.0, every: float = 0.1) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"waited {seconds} s for {what}:\n{log.read_text()[-4000:]}"
-        time.sleep(0.1)
+        time.sleep(every)
 
 
 def reachable(port: int) -> bool:
@@ -218,14 +238,14 @@ def certificates(folder: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     keys = {who: ec.generate_private_key(ec.SECP256R1()) for who in ("ca", "link")}
     names = {who: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, who)]) for who in keys}
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     for who, key in keys.items():
         built = (
             x509.CertificateBuilder().subject_name(names[who]).issuer_name(names["ca"]).public_key(key.public_key())
             .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=who == "ca", path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-            .sign(keys["ca"], hashes.SHA256())
+            .add_extension(here, critical=False).sign(keys["ca"], hashes.SHA256())
         )  # fmt: skip
         (folder / f"{who}.pem").write_bytes(built.public_bytes(serialization.Encoding.PEM))
     private = keys["link"].private_bytes(
@@ -282,3 +302,10 @@ def secure() -> Iterator[Federation]:
         _, error, _ = made.order("wait", timeout=120.0)
         assert error is None, error
         yield made
+
+
+@pytest.fixture
+def start_federation() -> Iterator[Callable[..., Federation]]:
+    """Starts a federation of its own for one test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *, secure: stack.enter_context(federation(secure=secure))

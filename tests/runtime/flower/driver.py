@@ -20,7 +20,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    transport = FlowerTransport(grid, str(context.run_config["graphsilo-sites"]).split())
+    transport = FlowerTransport(grid, str(context.run_config["graphsilo-federation"]).split())
     listener = pipe.listen(Path(str(context.run_config["graphsilo-out"])))
     ended = threading.Event()
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -126,19 +125,18 @@ def test_a_name_in_use_is_given_to_nobody_else_until_its_holder_is_silent(plain)
 
 def test_the_template_says_what_is_missing(plain):
     """The app as it is in ``examples/flower``, started beside the other run, without a configuration to run."""
-    number = plain.run("north south", component=None, **{"graphsilo-config": "/nowhere/run.yaml"})
-    wait_until(lambda: status(plain, number) == "finished:failed")
-    assert "graphsilo-config names /nowhere/run.yaml, which is no file" in plain.flwr("log", number, "here", "--show")
+    number = plain.run("/nowhere/federation.yaml", component=None, **{"graphsilo-config": "/nowhere/run.yaml"})
+    plain.wait_for_end(number)
+    assert plain.status(number) == "finished:failed"
+    assert "graphsilo-federation names /nowhere/federation.yaml, which is no file" in plain.flwr(
+        "log", number, "here", "--show"
+    )
 
 
 def test_a_run_ends_when_its_server_app_ends(plain):
     plain.order("end")
-    wait_until(lambda: status(plain, plain.number) == "finished:completed")
-
-
-def status(federation, number):
-    runs = json.loads(federation.flwr("list", "here", "--format", "json"))["runs"]
-    return next(run["status"] for run in runs if str(run["run-id"]) == number)
+    plain.wait_for_end(plain.number)
+    assert plain.status(plain.number) == "finished:completed"
 
 
 def test_tls_and_a_known_key(secure):

@@ -8,19 +8,20 @@
   const SHOWN_EVENTS = 12;
   const MISSING = "–";
   // A sign and a meaning for each state: colour alone tells nothing to many
-  const STATES = {
-    waiting: ["○", "was not heard of yet"],
-    up: ["●", "answers, has nothing to do"],
-    working: ["▶", "is at work"],
-    late: ["▲", "took longer than the deadline"],
-    lost: ["✕", "does not answer"],
-    gone: ["■", "was given up for this job"],
-  };
-  const JOB_SIGNS = { queued: "○", running: "▶", done: "✓", failed: "✕", stopped: "■" };
+  const STATES = new Map([
+    ["waiting", ["○", "was not heard of yet"]],
+    ["up", ["●", "answers, has nothing to do"]],
+    ["working", ["▶", "is at work"]],
+    ["late", ["▲", "took longer than the deadline"]],
+    ["lost", ["✕", "does not answer"]],
+    ["gone", ["■", "was given up for this job"]],
+  ]);
+  const TROUBLE = ["late", "lost", "gone"];
+  const JOB_SIGNS = new Map([["queued", "○"], ["running", "▶"], ["done", "✓"], ["failed", "✕"], ["stopped", "■"]]);
   let last = page.status;
   let heard = Date.now();
   let missed = 0;
-  let states = {};
+  let states = new Map();
 
   // Everything below is set as text: what a site says of itself is never markup
   const set = (node, text) => { if (node.textContent !== text) node.textContent = text; };
@@ -90,7 +91,7 @@
         node.className = kind;
         node.replaceChildren(text);
         if (sign) {
-          node.prepend(make("b", "", sign));
+          node.prepend(make("b", "", sign), " ");
           node.firstChild.setAttribute("aria-hidden", "true");
         }
         if (small) node.append(" ", make("small", "", small));
@@ -114,12 +115,12 @@
   const sites = (tree) => {
     const rows = tree.sites ?? [];
     fill(by("sites").tBodies[0], rows, (site) => {
-      const [sign] = STATES[site.state] ?? ["?"];
+      const [sign] = STATES.get(site.state) ?? ["?"];
       const calm = site.state === "up" || site.state === "working";
       const others = site.silos.length === 1 && site.silos[0] === site.site ? "" : site.silos.join(", ");
       return [
         { text: site.site, small: others },
-        { text: site.state, sign, kind: `text state ${site.state in STATES ? site.state : ""}` },
+        { text: site.state, sign, kind: `text state ${STATES.has(site.state) ? site.state : ""}` },
         age(tree.at - site.since),
         site.seconds ? took(site.seconds) : MISSING,
         size(site.sent),
@@ -129,11 +130,11 @@
     });
     show(by("no-sites"), !rows.length);
     show(by("sites"), rows.length > 0);
-    const changed = rows.filter((site) => site.site in states && states[site.site] !== site.state);
+    const changed = rows.filter((site) => states.has(site.site) && states.get(site.site) !== site.state);
     // A site goes to work and back with every round: only trouble, and its end, is worth an announcement
-    const worth = changed.filter((site) => [states[site.site], site.state].some((state) => ["late", "lost", "gone"].includes(state)));
+    const worth = changed.filter((site) => [states.get(site.site), site.state].some((state) => TROUBLE.includes(state)));
     if (worth.length) set(by("told"), worth.map((site) => `${site.site}: ${site.state}`).join(", "));
-    states = Object.fromEntries(rows.map((site) => [site.site, site.state]));
+    states = new Map(rows.map((site) => [site.site, site.state]));
     show(by("states"), rows.length > 0);
   };
 
@@ -259,7 +260,7 @@
     show(by("jobs-section"), all.length > 0);
     fill(by("jobs").tBodies[0], all.slice(-SHOWN_JOBS).reverse(), (item) => [
       { text: item.id },
-      { text: item.state, sign: JOB_SIGNS[item.state] ?? "?", kind: `text state ${item.state in JOB_SIGNS ? item.state : ""}` },
+      { text: item.state, sign: JOB_SIGNS.get(item.state) ?? "?", kind: `text state ${JOB_SIGNS.has(item.state) ? item.state : ""}` },
       clock(item.started, true),
       item.started ? age((item.finished || tree.at) - item.started) : MISSING,
       { text: item.error || item.out, kind: item.error ? "text wrap" : "text wrap quiet" },
@@ -279,7 +280,7 @@
     jobs(tree);
     const events = (tree.events ?? []).slice(-SHOWN_EVENTS).reverse();
     pairs(by("events"), events.length ? events.map((item) => [clock(item.at, true), item.text]) : [["", "Nothing yet."]]);
-    const trouble = (tree.sites ?? []).filter((site) => ["late", "lost", "gone"].includes(site.state)).length;
+    const trouble = (tree.sites ?? []).filter((site) => TROUBLE.includes(site.state)).length;
     const place = tree.job?.state === "running" && known(tree.job.round) ? `${tree.job.round}/${tree.job.rounds} ` : "";
     const title = `${trouble ? "✕ " : ""}${place}${name} – graphsilo`;
     if (document.title !== title && !missed) document.title = title;
@@ -313,7 +314,7 @@
     setTimeout(ask, EVERY);
   };
 
-  by("states").textContent = Object.entries(STATES).map(([name, [sign, meaning]]) => `${sign} ${name}: ${meaning}`).join(" · ");
+  by("states").textContent = [...STATES].map(([name, [sign, meaning]]) => `${sign} ${name}: ${meaning}`).join(" · ");
   redraw();
   window.addEventListener("resize", redraw);
   setTimeout(ask, EVERY);

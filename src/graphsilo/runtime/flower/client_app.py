@@ -15,12 +15,7 @@ from flwr.common.constant import ErrorCode
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.runtime import pipe
 from graphsilo.runtime.flower.envelope import pack, unpack
-
-SOCKET_KEY = "graphsilo-site"
-"""Where a SuperNode's ``--node-config`` says which unix socket the site's supervisor listens at."""
-
-SOCKET_VARIABLE = "GRAPHSILO_SITE"
-"""The environment variable that says the same; the node's configuration comes first."""
+from graphsilo.runtime.flower.site import SOCKET_KEY, SOCKET_VARIABLE
 
 MARGIN = 2.0
 """Seconds before a message expires at which a site that is still working is given up: an answer after that is thrown

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from graphsilo.errors import ConfigError
+from graphsilo.runtime.federation_file import load_federation
 from graphsilo.runtime.flower.transport import FlowerTransport
 
+FEDERATION_KEY = "graphsilo-federation"
+"""Run configuration: ``federation.yaml``, as are all paths one on the SuperLink's machine."""
+
 CONFIG_KEY = "graphsilo-config"
-"""Run configuration: the graphsilo configuration, a path on the SuperLink's machine."""
+"""Run configuration: what to run."""
 
 OUT_KEY = "graphsilo-out"
-"""Run configuration: the folder that the results go to, on the SuperLink's machine."""
+"""Run configuration: the folder that the results go to."""
 
-SITES_KEY = "graphsilo-sites"
-"""Run configuration: the names of the sites in the order of the federation, with spaces between."""
+RESUME_KEY = "graphsilo-resume"
+"""Run configuration: whether to go on from the checkpoints in that folder."""
 
 PATIENCE_KEY = "graphsilo-patience"
 """Run configuration: seconds that the sites have to come."""
 
-_PATIENCE = 600.0
+_SHORTEST = 60.0  # seconds: Flower starts a process for each request, so nothing is answered at once
+_log = logging.getLogger("flwr")  # what a ServerApp says there goes to whoever started the run
 
 
 def run(grid: Grid, context: Context) -> None:
@@ -33,17 +39,30 @@ def run(grid: Grid, context: Context) -> None:
         ConfigError: The run configuration lacks something.
         FederationError: A site has not come.
     """
-    config, out = Path(_setting(context, CONFIG_KEY)), Path(_setting(context, OUT_KEY))
-    sites = _setting(context, SITES_KEY).replace(",", " ").split()
-    if not config.is_file():
-        raise ConfigError(
-            f"{CONFIG_KEY} names {config}, which is no file on the machine of the SuperLink: give the whole path there."
-        )
-    transport = FlowerTransport(grid, sites)
+    federation = load_federation(_file(context, FEDERATION_KEY))
+    path, out = _file(context, CONFIG_KEY), Path(_setting(context, OUT_KEY))
+    patience = float(context.run_config.get(PATIENCE_KEY, 600.0))
+    # The rooms of experiments and reports lie above an engine's, which may not import them: looked up at run time.
+    experiments = importlib.import_module("graphsilo.experiments.remote")
+    config = importlib.import_module("graphsilo.experiments.config").load_config(path)
+    clients = {
+        site: [number for number, silo in enumerate(federation.silos) if silo.site == site] for site in federation.sites
+    }
+    transport = FlowerTransport(grid, federation.sites, shortest=_SHORTEST)
     try:
-        transport.wait_for_sites(float(context.run_config.get(PATIENCE_KEY, _PATIENCE)))
-        # An engine's room lies below the room of experiments and may not import it: the name is looked up at run time.
-        importlib.import_module("graphsilo.experiments.remote").run_over(transport, config, out)
+        transport.wait_for_sites(patience)
+        experiments.run_over(
+            transport,
+            config,
+            name=federation.name,
+            clients=clients,
+            out=out,
+            resume=bool(context.run_config.get(RESUME_KEY, False)),
+            say=_log.info,
+            report=importlib.import_module("graphsilo.report").write,
+            wait=patience,
+        )
+        _log.info("results: %s", out)
     finally:
         transport.close()
 
@@ -60,3 +79,12 @@ def _setting(context: Context, key: str) -> str:
             f"--run-config '{key}=\"...\"'."
         )
     return value
+
+
+def _file(context: Context, key: str) -> Path:
+    path = Path(_setting(context, key))
+    if not path.is_file():
+        raise ConfigError(
+            f"{key} names {path}, which is no file on the machine of the SuperLink: give the whole path there."
+        )
+    return path

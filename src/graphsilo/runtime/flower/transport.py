@@ -50,16 +50,17 @@ class FlowerTransport(Transport):
     Args:
         grid: The grid of the ``ServerApp``.
         sites: Names of the sites, in the order of the federation.
+        shortest: Seconds that every request has at least, whatever is asked: a process is started for it first.
 
     Raises:
         ConfigError: No site is named, or one twice.
     """
 
-    def __init__(self, grid: Grid, sites: Sequence[str]):
+    def __init__(self, grid: Grid, sites: Sequence[str], *, shortest: float = 0.0):
         self.sites = tuple(sites)
         if not self.sites or len(set(self.sites)) != len(self.sites) or not all(self.sites):
             raise ConfigError(f"the sites of a federation have names, all different; {list(self.sites)} was given.")
-        self._grid = grid
+        self._grid, self._shortest = grid, shortest
         self._nodes: dict[str, int] = {}
         self._doubtful: set[str] = set()  # sites whose last request was not answered
         self._problems: dict[int, str] = {}
@@ -89,6 +90,7 @@ class FlowerTransport(Transport):
     def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
         if site not in self.sites:
             raise ConfigError(f"there is no site '{site}'; the federation has {', '.join(self.sites)}.")
+        timeout = max(timeout, self._shortest)
         end = time.monotonic() + timeout
         with self._changed:
             self._changed.wait_for(lambda: site in self._nodes or self._closed.is_set(), timeout)

@@ -42,6 +42,7 @@ _NUMBER, _PROBLEM, _BIRTH, _WAITED, _UNKNOWN = (
 )
 _HELLO_SECONDS = 1.0
 _HELLO_TIMEOUT = 20.0  # on a slow line a hello waits behind what is being sent
+_FIRST_HELLO_TIMEOUT = 3.0  # a site that is just joining may not listen yet; then no answer ever comes
 _MISSED_HELLOS = 3
 _LOST_SECONDS = 10.0
 _LOST_HELLOS = 3
@@ -277,7 +278,7 @@ class CoordinatorRelay(FLComponent):
             topic=HELLO,
             target=target,
             request=Message({_WAITED: site.numbers()}, None),
-            timeout=_HELLO_TIMEOUT,
+            timeout=_HELLO_TIMEOUT if site.state == "up" else _FIRST_HELLO_TIMEOUT,
             optional=True,  # whom it does not reach is not worth an error in the engine's log
         )
         code = reply.get_header(MessageHeaderKey.RETURN_CODE, ReturnCode.OK)

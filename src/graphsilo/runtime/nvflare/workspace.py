@@ -118,7 +118,7 @@ def _server_resources(kit: Kit) -> dict[str, Any]:
             {
                 "admin_storage": "transfer",
                 "max_num_clients": 10_000,
-                "heart_beat_timeout": 30,
+                "heart_beat_timeout": 300,
                 "admin_timeout": 10.0,
                 "shutdown_period": 1.0,
             }

@@ -1,0 +1,133 @@
+"""The jobs of a coordinator: folders in its kit, so that nothing is lost when it is killed. No torch.
+
+    KIT/jobs/0001-fedavg/   config.yaml, job.json (state), out/ (the run's folder)
+
+A job is submitted by making its folder, whether a coordinator is serving or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from graphsilo.errors import ConfigError, RunError, nearest
+from graphsilo.experiments import disk
+from graphsilo.experiments.config import load_config
+
+JobState: TypeAlias = Literal["queued", "running", "done", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of a coordinator.
+
+    Attributes:
+        id: Name of its folder.
+        state: How it is.
+        submitted, started, finished: Unix times, 0 where not yet.
+        method: Which method it runs.
+        out: Folder of its results.
+        error: Why it failed.
+    """
+
+    id: str
+    state: JobState
+    submitted: float
+    method: str
+    out: str
+    started: float = 0.0
+    finished: float = 0.0
+    error: str = ""
+
+
+class Jobs:
+    """The jobs in a coordinator's kit.
+
+    Args:
+        kit: The kit's folder.
+    """
+
+    def __init__(self, kit: Path):
+        self.folder = kit / "jobs"
+
+    def submit(self, config: str | Path, *, out: str | Path | None = None, assignments: Sequence[str] = ()) -> Job:
+        """Put a configuration in the queue; it is checked now, and kept as it is.
+
+        Raises:
+            ConfigError: The configuration is wrong, or asks for what silos apart cannot do.
+        """
+        import yaml
+
+        from graphsilo.experiments.remote import check_remote
+
+        checked = load_config(config, assignments=assignments)
+        checked.method_config()
+        check_remote(checked)
+        numbers = [int(job.id.partition("-")[0]) for job in self.all()]
+        identity = f"{max(numbers, default=0) + 1:04d}-{re.sub(r'[^a-z0-9]+', '-', checked.method.name.lower())}"
+        place = self.folder / identity
+        place.mkdir(parents=True, mode=0o700)
+        tree = checked.model_dump(mode="json", exclude_unset=True)
+        if "checkpoint_every" not in checked.run.model_fields_set:
+            # Between machines a crash is no rarity, and a lost round costs everybody's time.
+            tree.setdefault("run", {})["checkpoint_every"] = 1
+        disk.write_text(place / "config.yaml", yaml.safe_dump(tree, sort_keys=False))
+        target = Path(out).absolute() if out is not None else place / "out"
+        job = Job(identity, "queued", time.time(), checked.method.name, str(target))
+        self.write(job)
+        return job
+
+    def all(self) -> list[Job]:
+        """All jobs, oldest first. A folder whose job cannot be read is left out."""
+        found = []
+        for path in sorted(self.folder.glob("[0-9]*-*/job.json")):
+            with contextlib.suppress(RunError, TypeError):
+                found.append(Job(**disk.read_json(path, "a job")))
+        return found
+
+    def get(self, identity: str) -> Job:
+        """A job by its id or its number.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        jobs = self.all()
+        for job in jobs:
+            if identity in (job.id, job.id.partition("-")[0].lstrip("0")):
+                return job
+        raise ConfigError(f"there is no job '{identity}'; {nearest(identity, [job.id for job in jobs])}")
+
+    def write(self, job: Job) -> None:
+        disk.write_json(self.folder / job.id / "job.json", asdict(job))
+
+    def config_path(self, job: Job) -> Path:
+        return self.folder / job.id / "config.yaml"
+
+    def ask_stop(self, job: Job) -> None:
+        """Have a queued or running job stopped after its current round. It can be continued with ``go_on``."""
+        if job.state == "queued":
+            self.write(replace(job, state="stopped", finished=time.time()))
+        elif job.state == "running":
+            disk.write_text(self.folder / job.id / "stop", "")
+
+    def wanted_stop(self, job: Job) -> bool:
+        return (self.folder / job.id / "stop").exists()
+
+    def go_on(self, job: Job) -> None:
+        """Put a stopped or failed job back in the queue; it continues from its checkpoint."""
+        (self.folder / job.id / "stop").unlink(missing_ok=True)
+        self.write(replace(job, state="queued", finished=0.0, error=""))
+
+    def next(self) -> Job | None:
+        """The job to carry out: one that was running when the coordinator died comes first."""
+        jobs = self.all()
+        for state in ("running", "queued"):
+            for job in jobs:
+                if job.state == state:
+                    return job
+        return None
