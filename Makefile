@@ -41,6 +41,7 @@ check: .venv/.dev ## everything a change must pass: format, lint, types, imports
 bench: .venv/.dev ## measure speed, memory and scores (minutes; needs the real graphs)
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/papers.py --show
+	$(BIN)/python benchmarks/between_machines.py --sites 3
 
 papers: .venv/.dev ## run the papers' comparisons again (hours; PAPERS="opfgl --priority 2" for a part)
 	$(BIN)/python benchmarks/papers.py $(PAPERS)

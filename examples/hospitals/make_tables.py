@@ -113,7 +113,7 @@ def write(
     )
     pairs = contacts(outcome, random)
     _write_csv(place / "contacts.csv", ["patient", "met"], [[ids[one], ids[other]] for one, other in pairs.tolist()])
-    (place / "tables.yaml").write_text(TABLES, encoding="utf-8")
+    (place / "tables.yaml").write_text(f"name: {name}\n{TABLES}", encoding="utf-8")
     (place / "silo.yaml").write_text(f"name: {name}\ndata: tables.yaml\n{hospital.policy}", encoding="utf-8")
 
 

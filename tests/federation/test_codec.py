@@ -49,6 +49,63 @@ class Anything(Message):
     value: Tensor = sends("statistic", allow_nan=True)
 
 
+def filled(shapes):
+    like = {name: torch.empty(shape) for name, shape in shapes.items()}
+    found = codec.outgoing(like)
+    for number, tensor in enumerate(found.values()):
+        tensor.copy_(torch.arange(float(tensor.numel())).view(tensor.shape) + number)
+    return found
+
+
+LARGE = {"a": (3, 5), "b": (1 << 10, 1 << 10), "c": (7,)}
+
+
+def test_outgoing_tensors_are_sent_from_where_they_lie():
+    tensors = filled(LARGE)
+    plain = encode(Weights(weights={name: tensor.clone() for name, tensor in tensors.items()}))
+    sent = encode(Weights(weights=tensors))
+    assert np.array_equal(sent.data, plain.data)
+    assert sent.field_bytes == plain.field_bytes
+    assert sent.data.ctypes.data % codec.ALIGN == 0
+    assert np.shares_memory(sent.data, tensors["b"].numpy())
+    assert torch.equal(decode(sent.data, Weights).weights["c"], torch.arange(7.0) + 2)
+
+
+def test_outgoing_tensors_are_sent_so_once():
+    tensors = filled(LARGE)
+    first, second = (encode(Weights(weights=tensors)) for _ in range(2))
+    assert np.array_equal(first.data, second.data)
+    assert not np.shares_memory(first.data, second.data)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors: {name: tensors[name] for name in "acb"},
+        lambda tensors: {name: tensors[name] for name in "ab"},
+        lambda tensors: {**tensors, "d": torch.ones(2)},
+        lambda tensors: {**tensors, "b": tensors["b"].t()},
+        lambda tensors: {**tensors, "b": tensors["b"] * 2},
+    ],
+    ids=["order", "fewer", "more", "transposed", "replaced"],
+)
+def test_outgoing_tensors_are_copied_where_they_lie_differently(change):
+    tensors = filled(LARGE)
+    changed = change(tensors)
+    plain = encode(Weights(weights={name: tensor.clone() for name, tensor in changed.items()}))
+    sent = encode(Weights(weights=changed))
+    assert np.array_equal(sent.data, plain.data)
+    assert not any(np.shares_memory(sent.data, tensor.numpy()) for tensor in tensors.values())
+
+
+@pytest.mark.parametrize("shapes", [{}, {"a": (0, 4)}, {"a": (2,), "b": (0, 4), "c": (3,)}], ids=str)
+def test_small_and_empty_outgoing_tensors(shapes):
+    tensors = filled(shapes)
+    sent = encode(Weights(weights=tensors))
+    assert np.array_equal(sent.data, encode(Weights(weights=dict(tensors))).data)
+    assert {name: tuple(tensor.shape) for name, tensor in decode(sent.data, Weights).weights.items()} == shapes
+
+
 def everything(**more):
     fields = {
         "one": torch.arange(6.0).view(3, 2),

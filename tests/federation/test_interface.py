@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError
+from graphsilo.federation import interface
 from graphsilo.federation.interface import Accumulator, Failure, Handler, Replies, Total, handler
 from graphsilo.federation.message import Message, Tensors, sends
 
@@ -144,6 +145,18 @@ def test_weight_zero_counts_nothing():
 def test_weights_below_zero_are_refused(bad):
     with pytest.raises(MessageError, match="is a weight and must be at least 0"):
         total([update([1.0], bad)])
+
+
+def test_large_tensors_are_summed_block_by_block_to_the_same_numbers(monkeypatch):
+    parts = [torch.randn(10, 100, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    messages = [
+        Update(weights={"w": part, "t": part.t()}, samples=share)
+        for part, share in zip(parts, (0.3, 7.0, 1.0), strict=True)
+    ]
+    whole = total(Update, messages)
+    monkeypatch.setattr(interface, "_BLOCK", 64)
+    blocks = total(Update, messages)
+    assert all(torch.equal(whole.weights[name], blocks.weights[name]) for name in ("w", "t"))
 
 
 def test_nobody():

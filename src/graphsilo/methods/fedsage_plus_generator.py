@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,8 +22,10 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphsilo.data.graph import Features
+from graphsilo.federation.codec import outgoing
 from graphsilo.methods.fedsage_plus_impaired import MAX_SLOTS, Impaired, Targets, feature_loss, random_neighbours
 from graphsilo.methods.fedsage_plus_mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
@@ -126,6 +128,7 @@ def generate(
     noise: torch.Generator | Tensor,
     dropout_rate: float,
     mask: torch.Generator | Tensor | None,
+    into: Mapping[str, Tensor] | None = None,
 ) -> list[Tensor]:
     """Features of the predicted neighbours: tanh of an MLP on embedding + N(0, I).
 
@@ -136,6 +139,7 @@ def generate(
         noise: Where N(0, I) is drawn from, or the draws [rows, p]. There is noise in evaluation, too.
         dropout_rate: Before the last layer.
         mask: Where dropout is drawn from, or its factors; None for evaluation.
+        into: Where a backward pass is to put the gradients of the slots' weights, by name; None: anywhere.
 
     Returns:
         Per slot p, [rows with more than p, d].
@@ -147,15 +151,37 @@ def generate(
     while f"body.{layer}.weight" in weights:
         hidden = torch.addmm(weights[f"body.{layer}.bias"], hidden, weights[f"body.{layer}.weight"])
         layer += 1
-        last = f"body.{layer}.weight" not in weights
-        given = isinstance(mask, Tensor)
-        hidden = relu_dropout(hidden, dropout_rate, mask) if last and not given else hidden.relu()
+        drawn = f"body.{layer}.weight" not in weights and not isinstance(mask, Tensor)
+        hidden = relu_dropout(hidden, dropout_rate, mask) if drawn else hidden.relu()
     hidden = hidden * mask if isinstance(mask, Tensor) else hidden
     result = []
     for slot, rows in enumerate(rows_per_slot(counts)):
-        weight, bias = (weights[name] for name in slot_names(slot))
-        result.append(torch.addmm(bias, hidden[:rows], weight.t()).tanh())
+        name, bias = slot_names(slot)
+        place = None if into is None else into[name]
+        result.append(_SlotLayer.apply(hidden[:rows], weights[name], weights[bias], place).tanh())
     return result
+
+
+class _SlotLayer(torch.autograd.Function):
+    """hidden · weightᵀ + bias, with the weight's gradient written to a given place: it is the largest of all."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, into: Tensor | None) -> Tensor:
+        ctx.save_for_backward(hidden, weight)
+        ctx.into = into
+        return torch.addmm(bias, hidden, weight.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        hidden, weight = ctx.saved_tensors
+        inner, own, bias, _ = ctx.needs_input_grad
+        return (
+            torch.mm(gradient, weight) if inner else None,
+            torch.mm(gradient.t(), hidden, out=ctx.into) if own else None,
+            gradient.sum(0) if bias else None,
+            None,
+        )
 
 
 def whole(predicted: Tensor, counting: Counting) -> NDArray[np.int64]:
@@ -526,11 +552,21 @@ def cross_gradient(
         targets: A row each.
         dropout_rate: Before the last layer.
         generator: Source of noise and dropout.
+
+    Returns:
+        By name, to be sent and not written to (see ``outgoing``).
     """
     leaves = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
-    generated = generate(leaves, embeddings, counts, generator, dropout_rate, generator)
+    places = outgoing(weights)
+    generated = generate(leaves, embeddings, counts, generator, dropout_rate, generator, places)
     owners = [np.arange(len(features)) for features in generated]
-    return gradients_of(feature_loss(generated, owners, targets), leaves)
+    found = gradients_of(feature_loss(generated, owners, targets), leaves)
+    if found.keys() != places.keys():
+        return found
+    for name, gradient in found.items():
+        if gradient.data_ptr() != places[name].data_ptr():
+            places[name].copy_(gradient)
+    return places
 
 
 def fill(

@@ -76,8 +76,8 @@ class SiteStatus:
 
     Attributes:
         clients: Who lives there.
-        state: ``waiting`` (never seen), ``up``, ``working``, ``late`` (beyond the deadline), ``lost`` (no answer) or
-            ``gone`` (given up).
+        state: ``waiting`` (never seen), ``up``, ``working``, ``late`` (no answer yet, or beyond the deadline), ``lost``
+            (silent for longer than the patience) or ``gone`` (given up).
         since: Unix time of the last change.
         seconds: What its last answer took.
         sent, received: Bytes of packets to and from it.
@@ -272,7 +272,7 @@ class RemoteSites:
         begun = heard = time.monotonic()
         status.become("working")
         damaged = 0
-        send = True
+        send, troubled = True, False
         while True:
             left = begun + most - time.monotonic()
             if left <= 0:
@@ -289,6 +289,10 @@ class RemoteSites:
                 packet = unpack(answer, limit=self.max_bytes)
             except Unreachable as error:
                 silent = time.monotonic() - heard
+                if not troubled:
+                    troubled = True
+                    status.become("late", error.reason)
+                    self.say(f"site '{site}' gives no answer ({error.reason}); waiting {self.patience:.0f} s for it")
                 if silent > self.patience:
                     status.become("lost", error.reason)
                     raise Gone(site, f"has been silent for {silent:.0f} seconds ({error.reason})", late=False) from None
@@ -314,6 +318,8 @@ class RemoteSites:
             else:
                 status.seconds = heard - begun
                 status.become("up")
+                if troubled:
+                    self.say(f"site '{site}' answers again")
                 return packet
 
     def _carry(self, site: str, body: bytearray, timeout: float) -> bytearray:

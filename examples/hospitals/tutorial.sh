@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# All of docs/tutorial-hospitals.md in one go: three hospitals and a coordinator on this machine, from tables to
+# predictions. Each line that begins with "$" is a command of the tutorial; what follows is what it said.
+#
+#   TUTORIAL_FOLDER   where everything is written (else a new temporary folder); its path should be short, since the
+#                     sockets of the kits lie in it
+#   TUTORIAL_PORT     the coordinator's port (else the one in federation.yaml)
+#
+# `graphsilo` and `python` must be found, as they are in an environment that is active.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+folder=${TUTORIAL_FOLDER:-$(mktemp -d "${TMPDIR:-/tmp}/hospitals.XXXXXX")}
+mkdir -p "$folder"
+cp "$here"/{make_tables.py,config.yaml,federation.yaml} "$folder"
+cd "$folder"
+if [ -n "${TUTORIAL_PORT:-}" ]; then
+    sed -i.before "s/port: [0-9]*/port: $TUTORIAL_PORT/" federation.yaml
+fi
+
+running="" # names of what runs in the background; the process of NAME is $pid_NAME
+
+run() {
+    printf '\n$ %s\n' "$*"
+    eval "$*"
+}
+
+# What a person would leave running in a terminal of its own; what it says goes to NAME.log.
+start() {
+    local name=$1
+    shift
+    printf '\n$ %s\n' "$*"
+    eval "$* >$name.log 2>&1 &"
+    eval "pid_$name=$!"
+    running="$running $name"
+}
+
+pid() { eval "echo \$pid_$1"; }
+
+finish() {
+    local code=$? name
+    trap - EXIT
+    for name in $running; do
+        kill "$(pid "$name")" 2>/dev/null || true
+    done
+    wait || true
+    if [ "$code" -ne 0 ]; then
+        printf '\nThe tutorial stopped (exit code %s). What was said last:\n' "$code" >&2
+        tail -n 5 ./*.log >&2 || true
+    fi
+    exit "$code"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM HUP
+
+# Waits until a command succeeds or the coordinator has ended. A hospital that ends by itself ends the tutorial.
+until_coordinator() {
+    local name
+    while kill -0 "$(pid coordinator)" 2>/dev/null && ! "$@"; do
+        for name in north south west; do
+            if ! kill -0 "$(pid "$name")" 2>/dev/null; then
+                echo "$name has ended by itself." >&2
+                exit 1
+            fi
+        done
+        sleep 0.2
+    done
+}
+has_trained() { grep -q '"rounds": [0-9]' kits/coordinator/run/status.json 2>/dev/null; }
+has_ended() { false; }
+
+# Every hospital: its tables, and what it will tell of them.
+run python make_tables.py
+run head -3 north/patients.csv
+run graphsilo silo check north/silo.yaml
+run graphsilo silo check south/silo.yaml
+run graphsilo silo check west/silo.yaml
+
+# The coordinator: a kit for everybody.
+run graphsilo federation init federation.yaml --out kits
+
+# Every hospital: take part. The order does not matter, and the coordinator may come later.
+start north graphsilo join kits/north --silo north/silo.yaml
+start south graphsilo join kits/south --silo south/silo.yaml
+start west graphsilo join kits/west --silo west/silo.yaml
+
+# The coordinator: one run, then end.
+start coordinator graphsilo serve kits/coordinator config.yaml --out result
+until_coordinator has_trained
+run graphsilo federation status
+until_coordinator has_ended
+wait "$(pid coordinator)"
+running=" north south west"
+cat coordinator.log
+
+# A hospital: what left it, and its own predictions.
+run graphsilo silo log kits/south/sent/south.jsonl --last 4
+run 'graphsilo predict --run kits/south/results/*/south --out south/predictions.csv'
+run head -4 south/predictions.csv
+
+# For comparison, what no federation can do: all three in one process; and every hospital alone.
+tables="--data north/tables.yaml --data south/tables.yaml --data west/tables.yaml"
+run "graphsilo run config.yaml $tables --reference local --out together"
+
+for name in north south west; do
+    kill "$(pid "$name")"
+    wait "$(pid "$name")" || true
+    printf '\nWhat was to be read in the terminal of %s:\n' "$name"
+    cat "$name.log"
+done
+running=""
+printf '\nEverything is in %s\n' "$folder"

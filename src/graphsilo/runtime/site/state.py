@@ -1,0 +1,104 @@
+"""A site's own checkpoints: what its clients know after a round, kept where the silo is and never sent.
+
+The coordinator only says when to keep one and which to go back to, by a mark such as ``seed0-round12``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphsilo.data.files import atomic_file
+from graphsilo.errors import MessageError, RunError
+from graphsilo.federation.codec import decode_tree, encode_tree
+
+KEPT = 2
+"""Checkpoints of a seed that are kept: the coordinator may have stopped before it wrote the newest one down."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+
+
+class SiteState:
+    """The checkpoints of one run at one site.
+
+    Args:
+        folder: Of all runs; each gets a folder of its own.
+        run: Name of the run, given by the coordinator and checked here.
+
+    Raises:
+        RunError: The name is none.
+    """
+
+    def __init__(self, folder: Path, run: str):
+        self.folder = folder / safe_name(run)
+
+    def save(self, mark: str, tree: Mapping[str, Any]) -> None:
+        """Keep a checkpoint; older ones of the same seed but the last are removed.
+
+        Raises:
+            RunError: The disk is full or cannot be written; what was kept before is unharmed.
+        """
+        path = self._path(mark)
+        data = encode_tree(dict(tree))
+        digest = np.frombuffer(hashlib.sha256(data.data).digest(), dtype=np.uint8)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with atomic_file(path) as file:
+                file.write(digest.data)
+                file.write(data.data)
+        except OSError as error:
+            raise RunError(
+                f"the site's checkpoint {path} could not be written ({error.strerror}): free some space."
+            ) from error
+        seed = mark.partition("-")[0]
+        old = sorted(self.folder.glob(f"{seed}-*.ckpt"), key=lambda item: (item.stat().st_mtime_ns, item.name))
+        for item in old[:-KEPT]:
+            if item != path:
+                item.unlink(missing_ok=True)
+
+    def load(self, mark: str) -> dict[str, Any]:
+        """The checkpoint of a mark.
+
+        Raises:
+            RunError: It is not there or damaged.
+        """
+        path = self._path(mark)
+        try:
+            raw = np.fromfile(path, dtype=np.uint8)
+        except FileNotFoundError:
+            held = sorted(item.stem for item in self.folder.glob("*.ckpt"))
+            raise RunError(
+                f"this site holds no checkpoint '{mark}' of run '{self.folder.name}', only "
+                f"{', '.join(held) or 'none at all'}. Begin the run anew with another --out."
+            ) from None
+        except OSError as error:
+            raise RunError(f"the site's checkpoint {path} cannot be read ({error.strerror}).") from None
+        if len(raw) < 32 or hashlib.sha256(raw[32:].data).digest() != raw[:32].tobytes():
+            raise RunError(f"the site's checkpoint {path} is damaged. Begin the run anew with another --out.")
+        try:
+            return dict(decode_tree(raw[32:].tobytes()))
+        except MessageError as error:
+            raise RunError(f"the site's checkpoint {path} cannot be read: {error}") from None
+
+    def forget(self) -> None:
+        """Remove what was kept: the run is finished."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, mark: str) -> Path:
+        return self.folder / f"{safe_name(mark)}.ckpt"
+
+
+def safe_name(name: object) -> str:
+    """A name from outside that may become a file's.
+
+    Raises:
+        RunError: It may not.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise RunError(f"{name!r} is no name for a run or a checkpoint: small letters, digits, - _ and . only.")
+    return name

@@ -1,0 +1,272 @@
+"""The site's end of a federation: takes packets from the engine, has the worker answer them, and keeps it alive.
+
+    engine's client process --unix socket--> supervisor --socket pair--> worker (torch, silos)
+
+The supervisor holds no private data and imports no torch. It answers a repeated request with the answer that it gave
+before, starts a worker that died again, and says so to whoever asks next. The worker's memory died with it: the
+coordinator takes the whole federation back to its last checkpoint, of which every site keeps its own part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from graphsilo.__about__ import __version__
+from graphsilo.errors import FederationError, RunError
+from graphsilo.runtime import pipe
+from graphsilo.runtime.site.protocol import Packet, ProtocolError, failed, header_of, pack, unpack
+from graphsilo.types import ClientId
+
+KEPT_ANSWERS = 4
+"""Answers that are kept to be given again. A coordinator asks a site one thing at a time."""
+PATIENCE = 20.0
+"""Seconds after which a repeated request hears that its answer is still being made."""
+
+
+class SiteSupervisor:
+    """Serves a site.
+
+    Args:
+        name: Of the site.
+        silos: Number in the federation and ``silo.yaml`` of each silo that lives here.
+        folder: Of the site; ``run/site.sock`` is made in it.
+        say: Hears a line for every event worth one.
+        may_send: Kinds of disclosure that the federation grants a silo at most, where it says so.
+        max_bytes: Most bytes of one request that are taken.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        silos: Sequence[tuple[ClientId, Path]],
+        folder: Path,
+        *,
+        say: Callable[[str], None] = lambda text: None,
+        may_send: Mapping[ClientId, Sequence[str]] | None = None,
+        max_bytes: int = 4 << 30,
+    ):
+        self.name, self.silos, self.folder, self.say, self.max_bytes = name, list(silos), folder, say, max_bytes
+        self.socket_path = folder / "run" / "site.sock"
+        self.may_send = {str(client): list(kinds) for client, kinds in (may_send or {}).items()}
+        self.started = time.time()
+        self.restarts = 0
+        self._answers: OrderedDict[str, Future[bytearray]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        self._process: subprocess.Popen | None = None
+        self._connection: socket.socket | None = None
+        self._listener: socket.socket | None = None
+        self._closed = threading.Event()
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the worker, which reads and checks the silos, and listen.
+
+        Raises:
+            FederationError: A silo is not what it should be.
+            RunError: Another supervisor serves this folder.
+        """
+        self._listener = pipe.listen(self.socket_path)
+        try:
+            self._start_worker()
+        except BaseException:
+            self.close()
+            raise
+        threading.Thread(target=self._accept, daemon=True, name="site").start()
+
+    def close(self) -> None:
+        """End the worker and stop listening. May be called twice."""
+        self._closed.set()
+        if self._listener is not None:
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
+            self.socket_path.unlink(missing_ok=True)
+        self._stop_worker()
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Process number of the worker, while there is one."""
+        return None if self._process is None or self._process.poll() is not None else self._process.pid
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def answer(self, body: bytes | bytearray | memoryview) -> bytes | bytearray:
+        """The answer to a request; an empty one asks for the site's name."""
+        if len(body) == 0:
+            return self.name.encode()
+        try:
+            packet = unpack(body, limit=self.max_bytes)
+        except ProtocolError as error:
+            return failed("", type(error).__name__, str(error))
+        operation = packet.header.get("do")
+        if operation == "hello":
+            return self._hello(packet)
+        if operation == "poll":
+            return self._poll(packet)
+        with self._lock:
+            future = self._answers.get(packet.id)
+            if future is None:
+                future = self._answers[packet.id] = Future()
+                mine = True
+                while len(self._answers) > KEPT_ANSWERS:
+                    first = next(iter(self._answers))
+                    if not self._answers[first].done():
+                        break
+                    self._answers.pop(first)
+            else:
+                mine = False
+        if mine:
+            try:
+                future.set_result(self._ask_worker(packet, body))
+            except BaseException as error:
+                future.set_result(failed(packet.id, type(error).__name__, str(error)))
+        return future.result()
+
+    def _hello(self, packet: Packet) -> bytearray:
+        return pack(
+            {
+                "id": packet.id,
+                "ok": True,
+                "site": self.name,
+                "clients": [client for client, _ in self.silos],
+                "graphsilo": __version__,
+                "since": self.started,
+                "restarts": self.restarts,
+            }
+        )
+
+    def _poll(self, packet: Packet) -> bytearray:
+        """Whether a request's answer is there (then it is the answer), is being made, or was never asked for."""
+        with self._lock:
+            future = self._answers.get(str(packet.header.get("of")))
+        if future is None:
+            return pack({"id": packet.id, "ok": True, "state": "unknown"})
+        try:
+            return future.result(timeout=PATIENCE)
+        except TimeoutError:
+            return pack({"id": packet.id, "ok": True, "state": "running"})
+
+    def _ask_worker(self, packet: Packet, body: bytes | bytearray | memoryview) -> bytearray:
+        with self._turn:
+            if self._closed.is_set():
+                return failed(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
+            if self._connection is None:
+                self._start_worker()
+                self.restarts += 1
+            connection = self._connection
+            if connection is None:
+                return failed(packet.id, "WorkerDied", "the worker process could not be started.")
+            try:
+                pipe.send(connection, body)
+                answer = pipe.receive(connection)
+                header = header_of(answer)
+                if not header.get("ok"):
+                    log = self.folder / "run" / "worker.log"
+                    self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")
+                return answer
+            except (EOFError, OSError):
+                why = self._stop_worker()
+                self.say(f"the worker process {why}; it is started again when it is next needed")
+                return failed(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
+
+    # -- worker ---------------------------------------------------------------------------------------------------
+
+    def _start_worker(self) -> None:
+        mine, theirs = socket.socketpair()
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        begin = {
+            "silos": [[client, str(path)] for client, path in self.silos],
+            "folder": str(self.folder),
+            "may_send": self.may_send,
+        }
+        (self.folder / "run").mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.folder / "run" / "worker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "graphsilo.runtime.site.worker", str(theirs.fileno()), json.dumps(begin)],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        theirs.close()
+        try:
+            ready = unpack(pipe.receive(mine))
+        except (EOFError, OSError):
+            mine.close()
+            why = self._stop_worker()
+            raise FederationError(
+                f"the worker process of site '{self.name}' {why} before it was ready; see {self.folder}/run/worker.log."
+            ) from None
+        if not ready.header["ok"]:
+            mine.close()
+            self._stop_worker()
+            raise FederationError(str(ready.header["text"]))
+        self._connection = mine
+
+    def _stop_worker(self) -> str:
+        """End the worker; says how it ended."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        process = self._process
+        if process is None:
+            return "is not running"
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._process = None
+        code = process.returncode
+        if code < 0:
+            more = ", perhaps because memory ran out" if code == -signal.SIGKILL else ""
+            return f"was killed by {signal.Signals(-code).name}{more}"
+        return f"ended with exit code {code}"
+
+    # -- socket ---------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        listener = self._listener
+        while listener is not None and not self._closed.is_set():
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True, name="site-connection").start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            while not self._closed.is_set():
+                try:
+                    body = pipe.receive(connection, limit=self.max_bytes)
+                    pipe.send(connection, self.answer(body))
+                except (EOFError, OSError):
+                    return
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a site's folder that others may read: it will hold keys, models and logs of private data.
+
+    Raises:
+        RunError: Others may read it.
+    """
+    mode = folder.stat().st_mode
+    if mode & 0o077:
+        raise RunError(f"{folder} can be read by others: make it yours alone with `chmod 700 {folder}`.")

@@ -1,0 +1,399 @@
+"""The process at a site that holds the silos and computes. Started, watched and started again by ``site.supervisor``.
+
+It alone imports torch, reads private data and keeps the clients' state; it answers packets one after the other.
+Nothing of what it knows goes out but its answers, and every message among them has passed the silo's policy and stands
+in its log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from pydantic import ValidationError
+
+from graphsilo.data.cards import card
+from graphsilo.data.files import atomic_file
+from graphsilo.data.own_silo import SiloFile, read_silo_file
+from graphsilo.data.silo import Schema, Silo
+from graphsilo.errors import ConfigError, DataError, DisclosureError, FederationError, GraphsiloError, RunError
+from graphsilo.federation import registry
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
+from graphsilo.federation.codec import Encoded, aligned_bytes
+from graphsilo.federation.interface import Failure
+from graphsilo.federation.journal import Journal
+from graphsilo.federation.policy import DisclosurePolicy, Gate
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime import pipe
+from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.runtime.site.protocol import Packet, failed, pack, unpack
+from graphsilo.runtime.site.schema import schema_of
+from graphsilo.runtime.site.state import SiteState, safe_name
+from graphsilo.types import ClientId
+
+
+class NotOpen(FederationError):
+    """The run is not (or no longer) open here: the worker is younger than it."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One silo of this site.
+
+    Attributes:
+        client: Its number in the federation.
+        file: What its ``silo.yaml`` says.
+        policy: What may leave it.
+        journal: Where everything that leaves it is noted.
+    """
+
+    client: ClientId
+    file: SiloFile
+    policy: DisclosurePolicy
+    journal: Journal
+
+
+@dataclass
+class Session:
+    """One seed of a run, open at this site."""
+
+    run: str
+    seed: int
+    method: Method
+    config: MethodConfig
+    clients: dict[ClientId, ClientBase]
+    gates: dict[ClientId, Gate]
+    state: SiteState
+    told: Mapping[str, Any]
+
+
+class SiteWorker:
+    """Answers packets.
+
+    Args:
+        members: The silos of this site.
+        folder: Of the site: ``state/`` and ``results/`` are made in it.
+    """
+
+    def __init__(self, members: Sequence[Member], folder: Path):
+        self.members = {member.client: member for member in members}
+        self.folder = folder
+        self.session: Session | None = None
+        self._silos: dict[tuple[Any, ...], Silo] = {}
+        self._cards: dict[ClientId, dict[str, Any]] = {}
+
+    def answer(self, packet: Packet) -> bytearray:
+        """The answer to one packet; what goes wrong is an answer, too."""
+        started = time.process_time()
+        try:
+            operation = getattr(self, f"do_{packet.header['do']}", None)
+            if operation is None:
+                raise FederationError(f"a site cannot do '{packet.header['do']}'.")
+            header, payloads = operation(packet)
+            header["cpu"] = time.process_time() - started
+            return pack({"id": packet.id, "ok": True, **header}, payloads)
+        except Exception as error:
+            # Texts about tables and tracebacks may hold private values: they stay in the site's own log.
+            told = isinstance(error, GraphsiloError) and not isinstance(error, DataError)
+            note = "".join(f"\n{line}" for line in getattr(error, "__notes__", []))
+            print(f"{packet.header.get('do')}: {type(error).__name__}: {error}{note}", file=sys.stderr, flush=True)
+            if not isinstance(error, GraphsiloError):
+                traceback.print_exc()
+            text = str(error) if told else "what went wrong is told in the log at the site (run/worker.log)"
+            return failed(packet.id, type(error).__name__, text)
+
+    # -- before a run ---------------------------------------------------------------------------------------------
+
+    def do_cards(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """What the federation learns of each silo before round 1."""
+        for client, member in self.members.items():
+            if client not in self._cards:
+                self._cards[client] = card(member.file, client)
+        return {"cards": [[client, self._cards[client]] for client in sorted(self._cards)]}, []
+
+    def do_open(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """Make the clients of a run; a run that was open is closed."""
+        header = packet.header
+        run, seed = safe_name(header["run"]), int(header["seed"])
+        method = registry.load(str(header["method"]))
+        if method.pooled:
+            raise ConfigError(f"{method.title} pools all data in one place; silos do not take part in that.")
+        config = _same_settings(method, header["config"])
+        schema = schema_of(header["schema"])
+        if str(header["device"]).startswith("cuda") and not torch.cuda.is_available():
+            raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
+        self.session = None
+        clients: dict[ClientId, ClientBase] = {}
+        gates: dict[ClientId, Gate] = {}
+        refused: dict[ClientId, str] = {}
+        for client, (name, settings) in header["models"]:
+            member = self._member(client)
+            silo = self._silo(member, header["task"], schema, header["sparse"])
+            counts = silo.class_counts().tolist()
+            try:
+                member.policy.check_method(method.name, config, counts)
+            except DisclosureError as error:
+                member.journal.refused(run, method.name, 0, "open", str(error))
+                print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
+                refused[client] = str(error)
+                continue
+            gates[client] = Gate(member.policy, counts, sent_bytes=member.journal.sent_bytes(run))
+            context = ClientContext(client, silo, config, ModelSpec(name, settings), seed, str(header["device"]))
+            clients[client] = method.client(context)
+        told = {key: header[key] for key in ("method", "config", "models", "schema", "sparse", "task")}
+        self.session = Session(run, seed, method, config, clients, gates, SiteState(self.folder / "state", run), told)
+        if header.get("mark") is not None:
+            self._restore(self.session, str(header["mark"]))
+        return {"clients": sorted(clients), "refused": sorted(refused.items())}, []
+
+    # -- during a run ---------------------------------------------------------------------------------------------
+
+    def do_call(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """Ask clients of this site for one step."""
+        session = self._open(packet)
+        handler, number = str(packet.header["handler"]), int(packet.header["round"])
+        # Into memory of our own, aligned as torch's: kernels give the same bits as in one process.
+        inboxes = [Inbox(_aligned(payload)) for payload in packet.payloads]
+        answers: list[dict[str, Any]] = []
+        payloads: list[Any] = []
+        for client, index in packet.header["to"]:
+            started = time.process_time()
+            member = self._member(client)
+            if client not in session.clients:
+                raise FederationError(f"silo '{member.file.name}' does not take part in this run.")
+            reply = call(session.clients[client], handler, number, inboxes[index], session.gates[client])
+            reply = _noted(member, session, number, handler, inboxes[index], reply)
+            answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started}
+            if isinstance(reply, Failure):
+                if reply.trace:
+                    print(reply.trace, file=sys.stderr, flush=True)
+                answer["failure"] = [reply.kind, reply.reason]
+            else:
+                answer.update(name=reply.name, fields=[list(item) for item in reply.field_bytes], payload=len(payloads))
+                payloads.append(reply.data)
+            answers.append(answer)
+        return {"answers": answers}, payloads
+
+    def do_save(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """Keep a checkpoint of all clients."""
+        session = self._open(packet)
+        tree = {str(client): member.full_state() for client, member in session.clients.items()}
+        session.state.save(str(packet.header["mark"]), tree)
+        return {}, []
+
+    def do_restore(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """Put all clients where they were."""
+        self._restore(self._open(packet), str(packet.header["mark"]))
+        return {}, []
+
+    def do_remember(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """Keep a copy of the models: validation has never been better."""
+        for client in self._open(packet).clients.values():
+            client.remember()
+        return {}, []
+
+    # -- after a run ----------------------------------------------------------------------------------------------
+
+    def do_finish(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """Write the clients' models, embeddings and studies of a seed into the site's own folder."""
+        session = self._open(packet)
+        wanted = packet.header
+        for client, held in session.clients.items():
+            found = held.finish(embeddings=bool(wanted["embeddings"]), study=False)
+            folder = self._results(session.run, client)
+            if wanted["models"]:
+                for when in ("best", "last"):
+                    weights = {
+                        f"{view}/{name}": tensor.detach()
+                        for view, tensors in (found[when] or {}).items()
+                        for name, tensor in tensors.items()
+                    }
+                    if weights:
+                        _write_tensors(folder / "models" / _file(session.seed, client, when), weights)
+            if "embeddings" in found:
+                path = folder / "embeddings" / f"seed{session.seed}-client{client}.safetensors"
+                _write_tensors(path, {"embeddings": found["embeddings"]})
+        return {}, []
+
+    def do_result(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """Write each silo's own part of the result; the coordinator sends no other silo's."""
+        header = packet.header
+        run = safe_name(header["run"])
+        for client, tree in header["results"]:
+            member = self._member(client)
+            folder = self._results(run, client)
+            own = {**tree, "silo": member.file.name, "silo_file": str(member.file.path), "client": client}
+            _write(folder / "result.json", json.dumps(own, indent=1, allow_nan=False).encode() + b"\n")
+            _write(folder / "config.yaml", yaml.safe_dump(header["config"], sort_keys=False).encode())
+        if self.session is not None and self.session.run == run:
+            self.session = None
+        SiteState(self.folder / "state", run).forget()
+        return {}, []
+
+    def do_memory(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
+        """The most memory this process has used."""
+        return {"bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}, []
+
+    # -- within ---------------------------------------------------------------------------------------------------
+
+    def _open(self, packet: Packet) -> Session:
+        wanted = (packet.header["run"], packet.header["seed"])
+        if self.session is None or (self.session.run, self.session.seed) != wanted:
+            raise NotOpen(f"run '{wanted[0]}' with seed {wanted[1]} is not open at this site.")
+        return self.session
+
+    def _member(self, client: Any) -> Member:
+        if client not in self.members:
+            raise FederationError(f"this site holds no client {client}.")
+        return self.members[client]
+
+    def _silo(self, member: Member, task: Any, schema: Schema, sparse: Any) -> Silo:
+        key = (member.client, task, schema, sparse)
+        if key not in self._silos:
+            # One federation, one schema: what was loaded for another is not needed any more.
+            self._silos = {other: silo for other, silo in self._silos.items() if other[1:] == key[1:]}
+            self._silos[key] = member.file.load(member.client, task=task, schema=schema, sparse=sparse)
+        return self._silos[key]
+
+    def _restore(self, session: Session, mark: str) -> None:
+        tree = session.state.load(mark)
+        for client, held in session.clients.items():
+            if str(client) not in tree:
+                raise RunError(f"the checkpoint '{mark}' of this site knows no client {client}.")
+            held.load_full_state(tree[str(client)])
+
+    def _results(self, run: str, client: ClientId) -> Path:
+        return self.folder / "results" / run / self.members[client].file.name
+
+
+def _same_settings(method: Method, sent: Mapping[str, Any]) -> MethodConfig:
+    """The method's settings as the coordinator has them, if this installation understands them alike.
+
+    Raises:
+        ConfigError: It does not; names the first setting that differs.
+    """
+    try:
+        config = method.config.model_validate(dict(sent))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            f"this site does not accept the coordinator's setting method.{'.'.join(map(str, first['loc']))}: "
+            f"{first['msg']}. Install the same release of graphsilo everywhere."
+        ) from None
+    own = config.model_dump(mode="json")
+    different = [name for name in {**own, **sent} if own.get(name) != sent.get(name)]
+    if different:
+        name = different[0]
+        raise ConfigError(
+            f"method.{name} is {sent.get(name)!r} at the coordinator and {own.get(name)!r} at this site. "
+            f"Install the same "
+            f"release of graphsilo everywhere."
+        )
+    return config
+
+
+def _aligned(payload: memoryview) -> Any:
+    data = aligned_bytes(payload.nbytes)
+    data[:] = np.frombuffer(payload, dtype=np.uint8)
+    return data
+
+
+def _noted(
+    member: Member, session: Session, number: int, handler: str, inbox: Inbox, reply: Encoded | Failure
+) -> Encoded | Failure:
+    """The reply, once what came and what leaves stands in the log; what cannot be logged does not leave."""
+    journal, place = member.journal, (session.run, session.method.name, number, handler)
+    try:
+        if inbox.message is not None:
+            journal.received(*place, inbox.message, bytes=inbox.data.nbytes)
+        if not isinstance(reply, Failure):
+            journal.sent(*place, reply)
+        elif reply.kind == DisclosureError.__name__:
+            journal.refused(*place, reply.reason)
+    except DisclosureError as error:
+        return Failure(member.client, handler, type(error).__name__, str(error))
+    return reply
+
+
+def _file(seed: int, client: ClientId, when: str) -> str:
+    return f"seed{seed}-client{client}-{when}.safetensors"
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with atomic_file(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise RunError(f"{path} could not be written at the site ({error.strerror}).") from error
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    from safetensors.torch import save
+
+    _write(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+
+
+def members_of(
+    silos: Sequence[tuple[ClientId, Path]], folder: Path, may_send: Mapping[str, Sequence[str]]
+) -> list[Member]:
+    """The silos of a site from their files.
+
+    Args:
+        silos: Number and file of each.
+        folder: Of the site.
+        may_send: Kinds of disclosure that the federation grants a client (as text) at most, where it says so.
+
+    Raises:
+        GraphsiloError: A file is not what it should be.
+    """
+    members = []
+    for client, path in silos:
+        file = read_silo_file(path)
+        policy = DisclosurePolicy.from_mapping(file.policy, where=f"{path}: policy")
+        if str(client) in may_send:
+            granted = tuple(kind for kind in policy.kinds if kind in may_send[str(client)])
+            policy = policy.model_copy(update={"kinds": granted})
+        members.append(Member(client, file, policy, Journal(folder / "sent" / f"{file.name}.jsonl")))
+    return members
+
+
+def main() -> None:
+    """Serve one connection until it closes."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    torch.set_num_threads(1)
+    # Ctrl-C reaches the whole group; the supervisor decides what happens.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    begin = json.loads(sys.argv[2])
+    folder = Path(begin["folder"])
+    try:
+        silos = [(client, Path(path)) for client, path in begin["silos"]]
+        worker = SiteWorker(members_of(silos, folder, begin["may_send"]), folder)
+    except GraphsiloError as error:
+        pipe.send(connection, failed("ready", type(error).__name__, str(error)))
+        return
+    pipe.send(connection, pack({"id": "ready", "ok": True}))
+    try:
+        while True:
+            pipe.send(connection, worker.answer(unpack(pipe.receive(connection))))
+    except (EOFError, OSError):
+        return  # the supervisor has gone
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

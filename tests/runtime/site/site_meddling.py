@@ -1,0 +1,60 @@
+"""A transport that does what networks and liars do, over the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphsilo.runtime.site.protocol import Packet, unpack
+from graphsilo.runtime.transport import Body, Transport
+
+Before = Callable[[str, Mapping[str, Any]], None]
+After = Callable[[str, Mapping[str, Any], bytearray], bytearray]
+
+
+class Meddling(Transport):
+    """Passes requests on.
+
+    Args:
+        inner: The real transport.
+        before: Is told site and header of every request before it goes; may raise Unreachable.
+        after: Is told these and the answer, and returns what arrives.
+    """
+
+    def __init__(self, inner: Transport, before: Before | None = None, after: After | None = None):
+        self.inner, self.before, self.after = inner, before, after
+        self.sites = inner.sites
+
+    def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
+        header = unpack(body).header
+        if self.before is not None:
+            self.before(site, header)
+        answer = self.inner.request(site, body, timeout=timeout)
+        return answer if self.after is None else self.after(site, header, answer)
+
+
+def once(condition: Callable[[str, Mapping[str, Any]], bool], action: Callable[[], None]) -> Before:
+    """Do something at the first request that fulfils a condition."""
+    done = []
+
+    def before(site: str, header: Mapping[str, Any]) -> None:
+        if not done and condition(site, header):
+            done.append(True)
+            action()
+
+    return before
+
+
+def training_call(site: str, round_number: int) -> Callable[[str, Mapping[str, Any]], bool]:
+    """Whether a request asks this site for a training step of this round."""
+    return lambda where, header: (
+        where == site
+        and header.get("do") == "call"
+        and header.get("round") == round_number
+        and header.get("handler") != "evaluate"
+    )
+
+
+def opened(answer: bytearray) -> Packet:
+    """An answer, to be changed by a liar."""
+    return unpack(answer)

@@ -1,0 +1,42 @@
+"""Tables of three small silos, and what of a result must be the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+NAMES = ("north", "south", "west")
+
+
+def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60) -> Path:
+    """A small table pair, its description, and the silo.yaml beside it; every silo lacks another class."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(number)
+    labels = np.array([label for label in range(4) if label != number])[draw.integers(0, 3, nodes)]
+    features = (draw.random((nodes, 12)) < 0.15 + 0.5 * (np.arange(12) % 4 == labels[:, None])).astype(int)
+    rows = ["id,outcome," + ",".join(f"f{column}" for column in range(12))]
+    rows += [f"{name}{row},c{labels[row]}," + ",".join(map(str, features[row])) for row in range(nodes)]
+    (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
+    pairs = {tuple(sorted(pair)) for pair in draw.integers(0, nodes, (3 * nodes, 2)).tolist() if pair[0] != pair[1]}
+    alike = [pair for pair in sorted(pairs) if labels[pair[0]] == labels[pair[1]] or draw.random() < 0.3]
+    (folder / "edges.csv").write_text("source,target\n" + "\n".join(f"{name}{a},{name}{b}" for a, b in alike) + "\n")
+    tables = {
+        "name": name,
+        "nodes": {"path": "nodes.csv", "id": "id", "label": "outcome", "features": ["f*"]},
+        "edges": {"path": "edges.csv", "source": "source", "target": "target"},
+        "classes": ["c0", "c1", "c2", "c3"],
+    }
+    (folder / "tables.yaml").write_text(yaml.safe_dump(tables))
+    (folder / "silo.yaml").write_text(yaml.safe_dump({"name": name, "data": "tables.yaml"}))
+    return folder / "silo.yaml"
+
+
+def numbers(tree: Any) -> Any:
+    """Everything of a result that is measured, without times and places."""
+    timed = {"cpu_seconds", "wall_seconds", "peak_rss_bytes", "participants"}
+    if isinstance(tree, dict):
+        return {key: numbers(value) for key, value in tree.items() if key not in timed}
+    return [numbers(value) for value in tree] if isinstance(tree, list) else tree

@@ -1,0 +1,410 @@
+"""Each fault ends in its documented outcome: no hang, no half-written result, the same numbers where it is survived."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from site_meddling import Meddling, once, training_call
+
+from graphsilo.errors import FederationError, RunError
+from graphsilo.experiments.remote import run_over
+from graphsilo.experiments.runner import run
+from graphsilo.federation.codec import decode, encode
+from graphsilo.methods.fedavg import TrainReply
+from graphsilo.runtime.site.protocol import pack, unpack
+from graphsilo.runtime.transport import Transport, Unreachable
+
+HERE = Path(__file__).parent
+
+
+def carry_out(sites: Any, transport: Transport, out: Path, *, resume: bool = False, **overrides: Any) -> Any:
+    config = sites.config(**overrides)
+    return run_over(
+        transport, config, name="test", clients=sites.clients, out=out, resume=resume, say=sites.said.append, wait=30
+    ).tree
+
+
+def alone(sites: Any, **overrides: Any) -> Any:
+    return run(sites.config(**overrides)).tree
+
+
+def rounds(tree: Any, measured: Callable[[Any], Any]) -> Any:
+    return [measured(row) for row in tree["seeds"][0]["rounds"]], tree["summary"]["test"]
+
+
+# -- processes that die --------------------------------------------------------------------------------------------
+
+
+def test_worker_killed_in_the_middle_of_a_round(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    victim = sites.supervisors["south"]
+    before = victim.restarts
+    kill = once(training_call("south", 3), lambda: os.kill(victim.worker_pid, signal.SIGKILL))
+    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out")
+    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    assert victim.restarts == before + 1
+    assert any("goes back to its last checkpoint" in line for line in sites.said)
+
+
+def test_worker_that_dies_every_time_is_given_up(sites: Any, tmp_path: Path) -> None:
+    victim = sites.supervisors["south"]
+    meets = training_call("south", 2)
+
+    def kill(site: str, header: Mapping[str, Any]) -> None:
+        if meets(site, header) and victim.worker_pid:
+            os.kill(victim.worker_pid, signal.SIGKILL)
+
+    with pytest.raises(FederationError, match="lost its state 3 times in a row"):
+        carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out")
+    assert not (tmp_path / "out" / "result.json").exists()
+
+
+def test_worker_that_dies_every_time_is_left_out_where_the_method_allows_it(sites: Any, tmp_path: Path) -> None:
+    victim = sites.supervisors["south"]
+    meets = training_call("south", 2)
+
+    def kill(site: str, header: Mapping[str, Any]) -> None:
+        if meets(site, header) and victim.worker_pid:
+            os.kill(victim.worker_pid, signal.SIGKILL)
+
+    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out", method__min_clients=2)
+    last = tree["seeds"][0]["rounds"][-1]
+    assert last["round"] == 4
+    assert "client 1" in last["failures"][0]
+
+
+@pytest.mark.slow
+def test_worker_killed_while_generators_are_trained(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    settings = {"method__name": "fedsage_plus", "method__rounds": 2, "method__generator_hidden": [16]}
+    victim = sites.supervisors["west"]
+    seen: list[str] = []
+
+    def kill(site: str, header: Mapping[str, Any]) -> None:
+        if header.get("do") == "call" and header.get("round") == 0 and site == "west":
+            seen.append(header["handler"])
+            if len(seen) == 4:
+                os.kill(victim.worker_pid, signal.SIGKILL)
+
+    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out", **settings)
+    assert len(seen) > 8  # the whole generator phase began anew
+    assert rounds(tree, measured) == rounds(alone(sites, **settings), measured)
+
+
+@pytest.mark.slow
+def test_site_killed_and_started_again(
+    make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    sites = make_sites()
+    started: list[subprocess.Popen] = []
+
+    def start(name: str) -> subprocess.Popen:
+        sites.supervisors[name].close()
+        number = str(sites.clients[name][0])
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / "site_supervisor_process.py"), name, number, str(sites.files[name]),
+             str(sites.folder / name)],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        started.append(process)
+        return process
+
+    first = start("south")
+
+    def strike() -> None:
+        first.kill()
+        first.wait()
+        threading.Thread(target=start, args=("south",)).start()
+
+    try:
+        tree = carry_out(sites, Meddling(sites.transport, once(training_call("south", 3), strike)), tmp_path / "out")
+        assert rounds(tree, measured) == rounds(alone(sites), measured)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def coordinator(sites: Any, out: Path, resume: str, overrides: dict[str, Any]) -> subprocess.Popen:
+    sockets = {name: str(site.socket_path) for name, site in sites.supervisors.items()}
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "site_coordinator.py"), str(out), resume, json.dumps(sockets),
+         json.dumps(overrides)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_coordinator_killed_and_started_again(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    overrides, out = sites.overrides(method__rounds=8), tmp_path / "out"
+    first = coordinator(sites, out, "no", overrides)
+    assert first.stdout is not None
+    for line in first.stdout:
+        if line == "round 3\n":
+            first.kill()
+            break
+    first.wait()
+    assert not (out / "result.json").exists()
+    second = coordinator(sites, out, "yes", overrides)
+    printed, complaint = second.communicate(timeout=120)
+    assert second.returncode == 0, complaint
+    assert "round 1\n" not in printed
+    tree = json.loads((out / "result.json").read_text())
+    assert rounds(tree, measured) == rounds(alone(sites, method__rounds=8), measured)
+
+
+@pytest.mark.slow
+def test_coordinator_stopped_in_the_generator_phase(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    settings = {"method__name": "fedsage_plus", "method__rounds": 2, "method__generator_hidden": [16]}
+    calls: list[str] = []
+
+    class Enough(Exception):
+        pass
+
+    def stop(site: str, header: Mapping[str, Any]) -> None:
+        calls.append(str(header.get("handler")))
+        if len([name for name in calls if name != "None"]) == 7:
+            raise Enough
+
+    with pytest.raises(Enough):
+        carry_out(sites, Meddling(sites.transport, stop), tmp_path / "out", **settings)
+    tree = carry_out(sites, sites.transport, tmp_path / "out", resume=True, **settings)
+    assert rounds(tree, measured) == rounds(alone(sites, **settings), measured)
+
+
+# -- networks that fail --------------------------------------------------------------------------------------------
+
+
+def test_site_out_of_reach_for_a_while(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    until: list[float] = []
+    meets = training_call("west", 2)
+
+    def cut(site: str, header: Mapping[str, Any]) -> None:
+        if meets(site, header) and not until:
+            until.append(time.monotonic() + 4.0)
+        if site == "west" and until and time.monotonic() < until[0]:
+            raise Unreachable(site, "the cable is out")
+
+    tree = carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out")
+    assert rounds(tree, measured) == rounds(alone(sites), measured)
+
+
+def test_answers_lost_on_the_way_are_given_again(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    lost: set[str] = set()
+
+    def lose(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if header.get("do") == "call" and header["id"] not in lost and len(lost) < 6:
+            lost.add(header["id"])
+            raise Unreachable(site, "the answer was lost")
+        return answer
+
+    tree = carry_out(sites, Meddling(sites.transport, after=lose), tmp_path / "out")
+    assert len(lost) == 6
+    assert rounds(tree, measured) == rounds(alone(sites), measured)
+
+
+def test_site_that_stays_away_fails_the_run_and_it_can_go_on(
+    sites: Any, measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    meets, away = training_call("west", 3), []
+
+    def cut(site: str, header: Mapping[str, Any]) -> None:
+        if meets(site, header):
+            away.append(True)
+        if site == "west" and away:
+            raise Unreachable(site, "the cable is out")
+
+    with pytest.raises(FederationError, match=r"3 clients had to answer, 2 did.*silent for .*the cable is out"):
+        carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out", run__patience=1.0)
+    assert not (tmp_path / "out" / "result.json").exists()
+    tree = carry_out(sites, sites.transport, tmp_path / "out", resume=True, run__patience=1.0)
+    assert rounds(tree, measured) == rounds(alone(sites), measured)
+
+
+def test_slow_site_beyond_the_deadline(sites: Any, tmp_path: Path) -> None:
+    worker = sites.supervisors["north"].worker_pid
+    stall = once(training_call("north", 2), lambda: os.kill(worker, signal.SIGSTOP))
+    wake = threading.Timer(9.0, lambda: os.kill(worker, signal.SIGCONT))
+    wake.start()
+    try:
+        tree = carry_out(
+            sites, Meddling(sites.transport, stall), tmp_path / "out",
+            method__min_clients=2, method__rounds=6, run__deadline=2.0, run__checkpoint_every=0,
+        )  # fmt: skip
+    finally:
+        wake.join()
+    told = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
+    assert told[0] == []
+    assert "did not finish within the deadline of 2 seconds" in told[1][0]
+    assert tree["seeds"][0]["rounds"][1]["participants"] == 3
+    assert tree["seeds"][0]["last_round"] == 6
+
+
+# -- sites that lie ------------------------------------------------------------------------------------------------
+
+
+def lying(sites: Any, change: Callable[[bytearray], bytearray], *, always: bool = True) -> Meddling:
+    """The site 'south' answers training in round 2 with something else."""
+    meets, told = training_call("south", 2), []
+
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        concerned = meets(site, header) or (site == "south" and header.get("do") == "poll")
+        if concerned and (always or not told):
+            told.append(True)
+            return change(answer)
+        return answer
+
+    return Meddling(sites.transport, after=after)
+
+
+def with_reply(change: Callable[[TrainReply], TrainReply]) -> Callable[[bytearray], bytearray]:
+    """Another message in the answer, well packed."""
+
+    def changed(answer: bytearray) -> bytearray:
+        packet = unpack(answer)
+        row = packet.header["answers"][0]
+        reply = change(decode(bytes(packet.payloads[0]), TrainReply))
+        encoded = encode(reply)
+        row["fields"] = [list(item) for item in encoded.field_bytes]
+        return pack(packet.header, [encoded.data])
+
+    return changed
+
+
+def spoiled(reply: TrainReply, value: float) -> TrainReply:
+    first = next(iter(reply.weights))
+    weights = {name: tensor.clone() for name, tensor in reply.weights.items()}
+    weights[first].view(-1)[0] = value
+    return replace(reply, weights=weights)
+
+
+def reshaped(reply: TrainReply) -> TrainReply:
+    return replace(reply, weights={name: tensor[..., :1].clone() for name, tensor in reply.weights.items()})
+
+
+def set_float(answer: bytearray, value: float) -> bytearray:
+    """NaN that our own encoder would refuse, written over the last number of the payload."""
+    packet = unpack(answer)
+    payload = torch.frombuffer(bytearray(packet.payloads[0]), dtype=torch.float32).clone()
+    nonzero = torch.nonzero(payload).flatten()
+    payload[nonzero[-1]] = value
+    return pack(packet.header, [payload.numpy()])
+
+
+LIES: dict[str, tuple[Callable[[bytearray], bytearray], str]] = {
+    "corrupted": (lambda answer: answer[:-4] + bytes([answer[-4] ^ 255]) + answer[-3:], "damaged on its way"),
+    "truncated": (lambda answer: answer[: len(answer) // 2], "cut"),
+    "lengthened": (lambda answer: answer + b"\0" * 64, "cut or lengthened"),
+    "garbage": (lambda answer: bytearray(b"<html>bad gateway</html>"), "no packet of graphsilo"),
+    "empty": (lambda answer: bytearray(), "no packet"),
+    "nan": (lambda answer: set_float(answer, float("nan")), "NaN or infinity"),
+    "wrong-shape": (with_reply(reshaped), "has shapes"),
+    "a-billion-samples": (
+        with_reply(lambda reply: replace(reply, num_samples=1e9)), r"claims to stand for 1e\+09 items"
+    ),
+    "other-client": (
+        lambda answer: pack(
+            {**(tree := unpack(answer)).header, "answers": [{**tree.header["answers"][0], "client": 0}]}, tree.payloads
+        ),
+        r"asked for clients \[1\] and answered for \[0\]",
+    ),
+    "malformed": (
+        lambda answer: pack({**unpack(answer).header, "answers": [{"client": 1}]}, []), "gave a malformed answer"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", list(LIES))
+def test_lying_site_is_refused_and_named(lie: str, sites: Any, tmp_path: Path) -> None:
+    change, words = LIES[lie]
+    with pytest.raises(FederationError, match=words):
+        carry_out(sites, lying(sites, change), tmp_path / "out", method__rounds=2)
+    assert not (tmp_path / "out" / "result.json").exists()
+
+
+def test_lying_site_is_left_out_where_the_method_allows_it(sites: Any, tmp_path: Path) -> None:
+    transport = lying(sites, with_reply(lambda reply: replace(reply, num_samples=1e9)))
+    tree = carry_out(sites, transport, tmp_path / "out", method__rounds=3, method__min_clients=2)
+    told = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
+    assert [len(lines) for lines in told] == [0, 1, 0]
+    assert "claims to stand for 1e+09 items" in told[1][0]
+
+
+def test_damage_on_the_way_is_mended_by_asking_again(
+    sites: Any, measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    transport = lying(sites, LIES["corrupted"][0], always=False)
+    tree = carry_out(sites, transport, tmp_path / "out")
+    assert rounds(tree, measured) == rounds(alone(sites), measured)
+
+
+def test_old_answer_is_not_taken_for_a_new_one(sites: Any, tmp_path: Path) -> None:
+    kept: list[bytearray] = []
+    first, second = training_call("south", 1), training_call("south", 2)
+
+    def replay(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if first(site, header):
+            kept.append(answer)
+        concerned = second(site, header) or (kept and site == "south" and header.get("do") == "poll")
+        return kept[0] if concerned else answer
+
+    with pytest.raises(FederationError, match="answers another request"):
+        carry_out(sites, Meddling(sites.transport, after=replay), tmp_path / "out", method__rounds=2)
+
+
+def test_oversized_answer_is_refused(sites: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphsilo.runtime import remote
+
+    monkeypatch.setattr(remote.RemoteSites.__init__, "__kwdefaults__", {
+        **remote.RemoteSites.__init__.__kwdefaults__, "max_bytes": 10_000,
+    })  # fmt: skip
+    big = lying(sites, lambda answer: answer + bytes(20_000))
+    with pytest.raises(FederationError, match="at most 10000 are taken"):
+        carry_out(sites, big, tmp_path / "out", method__rounds=2)
+
+
+# -- policies ------------------------------------------------------------------------------------------------------
+
+
+def test_silo_that_refuses_a_method_is_named_or_left_out(make_sites: Callable[..., Any], tmp_path: Path) -> None:
+    sites = make_sites(policies={"south": {"methods": ["opfgl"]}})
+    with pytest.raises(FederationError, match=r"client 1 refuses: this silo does not take part in FedAvg"):
+        carry_out(sites, sites.transport, tmp_path / "all")
+    tree = carry_out(sites, sites.transport, tmp_path / "two", method__min_clients=2)
+    assert all("client 1" in row["failures"][0] for row in tree["seeds"][0]["rounds"])
+    assert [row["client"] for row in tree["seeds"][0]["clients"] if row["test"]] == [0, 2]
+
+
+# -- full disk -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_full_disk_at_the_coordinator(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = os.geteuid() == 0 and shutil.which("mount") is not None
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)]
+    if not mounted or subprocess.run(command, check=False).returncode:
+        pytest.skip("a small disk needs the right to mount one")
+    try:
+        with pytest.raises(RunError, match="No space left on device"):
+            carry_out(sites, sites.transport, small / "out", method__rounds=30)
+        assert not (small / "out" / "result.json").exists()
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        tree = carry_out(sites, sites.transport, small / "out", resume=True, method__rounds=30)
+        assert rounds(tree, measured) == rounds(alone(sites, method__rounds=30), measured)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)

@@ -1,0 +1,122 @@
+"""A coordinator's jobs: queued, stopped, continued, and found again after it was killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.jobs import Jobs
+from graphsilo.experiments.service import Coordinator
+from graphsilo.experiments.watch import Status, read_status
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Path:
+    return tmp_path / "kit"
+
+
+def config_file(sites: Any, folder: Path, **overrides: Any) -> Path:
+    path = folder / "config.yaml"
+    tree = sites.config(**overrides).model_dump(mode="json", exclude_unset=True)
+    tree.pop("data")
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def coordinator_of(sites: Any, kit: Path) -> Coordinator:
+    status = Status(kit, "test", dict(enumerate(sites.clients)), "none", sites.clients)
+    return Coordinator(kit, "test", sites.clients, sites.transport, status)
+
+
+def test_jobs_are_carried_out_one_after_the_other(
+    sites: Any, kit: Path, measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    jobs = Jobs(kit)
+    first = jobs.submit(config_file(sites, tmp_path), out=tmp_path / "one")
+    second = jobs.submit(config_file(sites, tmp_path), assignments=["method.name=local"])
+    assert [job.id for job in jobs.all()] == ["0001-fedavg", "0002-local"]
+    done = coordinator_of(sites, kit).serve(until_idle=True)
+    assert [job.state for job in done] == ["done", "done"]
+    tree = json.loads((tmp_path / "one" / "result.json").read_text())
+    alone = run(sites.config()).tree
+    assert measured(tree["seeds"][0]["rounds"]) == measured(alone["seeds"][0]["rounds"])
+    assert (Path(second.out) / "result.json").exists()
+    told = read_status(kit)
+    assert told is not None
+    assert [site["state"] for site in told["sites"]] == ["up", "up", "up"]
+    assert told["job"]["id"] == second.id
+    assert told["job"]["round"] == 4
+    assert first.method == "fedavg"
+
+
+def test_stopped_job_continues_where_it_was(
+    sites: Any, kit: Path, measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    jobs = Jobs(kit)
+    job = jobs.submit(config_file(sites, tmp_path))
+    seen: list[int] = []
+
+    class Stopping(Silent):
+        def progressed(self, progress: Progress) -> None:
+            seen.append(progress.round)
+            if progress.round == 2:
+                jobs.ask_stop(jobs.get("1"))
+
+    service = coordinator_of(sites, kit)
+    assert [found.state for found in service.serve(observer=Stopping, until_idle=True)] == ["stopped"]
+    assert not (Path(job.out) / "result.json").exists()
+    jobs.go_on(jobs.get(job.id))
+    assert [found.state for found in service.serve(observer=Stopping, until_idle=True)] == ["done"]
+    assert seen == [1, 2, 3, 4]
+    tree = json.loads((Path(job.out) / "result.json").read_text())
+    assert measured(tree["seeds"][0]["rounds"]) == measured(run(sites.config()).tree["seeds"][0]["rounds"])
+
+
+def test_job_of_a_killed_coordinator_comes_first(sites: Any, kit: Path, tmp_path: Path) -> None:
+    jobs = Jobs(kit)
+    first, second = (jobs.submit(config_file(sites, tmp_path)) for _ in range(2))
+    jobs.write(replace(second, state="running", started=1.0))
+    found = jobs.next()
+    assert found is not None
+    assert found.id == second.id
+    jobs.ask_stop(first)
+    assert jobs.get(first.id).state == "stopped"
+
+
+def test_failed_job_says_why_and_the_next_one_runs(sites: Any, kit: Path, tmp_path: Path) -> None:
+    jobs = Jobs(kit)
+    jobs.submit(config_file(sites, tmp_path), assignments=["task=graph"])
+    jobs.submit(config_file(sites, tmp_path))
+    done = coordinator_of(sites, kit).serve(until_idle=True)
+    assert [job.state for job in done] == ["failed", "done"]
+    assert "silo 'north' cannot do it" in done[0].error
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("run.references=[global]", "trains on all data in one place"),
+        ("evaluation.modes=[own_global]", "nobody holds the pooled graph"),
+        ("evaluation.study=true", "for a researcher who holds both"),
+    ],
+)
+def test_what_needs_all_data_in_one_place_is_refused_at_once(
+    assignment: str, words: str, sites: Any, kit: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=words):
+        Jobs(kit).submit(config_file(sites, tmp_path), assignments=[assignment])
+    assert Jobs(kit).all() == []
+
+
+def test_unknown_job(kit: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no job '7'"):
+        Jobs(kit).get("7")
