@@ -12,7 +12,7 @@ TEST_PROCESSES ?= 2
 # Slow tests run where GRAPHSILO_SLOW is set, as in continuous integration.
 MARKS := $(if $(GRAPHSILO_SLOW),,-m "not slow")
 
-.PHONY: help install quickstart test check bench papers docs docs-serve clean
+.PHONY: help install quickstart test test-flower check bench papers docs docs-serve clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -34,6 +34,13 @@ quickstart: .venv/.runtime ## train five silos of a generated citation graph, un
 
 test: .venv/.dev ## run the tests (GRAPHSILO_SLOW=1: the slow ones too)
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) $(MARKS)
+
+test-flower: .venv-flower/.done ## run the tests of the Flower engine, which needs an environment of its own
+	.venv-flower/bin/python -m pytest tests/runtime/flower
+
+.venv-flower/.done: pyproject.toml constraints-flower.txt scripts/install
+	@scripts/install flower
+	@touch $@
 
 check: .venv/.dev ## everything a change must pass: format, lint, types, imports, tests, docs
 	@scripts/check

@@ -153,9 +153,9 @@ def test_large_tensors_are_summed_block_by_block_to_the_same_numbers(monkeypatch
         Update(weights={"w": part, "t": part.t()}, samples=share)
         for part, share in zip(parts, (0.3, 7.0, 1.0), strict=True)
     ]
-    whole = total(Update, messages)
+    whole = total(messages)
     monkeypatch.setattr(interface, "_BLOCK", 64)
-    blocks = total(Update, messages)
+    blocks = total(messages)
     assert all(torch.equal(whole.weights[name], blocks.weights[name]) for name in ("w", "t"))
 
 

@@ -287,9 +287,9 @@ def _add(total: Tensor | None, tensor: Tensor, weight: float) -> Tensor:
     if tensor.numel() <= _BLOCK or not (total.is_contiguous() and tensor.is_contiguous()):
         return total.add_(tensor, alpha=weight)
     # torch widens a whole tensor before it adds it; a block at a time needs half the time, and less memory.
-    wide = total.new_empty(_BLOCK)
+    widened = total.new_empty(_BLOCK)
     for into, part in zip(total.view(-1).split(_BLOCK), tensor.view(-1).split(_BLOCK), strict=True):
-        into.add_(wide[: len(part)].copy_(part), alpha=weight)
+        into.add_(widened[: len(part)].copy_(part), alpha=weight)
     return total
 
 

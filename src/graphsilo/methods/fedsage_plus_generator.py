@@ -151,8 +151,10 @@ def generate(
     while f"body.{layer}.weight" in weights:
         hidden = torch.addmm(weights[f"body.{layer}.bias"], hidden, weights[f"body.{layer}.weight"])
         layer += 1
-        drawn = f"body.{layer}.weight" not in weights and not isinstance(mask, Tensor)
-        hidden = relu_dropout(hidden, dropout_rate, mask) if drawn else hidden.relu()
+        if f"body.{layer}.weight" in weights or isinstance(mask, Tensor):
+            hidden = hidden.relu()
+        else:
+            hidden = relu_dropout(hidden, dropout_rate, mask)
     hidden = hidden * mask if isinstance(mask, Tensor) else hidden
     result = []
     for slot, rows in enumerate(rows_per_slot(counts)):

@@ -76,6 +76,10 @@ def site_engine(kit: Kit, *, say: Callable[[str], None]) -> SiteEngine:
     Raises:
         UnsupportedError: The engine is not installed, or begins on its own side.
     """
+    if kit.federation.engine == "flower":
+        from graphsilo.runtime.flower.site import FlowerSite
+
+        return FlowerSite(kit, say=say)
     _needs_nvflare(kit)
     from graphsilo.runtime.nvflare.site import NvflareSite, log
 

@@ -28,7 +28,8 @@ def send(connection: socket.socket, *parts: bytes | bytearray | memoryview) -> N
     """
     connection.sendall(_LENGTH.pack(_MAGIC, sum(memoryview(part).nbytes for part in parts)))
     for part in parts:
-        connection.sendall(part)
+        if memoryview(part).nbytes:  # after an empty string the other side may have gone already
+            connection.sendall(part)
 
 
 def receive(connection: socket.socket, *, limit: int | None = None) -> bytearray:

@@ -14,11 +14,12 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the helpers beside this file
 
-from site_tables import NAMES, numbers, write_tables  # noqa: E402
+from site_tables import NAMES, numbers, write_tables
 
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
+
 
 @dataclass
 class Sites:

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments.jobs import Jobs
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
-from graphsilo.experiments.jobs import Jobs
 from graphsilo.experiments.service import Coordinator
 from graphsilo.experiments.watch import Status, read_status
 

@@ -31,6 +31,8 @@ from graphsilo.types import ClientId
 
 KEPT_ANSWERS = 4
 """Answers that are kept to be given again. A coordinator asks a site one thing at a time."""
+_START = 60.0
+_ATTEMPTS = 3
 PATIENCE = 20.0
 """Seconds after which a repeated request hears that its answer is still being made."""
 
@@ -187,6 +189,20 @@ class SiteSupervisor:
     # -- worker ---------------------------------------------------------------------------------------------------
 
     def _start_worker(self) -> None:
+        """Start the worker; one that does not come up is ended and started again, a few times."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._start_worker_once()
+                return
+            except TimeoutError:
+                self.say(f"the worker process did not come up within {_START:.0f} s; see {self.folder}/run/worker.log")
+                if attempt == _ATTEMPTS - 1:
+                    raise FederationError(
+                        f"the worker process of site '{self.name}' did not come up in {_ATTEMPTS} attempts of "
+                        f"{_START:.0f} seconds: is the machine overloaded? See {self.folder}/run/worker.log."
+                    ) from None
+
+    def _start_worker_once(self) -> None:
         mine, theirs = socket.socketpair()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         begin = {
@@ -197,7 +213,15 @@ class SiteSupervisor:
         (self.folder / "run").mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / "run" / "worker.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "graphsilo.runtime.site.worker", str(theirs.fileno()), json.dumps(begin)],
+                [
+                    sys.executable,
+                    "-X",
+                    "faulthandler",
+                    "-m",
+                    "graphsilo.runtime.site.worker",
+                    str(theirs.fileno()),
+                    json.dumps(begin),
+                ],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -207,7 +231,14 @@ class SiteSupervisor:
             )
         theirs.close()
         try:
+            mine.settimeout(_START)
             ready = unpack(pipe.receive(mine))
+            mine.settimeout(None)
+        except TimeoutError:
+            mine.close()
+            self._process.send_signal(signal.SIGABRT)  # writes where it hangs into its log
+            self._stop_worker()
+            raise
         except (EOFError, OSError):
             mine.close()
             why = self._stop_worker()
