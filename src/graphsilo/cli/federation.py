@@ -99,7 +99,7 @@ def complete(
 
 @federation.command("open")
 def open_sealed(
-    file: Annotated[Path, typer.Argument(metavar="SITE.sealed", help="A sealed kit.")],
+    file: Annotated[Path, typer.Argument(metavar="SITE.kit", help="A sealed kit.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the kit.")],
     debug: Debug = False,
 ) -> None:

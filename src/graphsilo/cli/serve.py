@@ -75,7 +75,7 @@ def serve_command(
         stack.callback(show.close)
         if page >= 0:
             stack.callback(_serve_page(status, jobs, page).close)
-        transport = transport_of(kit)
+        transport = transport_of(kit, say=status.say)
         stack.callback(transport.close)
         status.say(
             f"coordinator of '{kit.federation.name}' at {kit.federation.coordinator.hosts[0]}:"
@@ -94,7 +94,8 @@ def serve_command(
     if job is not None:
         mine = next((item for item in done if item.id == job.id), job)
         if mine.state != "done":
-            raise FederationError(f"job {mine.id} {mine.state}: {mine.error or 'it was stopped.'}")
+            told = f": {mine.error}" if quiet and mine.error else "; why is told above."
+            raise FederationError(f"job {mine.id} {mine.state}{told}")
         show.result(Path(mine.out))
 
 

@@ -116,12 +116,14 @@ def predict(
         raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
     if "silo_file" in result:
         member, silo, options, root = _at_silo(folder, result, client, chosen)
+        owner = f"silo '{result['silo']}'"
     else:
         member, silo, options, root = _of_run(folder, client, chosen)
+        owner = f"client {silo.client}"
     member.load_final(_models(folder / "models" / f"seed{chosen}-client{silo.client}-{checkpoint}.safetensors"))
     target: Graph | GraphCollection
     if graph is None:
-        target, on = silo.seen.graph, f"client {silo.client}'s own graph"
+        target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
         if isinstance(graph, str | Path):
             # Prepared as the run's own data was: other scaling or directions would be another question.

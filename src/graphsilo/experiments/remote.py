@@ -113,7 +113,7 @@ def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str
                 "client": client,
                 "silo": card["name"],
                 "nodes": counts["nodes"],
-                "edges": counts.get("links", 0),
+                "edges": counts["links"] * (1 if card.get("directed") else 2),  # as in a graph: both directions
                 **{kind: counts.get(kind, 0) for kind in ("train", "val", "test")},
             }
         )

@@ -149,7 +149,7 @@ def _references(
             resume=again,
             observer=observer,
             simulation=reuse,
-            elsewhere=elsewhere,
+            elsewhere=None if elsewhere is None else elsewhere.for_reference(name),
             label=name,
         )
         rows[name] = reference_row(result.summary)

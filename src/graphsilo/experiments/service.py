@@ -27,7 +27,8 @@ class Stopped(RunError):
 class _Watching:
     """Passes progress on, and stops the run when somebody asked for it."""
 
-    def __init__(self, status: Status, inner: Observer, wanted_stop: Callable[[], bool]):
+    def __init__(self, job: str, status: Status, inner: Observer, wanted_stop: Callable[[], bool]):
+        self.job = job
         self.status, self.inner, self.wanted_stop = status, inner, wanted_stop
 
     def started(self, description: Mapping[str, Any]) -> None:
@@ -37,7 +38,8 @@ class _Watching:
         self.status.progressed(progress)
         self.inner.progressed(progress)
         if self.wanted_stop():
-            raise Stopped("the job was stopped on request; `graphsilo federation submit --continue` goes on with it.")
+            how = f"graphsilo federation submit --continue {self.job}"
+            raise Stopped(f"the job was stopped on request; `{how}` goes on with it.")
 
     def warned(self, text: str) -> None:
         self.status.say(text)
@@ -124,6 +126,10 @@ class Coordinator:
 
     def run(self, config: RunConfig, job: Job, resume: bool, observer: Observer) -> Result:
         """The run of a job."""
+
+        def wanted_stop() -> bool:
+            return self.jobs.wanted_stop(job) or self.closed.is_set()
+
         return run_over(
             self.transport,
             config,
@@ -131,7 +137,7 @@ class Coordinator:
             clients=self.clients,
             out=job.out,
             resume=resume,
-            observer=_Watching(self.status, observer, lambda: self.jobs.wanted_stop(job) or self.closed.is_set()),
+            observer=_Watching(job.id, self.status, observer, wanted_stop),
             say=self.status.say,
             report=self.report,
             watch=self.status.watch,

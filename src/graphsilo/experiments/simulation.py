@@ -427,6 +427,11 @@ def content_hash(graphs: tuple[Graph | GraphCollection, ...]) -> str:
 def complete_config(config: RunConfig, simulation: Cohort) -> dict[str, Any]:
     """The configuration with every default written out, the chosen rule and its settings included."""
     tree = config.complete()
+    if not isinstance(simulation, Simulation):
+        # The silos hold their data: what the configuration says of data and cuts was not used.
+        tree["data"], tree["partition"] = {"name": simulation.describe()["name"]}, {"clients": simulation.num_holders}
+        tree["task"] = simulation.task
+        return {key: value for key, value in tree.items() if key not in ("scenario", "perturb")}
     if tree["partition"]["file"] is None:
         tree["partition"]["rule"] = simulation.rule
         tree["partition"].update({key: value for key, value in simulation.cut_options.items() if value is not None})

@@ -54,8 +54,12 @@ def site_kit(folder: str | Path) -> Kit:
     return kit
 
 
-def transport_of(kit: Kit) -> NvflareTransport:
+def transport_of(kit: Kit, *, say: Callable[[str], None]) -> NvflareTransport:
     """The coordinator's side of the engine that a kit names; not started yet.
+
+    Args:
+        kit: Of the coordinator.
+        say: Hears when the engine ends and is started again.
 
     Raises:
         UnsupportedError: The engine is not installed, or begins on its own side.
@@ -63,6 +67,7 @@ def transport_of(kit: Kit) -> NvflareTransport:
     _needs_nvflare(kit)
     from graphsilo.runtime.nvflare.coordinator import NvflareTransport
 
+    _hear(say)
     return NvflareTransport(kit.folder)
 
 
@@ -81,11 +86,18 @@ def site_engine(kit: Kit, *, say: Callable[[str], None]) -> SiteEngine:
 
         return FlowerSite(kit, say=say)
     _needs_nvflare(kit)
-    from graphsilo.runtime.nvflare.site import NvflareSite, log
+    from graphsilo.runtime.nvflare.site import NvflareSite
 
-    log.setLevel(logging.INFO)
-    log.addHandler(_Said(say))
+    _hear(say)
     return NvflareSite(kit.folder)
+
+
+def _hear(say: Callable[[str], None]) -> None:
+    """What the engine's keepers log is said, instead of going bare to the terminal."""
+    log = logging.getLogger("graphsilo.runtime.nvflare")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    log.addHandler(_Said(say))
 
 
 class _Said(logging.Handler):

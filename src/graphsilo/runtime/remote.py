@@ -13,6 +13,7 @@ those of one process. What can go wrong has one place here:
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 import uuid
@@ -132,6 +133,8 @@ class RemoteSites:
         self.site_of = {client: site for site, members in clients.items() for client in members}
         self.limits: dict[ClientId, float] = {}
         self.told: dict[str, Any] = {}
+        self.keeps_models = True
+        self._references: list[str] = []
         self._threads = ThreadPoolExecutor(max(2, len(self.status)), thread_name_prefix="site")
 
     # -- before a run ---------------------------------------------------------------------------------------------
@@ -221,12 +224,21 @@ class RemoteSites:
             status.become("gone", f"lost its state {status.losses} times in a row: {lost}")
         self.say(f"{lost} The run goes back to its last checkpoint.")
 
+    def for_reference(self, name: str) -> RemoteSites:
+        """The same sites for a reference row: its checkpoints stand apart, and its models are not kept."""
+        other = copy.copy(self)
+        other.run, other.keeps_models = f"{self.run}.{name}", False
+        self._references.append(other.run)
+        return other
+
     def tell_results(self, results: Mapping[ClientId, Mapping[str, Any]], config: Mapping[str, Any]) -> None:
         """Give every silo its own part of the result; one that does not answer goes without."""
         for site, status in self.status.items():
             own = [[client, dict(results[client])] for client in status.clients if client in results]
             try:
                 self.request(site, {"do": "result", "run": self.run, "results": own, "config": dict(config)})
+                for reference in self._references:  # nothing to tell, and checkpoints to forget
+                    self.request(site, {"do": "result", "run": reference, "results": [], "config": {}})
             except (FederationError, Unreachable) as error:
                 self.say(f"site '{site}' was not told its results: {error}")
 
@@ -563,7 +575,7 @@ class Remote(LocalFederation):
 
     def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         """The sites write their models into their own folders; nothing comes here."""
-        header = self._session("finish", embeddings=embeddings, models=True)
+        header = self._session("finish", embeddings=embeddings, models=self.sites.keeps_models)
         self.sites.everywhere(header, self._here())
         for client in self.clients:
             yield client, {"last": {}, "best": None}

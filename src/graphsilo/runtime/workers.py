@@ -99,6 +99,10 @@ class WorkerPool:
             self.answer(index)
         return Workers(self, ledger)
 
+    def for_reference(self, name: str) -> WorkerPool:
+        """A pool keeps nothing between seeds, so that references need no place of their own."""
+        return self
+
     def recovering(self, lost: FederationError) -> None:
         """Workers of a pool are not started again while it runs."""
         raise lost

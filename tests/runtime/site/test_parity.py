@@ -10,6 +10,8 @@ import pytest
 
 from graphsilo.experiments.remote import run_over
 from graphsilo.experiments.runner import run
+from graphsilo.runtime.same_machine import SameMachine
+from graphsilo.runtime.site.supervisor import SiteSupervisor
 
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {},
@@ -33,3 +35,33 @@ def test_same_numbers_as_in_one_process(
         for key in ("best_round", "validation", "test", "test_last", "modes", "confusion", "setup", "rounds"):
             assert measured(mine[key]) == measured(theirs[key]), key
     assert alone["summary"] == apart["summary"]
+
+
+def test_reference_rows_stand_apart(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    config = sites.config(run__references=["local"], method__rounds=2)
+    plain = sites.config(method__rounds=2)
+    arguments = {"name": "test", "clients": sites.clients}
+    apart = run_over(sites.transport, config, out=tmp_path / "with", **arguments).tree
+    run_over(sites.transport, plain, out=tmp_path / "without", **arguments)
+    assert measured(apart["references"]["local"]) == measured(run(config).tree["references"]["local"])
+    for number, name in enumerate(sites.clients):
+        model = f"{name}/models/seed0-client{number}-best.safetensors"
+        kept = [next((sites.folder / name / "results").glob(f"{out}-fedavg-*/{model}")) for out in ("with", "without")]
+        assert kept[0].read_bytes() == kept[1].read_bytes()  # those of the method, not of the reference
+        assert not any((sites.folder / name / "state").iterdir())
+
+
+def test_one_site_may_hold_several_silos(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    both = SiteSupervisor("both", [(0, sites.files["north"]), (1, sites.files["south"])], tmp_path / "both")
+    both.start()
+    try:
+        sockets = {"both": both.socket_path, "west": sites.supervisors["west"].socket_path}
+        places = {"both": [0, 1], "west": [2]}
+        tree = run_over(
+            SameMachine(sockets), sites.config(), name="test", clients=places, out=tmp_path / "out"
+        ).tree  # fmt: skip
+    finally:
+        both.close()
+    alone = run(sites.config()).tree
+    assert measured(tree["seeds"][0]["rounds"]) == measured(alone["seeds"][0]["rounds"])
+    assert tree["summary"] == alone["summary"]

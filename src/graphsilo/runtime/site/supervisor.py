@@ -177,7 +177,9 @@ class SiteSupervisor:
                 pipe.send(connection, body)
                 answer = pipe.receive(connection)
                 header = header_of(answer)
-                if not header.get("ok"):
+                if header.get("ok"):
+                    self._tell(packet)
+                else:
                     log = self.folder / "run" / "worker.log"
                     self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")
                 return answer
@@ -185,6 +187,14 @@ class SiteSupervisor:
                 why = self._stop_worker()
                 self.say(f"the worker process {why}; it is started again when it is next needed")
                 return failed(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
+
+    def _tell(self, packet: Packet) -> None:
+        """What a person at the site wants to hear of."""
+        header = packet.header
+        if header["do"] == "open":
+            self.say(f"run {header['run']} begins: {header['method']}, seed {header['seed']}")
+        elif header["do"] == "result" and header["results"]:
+            self.say(f"run {header['run']} is done; scores and models are in {self.folder}/results/{header['run']}")
 
     # -- worker ---------------------------------------------------------------------------------------------------
 
