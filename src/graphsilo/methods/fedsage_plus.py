@@ -69,7 +69,10 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         0.5, "dropout in encoder, classifier and generator", source="release", ge=0, lt=1
     )
     lambda_d: float = setting(1.0, "weight of the loss of the predicted counts (λ_d)", source="release", ge=0)
-    lambda_f: float = setting(1.0, "weight of the loss of the generated features (λ_f)", source="release", ge=0)
+    lambda_f: float = setting(
+        0.01, "weight of the loss of the generated features (λ_f)",
+        source="validation on Cora and CiteSeer; paper and release 1", ge=0,
+    )  # fmt: skip
     lambda_c: float = setting(1.0, "weight of the auxiliary classifier's loss (λ_c)", source="release", ge=0)
     feature_error: Literal["sum", "mean"] = setting(
         "sum", "L_f adds up squared differences over generated neighbours and features, or divides by 5 · features",
