@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.evaluate import metrics
 from graphsilo.evaluate.scores import Score, combine
 from graphsilo.experiments.config import EvaluationConfig, Mode
 from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest
-from graphsilo.federation.interface import Federation
+from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.types import ClientId, Task
@@ -177,7 +179,8 @@ def evaluate(
             auc=auc,
             aggregate=weights if "aggregate" in local else None,
         )
-        replies = list(federation.ask(client.evaluate, request).require(minimum))
+        answers = believable(federation, federation.ask(client.evaluate, request), local, server.schema.num_classes)
+        replies = list(answers.require(minimum))
     result = gather(replies)
     if "aggregate" in pooled:
         request = EvaluateRequest(views=[], global_views=["aggregate"], auc=auc, aggregate=weights)
@@ -185,6 +188,70 @@ def evaluate(
         for view, sets in gather([(EVERYBODY, reply) for _, reply in one]).items():
             result.setdefault(view, {}).update(sets)
     return result
+
+
+def believable(
+    federation: Federation, answers: Replies[EvaluateReply], views: list[str], classes: int
+) -> Replies[EvaluateReply]:
+    """The answers without those that cannot be: their clients have failed.
+
+    Looked at are silos elsewhere, of which it is known what they said they hold (``limits``).
+
+    Args:
+        federation: Which gave the answers; hears of the failures.
+        answers: As they came.
+        views: What was asked for.
+        classes: C.
+    """
+    limits: Mapping[ClientId, float] = getattr(federation, "limits", {})
+    seen = Counter((name, tuple(kinds)) for _, reply in answers for name, kinds in reply.kinds.items())
+    usual: dict[str, tuple[str, ...]] = {}
+    for (name, kinds), _ in seen.most_common():
+        usual.setdefault(name, kinds)
+    good, failures = dict(answers.answers), dict(answers.failures)
+    for client, reply in answers:
+        if client not in limits:
+            continue
+        trouble = _unbelievable(reply, views, classes, limits[client], usual)
+        if trouble:
+            reason = f"its evaluation cannot be: {trouble}"
+            failures[client] = Failure(client, "evaluate", MessageError.__name__, reason)
+            federation.note_failure(failures[client])
+            del good[client]
+    return Replies(good, failures)
+
+
+def _unbelievable(
+    reply: EvaluateReply, views: list[str], classes: int, limit: float, usual: Mapping[str, tuple[str, ...]]
+) -> str:
+    """Why an answer cannot be; empty if it can."""
+    named = {name: name.split("/") for name in reply.kinds}
+    if any(len(parts) != 2 or parts[0] not in views for parts in named.values()):
+        return "it scores what was not asked for"
+    if any(f"{view}/seen" not in named for view in views):
+        return "it lacks a view that was asked for"
+    if any(usual[name] != tuple(kinds) for name, kinds in reply.kinds.items()):
+        return "it counts other kinds of items than the other silos"
+    if reply.parts != [1] * len(named) or tuple(reply.sizes.shape) != (len(named),):
+        return "its parts do not fit together"
+    rows = sum(map(len, reply.kinds.values()))
+    whole = (reply.counts, reply.sizes)
+    if tuple(reply.counts.shape) != (rows, 4, classes, classes) or any(part.is_floating_point() for part in whole):
+        return f"its tables have the shape {tuple(reply.counts.shape)}"
+    totals = [*reply.counts.double().flatten(1).sum(1).tolist(), *reply.sizes.tolist()]
+    if any(part.numel() and int(part.min()) < 0 for part in whole) or max(totals, default=0) > limit:
+        return f"it counts fewer than 0 items, or more than the {limit:g} that its silo said it holds"
+    for name, pair in reply.scores.items():
+        view, _, rest = name.partition("/")
+        which, _, score = rest.partition("/")
+        kind, _, metric = score.partition("/")
+        known = usual.get(f"{view}/{which}") or ("val", "test")
+        if f"{view}/{which}" not in named or kind not in known or metric not in ("auc", "ap") or len(pair) != 2:
+            return "it has a score that was not asked for"
+        value, weight = pair
+        if not (math.isnan(value) or 0 <= value <= 1) or not 0 <= weight <= limit:
+            return f"it has a score of {value:g} over {weight:g} items"
+    return ""
 
 
 def gather(replies: list[tuple[ClientId, EvaluateReply]]) -> RoundScores:

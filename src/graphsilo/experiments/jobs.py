@@ -68,7 +68,9 @@ class Jobs:
         checked = load_config(config, assignments=assignments)
         checked.method_config()
         check_remote(checked)
-        numbers = [int(job.id.partition("-")[0]) for job in self.all()]
+        # Of all folders: one whose job was never written down has its number, too.
+        taken = (path.name.partition("-")[0] for path in self.folder.glob("[0-9]*-*"))
+        numbers = [int(number) for number in taken if number.isdecimal()]
         identity = f"{max(numbers, default=0) + 1:04d}-{re.sub(r'[^a-z0-9]+', '-', checked.method.name.lower())}"
         place = self.folder / identity
         place.mkdir(parents=True, mode=0o700)
@@ -107,6 +109,10 @@ class Jobs:
 
     def config_path(self, job: Job) -> Path:
         return self.folder / job.id / "config.yaml"
+
+    def trace_path(self, job: Job) -> Path:
+        """Where it stands what an error was that nobody expected."""
+        return self.folder / job.id / "traceback.txt"
 
     def ask_stop(self, job: Job) -> None:
         """Have a queued or running job stopped after its current round. It can be continued with ``go_on``."""

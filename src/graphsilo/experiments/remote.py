@@ -23,6 +23,7 @@ from graphsilo.experiments.cohort import Cohort, per_client_warnings
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.results import Result
+from graphsilo.experiments.resume import check_free
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import model_specs
 from graphsilo.federation.client import ModelSpec
@@ -148,6 +149,7 @@ def run_over(
     report: Callable[[Path], Any] | None = None,
     wait: float = float("inf"),
     watch: Callable[[RemoteSites], None] = lambda sites: None,
+    check: Callable[[], None] = lambda: None,
 ) -> Result:
     """Carry out a configuration over silos at other machines.
 
@@ -163,19 +165,22 @@ def run_over(
         report: Called with the folder when everything is written.
         wait: Seconds to wait for all sites to answer.
         watch: Is given the sites before anything is asked of them, to show how they are.
+        check: Called again and again while sites are waited for; may raise to end it.
 
     Raises:
         GraphsiloError: As ``run`` does; and when silos do not fit together or too few answer.
     """
     folder = Path(out)
     check_remote(config)
+    if not resume:
+        check_free(folder)  # before the run that it holds loses its name
     sites = RemoteSites(
         transport, clients, _run_name(folder, config, resume), deadline=config.run.deadline,
         patience=config.run.patience, say=say,
     )  # fmt: skip
     watch(sites)
     try:
-        sites.wait_for_all(wait)
+        sites.wait_for_all(wait, check=check)
         cards = sites.cards()
         cohort = cohort_of(config, name, cards)
         sparse = any(bool(card.get("sparse")) for card in cards.values())

@@ -148,8 +148,7 @@ class SeedRun:
         clock.start()
         server.round(federation, number)
         row: dict[str, Any] = {"round": number, "participants": len(federation.participants)}
-        if federation.failures:
-            row["failures"] = [str(failure) for failure in federation.failures]
+        failures = list(federation.failures)
         row.update(_bytes(ledger.total("round", number)))
         if number % config.every == 0 or number == server.rounds:
             federation.at("evaluation", number)
@@ -159,9 +158,12 @@ class SeedRun:
             )  # fmt: skip
             if progress.note(number, scores, self.modes, self.metric) and self.keeps_models:
                 federation.remember()
+            failures += federation.failures
             row.update(progress.current)
             patience = self.config.run.early_stopping
             progress.stopped = patience is not None and progress.since_best >= patience
+        if failures:
+            row["failures"] = [str(failure) for failure in failures]
         row.update(clock.stop())
         progress.rounds.append(row)
         progress.round = number

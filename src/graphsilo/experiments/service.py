@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.experiments import disk
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.jobs import Job, Jobs
 from graphsilo.experiments.observer import Observer, Progress, Silent
@@ -18,6 +21,9 @@ from graphsilo.experiments.results import Result
 from graphsilo.experiments.watch import Beat, Status
 from graphsilo.runtime.transport import Transport
 from graphsilo.types import ClientId
+
+_PAUSE = 10.0
+"""Seconds until a job is tried again whose state could not be written."""
 
 
 class Stopped(RunError):
@@ -37,6 +43,10 @@ class _Watching:
     def progressed(self, progress: Progress) -> None:
         self.status.progressed(progress)
         self.inner.progressed(progress)
+        self.check()
+
+    def check(self) -> None:
+        """Stop the run if somebody asked for it."""
         if self.wanted_stop():
             how = f"graphsilo federation submit --continue {self.job}"
             raise Stopped(f"the job was stopped on request; `{how}` goes on with it.")
@@ -71,6 +81,7 @@ class Coordinator:
         self.jobs = Jobs(kit)
         self.name, self.clients, self.transport, self.status, self.report = name, clients, transport, status, report
         self.closed = threading.Event()
+        self._unwritten = ""  # a job whose end could not be written down: it would begin again at once
 
     def serve(self, *, observer: Callable[[], Observer] = Silent, until_idle: bool = False) -> list[Job]:
         """Take jobs until ``close`` is called, or until none is left.
@@ -82,7 +93,7 @@ class Coordinator:
         Returns:
             The jobs that were carried out.
         """
-        done = []
+        done: list[Job] = []
         while not self.closed.is_set():
             job = self.jobs.next()
             if job is None:
@@ -91,6 +102,10 @@ class Coordinator:
                 self.status.write()
                 self.closed.wait(0.5)
                 continue
+            if done and job.id == self._unwritten:
+                if until_idle:
+                    break
+                self.closed.wait(_PAUSE)
             done.append(self.carry_out(job, observer()))
         return done
 
@@ -99,11 +114,11 @@ class Coordinator:
         out = Path(job.out)
         resume = job.started > 0 and out.exists()
         job = replace(job, state="running", started=job.started or time.time())
-        self.jobs.write(job)
         self.status.job(job)
         self.status.say(f"job {job.id} {'continues' if resume else 'begins'}")
         beat = Beat(self.status)
         try:
+            self.jobs.write(job)
             config = load_config(self.jobs.config_path(job))
             result = self.run(config, job, resume, observer)
             score = result.accuracy()
@@ -115,11 +130,19 @@ class Coordinator:
         except GraphsiloError as error:
             job = replace(job, state="failed", finished=time.time(), error=str(error))
             self.status.say(f"job {job.id} failed: {error}")
+        except Exception as error:  # whatever it is, the jobs behind it are carried out
+            text = f"an error that graphsilo does not know ({type(error).__name__}: {error})"
+            job = replace(job, state="failed", finished=time.time(), error=text)
+            self.status.say(f"job {job.id} failed: {text}; see {self.jobs.trace_path(job)}")
+            with contextlib.suppress(RunError):
+                disk.write_text(self.jobs.trace_path(job), traceback.format_exc())
         finally:
             beat.stop()
+        self._unwritten = ""
         try:
             self.jobs.write(job)
         except RunError as error:
+            self._unwritten = job.id
             self.status.say(f"the state of job {job.id} could not be written: {error}")
         self.status.job(job)
         return job
@@ -130,6 +153,7 @@ class Coordinator:
         def wanted_stop() -> bool:
             return self.jobs.wanted_stop(job) or self.closed.is_set()
 
+        watching = _Watching(job.id, self.status, observer, wanted_stop)
         return run_over(
             self.transport,
             config,
@@ -137,10 +161,11 @@ class Coordinator:
             clients=self.clients,
             out=job.out,
             resume=resume,
-            observer=_Watching(job.id, self.status, observer, wanted_stop),
+            observer=watching,
             say=self.status.say,
             report=self.report,
             watch=self.status.watch,
+            check=watching.check,
         )
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError
+from graphsilo.federation.codec import aligned_bytes
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import FieldSpec, Message
 from graphsilo.types import ClientId
@@ -280,7 +281,11 @@ def _shape(tensor: Tensor) -> tuple[int | str, ...]:
 def _add(total: Tensor | None, tensor: Tensor, weight: float) -> Tensor:
     if total is None:
         wide = torch.float64 if tensor.is_floating_point() else torch.int64
-        total = tensor.to(wide, copy=True)
+        if tensor.numel() > _BLOCK and tensor.is_cpu and tensor.is_contiguous():
+            memory = torch.from_numpy(aligned_bytes(tensor.numel() * wide.itemsize))
+            total = memory.view(wide).view(tensor.shape).copy_(tensor)
+        else:
+            total = tensor.to(wide, copy=True)
         return total.mul_(weight if tensor.is_floating_point() else int(weight)) if weight != 1.0 else total
     if not tensor.is_floating_point():
         return total.add_(tensor.to(torch.int64), alpha=int(weight))
@@ -336,6 +341,9 @@ class Federation(ABC):
     def at(self, phase: Phase, round: int) -> None:
         """Say which phase and round the next calls belong to."""
         self.ledger.at(phase, round)
+
+    def note_failure(self, failure: Failure) -> None:  # noqa: B027 - many keep no list
+        """Hear of an answer that could be read, and cannot be."""
 
     def addressees(
         self, request: Message | Mapping[ClientId, Message], to: Sequence[ClientId] | None

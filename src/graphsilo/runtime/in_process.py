@@ -24,6 +24,8 @@ from graphsilo.federation.message import Message
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.types import ClientId
 
+_WEIGHT = "num_samples"
+
 
 class LocalFederation(Federation):
     """What the runtimes on one machine have in common: encode, note, call, decode, sum."""
@@ -79,7 +81,6 @@ class LocalFederation(Federation):
         for client, reply in self._exchange(handler, request, to, timeout):
             if not isinstance(reply, Failure):
                 try:
-                    self._check_weights(client, reply)
                     total.add(client, reply)
                 except MessageError as error:
                     reply = Failure(client, handler.name, type(error).__name__, str(error))
@@ -91,15 +92,19 @@ class LocalFederation(Federation):
     def _check_weights(self, client: ClientId, message: Message) -> None:
         """Refuse a client that claims more items than its silo holds: it would outweigh everybody.
 
+        A weight is what a field of a sum is declared to be weighted by, and, where a method weighs answers itself,
+        what is called ``num_samples``.
+
         Raises:
             MessageError: It does.
         """
         limit = self.limits.get(client)
         if limit is None:
             return
-        for name in {spec.weighted_by for spec in message.specs() if spec.weighted_by is not None}:
+        names = {spec.weighted_by for spec in message.specs() if spec.weighted_by is not None}
+        for name in sorted(names | {spec.name for spec in message.specs() if spec.name == _WEIGHT}):
             weight = getattr(message, name)
-            if isinstance(weight, int | float) and weight > limit:
+            if isinstance(weight, int | float) and not 0 <= weight <= limit:
                 raise MessageError(
                     f"client {client} claims to stand for {weight:g} items ({type(message).__name__}.{name}); its silo "
                     f"said before round 1 that it holds {limit:g} at most."
@@ -130,12 +135,17 @@ class LocalFederation(Federation):
                 yield client, reply
                 continue
             self.ledger.record(client, "up", handler.name, reply)
+            answer: Reply | Failure
             try:
-                yield client, decode(reply.data, reply_type)
+                answer = decode(reply.data, reply_type)
+                self._check_weights(client, answer)
             except MessageError as error:
-                failure = Failure(client, handler.name, type(error).__name__, str(error))
-                self.failures.append(failure)
-                yield client, failure
+                answer = Failure(client, handler.name, type(error).__name__, str(error))
+                self.failures.append(answer)
+            yield client, answer
+
+    def note_failure(self, failure: Failure) -> None:
+        self.failures.append(failure)
 
     def at(self, phase: Phase, round: int) -> None:
         super().at(phase, round)

@@ -8,13 +8,17 @@ those of one process. What can go wrong has one place here:
 - An answer is damaged or belongs to another request: it is asked for again, and if it stays so the clients have failed.
 - A worker died and forgot its clients' state: ``StateLost`` takes the whole run back to its last checkpoint, of which
   every site keeps its own part. A site that loses its state again and again without a round in between counts as gone.
-- A site that comes back begins with its last checkpoint.
+- A site that comes back begins with its last checkpoint; one that has none yet begins anew.
+
+What a site says of itself is believed within bounds: a text is cut, a number must be one, and nobody speaks for others.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +35,7 @@ from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.in_process import LocalFederation
 from graphsilo.runtime.site.protocol import Packet, ProtocolError, pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
@@ -44,6 +49,10 @@ _FIRST_WAIT = 30.0
 _PER_MEGABYTE = 1.0
 _POLL_WAIT = 30.0
 _BETWEEN = 0.5
+_LONGEST_TEXT = 1000
+"""Signs of a text of a site that are kept: it stands in the status, in logs and in the result."""
+_MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""What reading plain values of unknown types may raise."""
 
 
 class StateLost(FederationError):
@@ -136,11 +145,16 @@ class RemoteSites:
         self.keeps_models = True
         self._references: list[str] = []
         self._threads = ThreadPoolExecutor(max(2, len(self.status)), thread_name_prefix="site")
+        self._closed = threading.Event()
 
     # -- before a run ---------------------------------------------------------------------------------------------
 
-    def wait_for_all(self, timeout: float = math.inf) -> None:
+    def wait_for_all(self, timeout: float = math.inf, *, check: Callable[[], None] = lambda: None) -> None:
         """Wait until every site answers, and check that each holds the silos that the federation says.
+
+        Args:
+            timeout: Seconds.
+            check: Called again and again meanwhile; may raise to end the waiting.
 
         Raises:
             FederationError: Some did not in time, or a site holds other silos or another release of graphsilo.
@@ -151,21 +165,21 @@ class RemoteSites:
         missing = list(self.status)
         while missing:
             for site in list(missing):
+                check()
                 try:
                     answer = self._once(site, {"do": "hello"}, timeout=5.0)
                 except Unreachable:
                     continue
                 held, wanted = answer.header.get("clients"), list(self.status[site].clients)
-                if sorted(held or []) != wanted:
+                if not isinstance(held, list) or sorted(map(str, held)) != sorted(map(str, wanted)):
                     raise FederationError(
-                        f"site '{site}' should hold the clients {wanted}, and holds {held}: its silos are not those of "
-                        f"this federation's file."
+                        f"site '{site}' should hold the clients {wanted}, and holds {_told(held)}: its silos are not "
+                        f"those of this federation's file."
                     )
                 if answer.header.get("graphsilo") != __version__:
                     raise FederationError(
-                        f"site '{site}' runs graphsilo {answer.header.get('graphsilo')}, the coordinator "
-                        f"{__version__}: "
-                        f"install the same release everywhere."
+                        f"site '{site}' runs graphsilo {_told(answer.header.get('graphsilo'))}, the coordinator "
+                        f"{__version__}: install the same release everywhere."
                     )
                 self.status[site].become("up")
                 self.say(f"site '{site}' is up")
@@ -186,15 +200,20 @@ class RemoteSites:
         """
         found: dict[ClientId, dict[str, Any]] = {}
         for site, packet in self.everywhere({"do": "cards"}).items():
-            for client, card in packet.header["cards"]:
-                if client not in self.status[site].clients:
-                    raise FederationError(f"site '{site}' speaks for client {client}, which is not its own.")
-                found[client] = card
-                # A silo cannot count for more than it said it holds: see LocalFederation.sum.
-                counts = card.get("counts", {})
-                self.limits[client] = float(
-                    max(counts.get("nodes", 0), 2 * counts.get("links", 0), counts.get("graphs", 0))
+            try:
+                own = {int(client): dict(card) for client, card in packet.header["cards"]}
+                limits = {client: _limit(card["counts"]) for client, card in own.items()}
+            except _MALFORMED as error:
+                raise FederationError(
+                    f"the cards of site '{site}' are malformed ({type(error).__name__}: {_told(error)})."
+                ) from None
+            if sorted(own) != list(self.status[site].clients):
+                raise FederationError(
+                    f"site '{site}' was asked for the cards of the clients {list(self.status[site].clients)} and gave "
+                    f"those of {_told(sorted(own))}."
                 )
+            found.update(own)
+            self.limits.update(limits)
         return dict(sorted(found.items()))
 
     # -- during a run ---------------------------------------------------------------------------------------------
@@ -236,27 +255,27 @@ class RemoteSites:
         for site, status in self.status.items():
             own = [[client, dict(results[client])] for client in status.clients if client in results]
             try:
-                self.request(site, {"do": "result", "run": self.run, "results": own, "config": dict(config)})
+                header = {"do": "result", "run": self.run, "results": own, "config": dict(config)}
+                checked(site, self.request(site, header))
                 for reference in self._references:  # nothing to tell, and checkpoints to forget
-                    self.request(site, {"do": "result", "run": reference, "results": [], "config": {}})
-            except (FederationError, Unreachable) as error:
+                    checked(site, self.request(site, {**header, "run": reference, "results": []}))
+            except FederationError as error:
                 self.say(f"site '{site}' was not told its results: {error}")
 
     def close(self) -> None:
-        """Nothing is asked any more; the transport stays open."""
+        """Nothing is asked or waited for any more; the transport stays open."""
+        self._closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # -- packets --------------------------------------------------------------------------------------------------
 
-    def everywhere(self, header: Mapping[str, Any], sites: Sequence[str] | None = None) -> dict[str, Packet]:
+    def everywhere(self, header: Mapping[str, Any]) -> dict[str, Packet]:
         """Ask all sites the same at once.
 
         Raises:
             FederationError: One of them did not answer, or could not do it.
-            StateLost: One has forgotten its clients.
         """
-        asked = list(self.status if sites is None else sites)
-        futures = {site: self._threads.submit(self.request, site, header) for site in asked}
+        futures = {site: self.submit(site, header) for site in self.status}
         wait(list(futures.values()))
         return {site: checked(site, future.result()) for site, future in futures.items()}
 
@@ -286,7 +305,10 @@ class RemoteSites:
         damaged = 0
         send, troubled = True, False
         while True:
-            left = begun + most - time.monotonic()
+            if self._closed.is_set():
+                raise Gone(site, "is not waited for any more", late=False)
+            asked = time.monotonic()
+            left = begun + most - asked
             if left <= 0:
                 status.become("late", f"took more than {most:.0f} s")
                 raise Gone(site, f"did not finish within the deadline of {most:.0f} seconds", late=True)
@@ -303,25 +325,27 @@ class RemoteSites:
                 silent = time.monotonic() - heard
                 if not troubled:
                     troubled = True
-                    status.become("late", error.reason)
+                    status.become("late", _told(error.reason))
                     self.say(f"site '{site}' gives no answer ({error.reason}); waiting {self.patience:.0f} s for it")
                 if silent > self.patience:
-                    status.become("lost", error.reason)
+                    status.become("lost", _told(error.reason))
                     raise Gone(site, f"has been silent for {silent:.0f} seconds ({error.reason})", late=False) from None
-                time.sleep(min(_BETWEEN, max(0.0, self.patience - silent)))
+                self._closed.wait(min(_BETWEEN, max(0.0, self.patience - silent)))
                 continue
             except ProtocolError as error:
                 damaged += 1
-                status.note = str(error)
+                status.note = _told(error)
                 if damaged > 2:
                     status.become("up")
                     raise
                 continue
             heard = time.monotonic()
-            if packet.header.get("state") == "unknown":
-                send = True
-            elif packet.header.get("state") == "running":
+            state = packet.header.get("state")
+            if state in ("unknown", "running"):
+                send = state == "unknown"
                 status.become("working")
+                # A site keeps a question for a while; one that does not must not be asked without a pause.
+                self._closed.wait(max(0.0, _BETWEEN - (heard - asked)))
             elif packet.id != identity:
                 damaged += 1
                 if damaged > 2:
@@ -349,7 +373,7 @@ class RemoteSites:
         except ProtocolError as error:
             raise Unreachable(site, str(error)) from None
         if packet.id != identity or not packet.header.get("ok"):
-            raise Unreachable(site, str(packet.header.get("text", "it answers something else")))
+            raise Unreachable(site, _told(packet.header.get("text", "it answers something else")))
         return packet
 
     def submit(
@@ -368,10 +392,22 @@ def checked(site: str, packet: Packet) -> Packet:
     """
     if packet.header.get("ok"):
         return packet
-    kind, text = str(packet.header.get("kind")), str(packet.header.get("text"))
+    kind, text = _told(packet.header.get("kind")), _told(packet.header.get("text"))
     if kind in _LOST_STATE:
         raise StateLost(site, text)
     raise FederationError(f"site '{site}': {text}" if kind != "FederationError" else f"site '{site}' {text}")
+
+
+def _told(value: object) -> str:
+    """What a site says, in one line and no longer than is read: it must not look like another line of a log."""
+    text = str(value)
+    cut = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
+    return "".join(sign if sign.isprintable() else " " for sign in cut)
+
+
+def _limit(counts: Mapping[str, Any]) -> float:
+    """How much a silo can count for at most, by what it said it holds: see ``LocalFederation.sum``."""
+    return float(max(counts["nodes"], 2 * counts["links"], counts["graphs"]))
 
 
 class Remote(LocalFederation):
@@ -388,12 +424,13 @@ class Remote(LocalFederation):
         ledger: Ledger | None,
     ):
         super().__init__(list(sites.site_of), ledger)
-        self.sites, self.seed = sites, seed
+        self.sites, self.seed, self.run = sites, seed, sites.run
+        self._client = method.client
         self.limits = sites.limits
         self.minimum = config.min_clients
         self._begin = {
             "do": "open",
-            "run": sites.run,
+            "run": self.run,
             "seed": seed,
             "method": method.name,
             "config": config.model_dump(mode="json"),
@@ -403,7 +440,7 @@ class Remote(LocalFederation):
         self._models = {client: [spec.name, dict(spec.settings)] for client, spec in models.items()}
         self._opened: set[str] = set()
         self._refused: dict[ClientId, str] = {}
-        self._mark: str | None = None
+        self._marks: dict[str, str] = {}
         failures = []
         futures = {site: sites.submit(site, self._opening(site)) for site in sites.status}
         wait(list(futures.values()))
@@ -412,7 +449,9 @@ class Remote(LocalFederation):
                 self._note_opened(site, future.result())
             except StateLost:
                 raise
-            except Gone as error:
+            except FederationError as error:
+                if self.minimum is None and not isinstance(error, Gone):
+                    raise
                 failures.append(str(error))
         failures += [f"client {client} refuses: {text}" for client, text in self._refused.items()]
         present = sum(len(sites.status[site].clients) for site in self._opened) - len(self._refused)
@@ -426,21 +465,28 @@ class Remote(LocalFederation):
 
     def _note_opened(self, site: str, packet: Packet) -> None:
         header = checked(site, packet).header
-        for client, text in header.get("refused", []):
-            self._refused[client] = str(text)
+        try:
+            refused = {int(client): _told(text) for client, text in header.get("refused", [])}
+        except _MALFORMED as error:
+            raise FederationError(f"site '{site}' gave a malformed answer ({type(error).__name__}).") from None
+        strange = [client for client in refused if client not in self.sites.status[site].clients]
+        if strange:
+            raise FederationError(f"site '{site}' speaks for client {strange[0]}, which is not its own.")
+        for client, text in refused.items():
+            self._refused[client] = text
             self.sites.say(f"client {client} at site '{site}' takes no part: {text}")
         self._opened.add(site)
 
     def _opening(self, site: str) -> dict[str, Any]:
         models = [[client, self._models[client]] for client in self.sites.status[site].clients]
-        return {**self._begin, "models": models, "mark": self._mark}
+        return {**self._begin, "models": models, "mark": self._marks.get(site)}
 
     # -- messages -------------------------------------------------------------------------------------------------
 
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
-        pending: dict[Future[Packet], str] = {}
+        pending: dict[Future[Packet], tuple[str, list[ClientId]]] = {}
         early: dict[ClientId, Encoded | Failure] = {}
         for site, status in self.sites.status.items():
             asked = []
@@ -465,16 +511,16 @@ class Remote(LocalFederation):
                     payloads.append(encoded.data)
                 to.append([client, places[id(encoded)]])
             header = {
-                "do": "call", "run": self.sites.run, "seed": self.seed, "handler": handler, "round": round, "to": to,
+                "do": "call", "run": self.run, "seed": self.seed, "handler": handler, "round": round, "to": to,
             }  # fmt: skip
-            pending[self.sites.submit(site, header, payloads, deadline=timeout)] = site
+            pending[self.sites.submit(site, header, payloads, deadline=timeout)] = site, asked
         yield from self._in_order(handler, sorted(outgoing), pending, early)
 
     def _in_order(
         self,
         handler: str,
         order: list[ClientId],
-        pending: dict[Future[Packet], str],
+        pending: dict[Future[Packet], tuple[str, list[ClientId]]],
         early: dict[ClientId, Encoded | Failure],
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         """Answers as they come, handed on by client number: sums are the same as in one process."""
@@ -489,10 +535,7 @@ class Remote(LocalFederation):
                 break
             done, _ = wait(list(pending), return_when=FIRST_COMPLETED)
             for future in done:
-                site = pending.pop(future)
-                asked = [
-                    client for client in self.sites.status[site].clients if client in order and client not in early
-                ]
+                site, asked = pending.pop(future)
                 try:
                     early.update(self._answers(site, handler, asked, future.result()))
                 except StateLost as error:
@@ -508,23 +551,40 @@ class Remote(LocalFederation):
     ) -> dict[ClientId, Encoded | Failure]:
         header = checked(site, packet).header
         found: dict[ClientId, Encoded | Failure] = {}
+        _, reply_type = handler_of(self._client, handler).types_cached()
+        declared = [(spec.name, spec.kind) for spec in reply_type.specs()]
+        spent = 0.0
         try:
             for answer in header["answers"]:
-                client = answer["client"]
-                self.client_cpu_seconds += float(answer["cpu"])
+                client = int(answer["client"])
+                seconds = float(answer["cpu"])
+                if not 0 <= seconds < math.inf:
+                    raise ValueError(f"{seconds} seconds")
+                spent += seconds
                 if "failure" in answer:
                     kind, reason = answer["failure"]
-                    found[client] = Failure(client, handler, str(kind), str(reason))
+                    found[client] = Failure(client, handler, _told(kind), _told(reason))
                 else:
                     payload = packet.payloads[answer["payload"]]
                     data = aligned_bytes(payload.nbytes)
                     data[:] = np.frombuffer(payload, dtype=np.uint8)
                     fields = tuple((str(name), str(kind), int(size)) for name, kind, size in answer["fields"])
-                    found[client] = Encoded(data, str(answer["name"]), fields)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FederationError(f"site '{site}' gave a malformed answer ({type(error).__name__}: {error}).") from None
+                    # These go into the ledger, which says what left each silo.
+                    sizes = [size for _, _, size in fields]
+                    if [field[:2] for field in fields] != declared or min(sizes, default=0) < 0:
+                        raise ValueError("its fields are not those of the message")
+                    if answer["name"] != reply_type.wire_name() or sum(sizes) > data.nbytes:
+                        raise ValueError("it is not the message that was asked for")
+                    found[client] = Encoded(data, reply_type.wire_name(), fields)
+        except _MALFORMED as error:
+            raise FederationError(
+                f"site '{site}' gave a malformed answer ({type(error).__name__}: {_told(error)})."
+            ) from None
         if sorted(found) != asked:
-            raise FederationError(f"site '{site}' was asked for clients {asked} and answered for {sorted(found)}.")
+            raise FederationError(
+                f"site '{site}' was asked for clients {asked} and answered for {_told(sorted(found))}."
+            )
+        self.client_cpu_seconds += spent
         return found
 
     def _ready(self, site: str) -> str | None:
@@ -549,39 +609,90 @@ class Remote(LocalFederation):
     # -- for the runner -------------------------------------------------------------------------------------------
 
     def _here(self) -> list[str]:
-        return [site for site in self._opened if self.sites.status[site].state not in ("gone", "lost")]
+        """Sites that take part just now. One beyond its deadline is still at work on what it was asked before."""
+        return [site for site in self._opened if self.sites.status[site].state not in ("gone", "lost", "late")]
 
     def _session(self, operation: str, **settings: Any) -> dict[str, Any]:
-        return {"do": operation, "run": self.sites.run, "seed": self.seed, **settings}
+        return {"do": operation, "run": self.run, "seed": self.seed, **settings}
+
+    def _together(self, headers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Ask several sites at once. One that does not answer is left out where the method can do without it.
+
+        Args:
+            headers: What is asked, by site.
+
+        Returns:
+            The sites that did it.
+
+        Raises:
+            StateLost: One has forgotten its clients.
+            FederationError: One could not do it, or too few answered.
+        """
+        futures = {site: self.sites.submit(site, header) for site, header in headers.items()}
+        wait(list(futures.values()))
+        done: list[str] = []
+        silent: list[str] = []
+        troubles: list[FederationError] = []
+        for site, future in futures.items():
+            try:
+                checked(site, future.result())
+                done.append(site)
+            except (Gone, ProtocolError) as error:
+                silent.append(str(error))
+            except FederationError as error:
+                troubles.append(error)
+        if troubles:
+            raise next((error for error in troubles if isinstance(error, StateLost)), troubles[0])
+        for text in silent:
+            self.sites.say(text)
+        present = sum(client not in self._refused for site in done for client in self.sites.status[site].clients)
+        wanted = len(self.clients) if self.minimum is None else self.minimum
+        if silent and present < wanted:
+            raise FederationError(f"{wanted} clients have to take part, {present} do. {'; '.join(silent)}.")
+        return done
 
     def remember(self) -> None:
-        self.sites.everywhere(self._session("remember"), self._here())
+        self._together({site: self._session("remember") for site in self._here()})
 
     def client_states(self) -> dict[ClientId, Any]:
-        """Has every site keep a checkpoint; returns where it is found, not what it holds."""
+        """Has every site keep a checkpoint; returns where it is found, not what it holds.
+
+        A site that is away keeps none, and would go back to the one before.
+        """
         mark = f"seed{self.seed}-round{self.ledger.round}"
-        self.sites.everywhere(self._session("save", mark=mark), self._here())
-        self._mark = mark
-        for status in self.sites.status.values():
-            status.losses = 0
-        return {client: {"mark": mark} for client in self.clients}
+        for site in self._together({site: self._session("save", mark=mark) for site in self._here()}):
+            self._marks[site] = mark
+            self.sites.status[site].losses = 0
+        return {client: {"mark": self._marks.get(self.sites.site_of[client])} for client in self.clients}
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
-        marks = {state["mark"] for state in states.values()}
-        if len(marks) != 1:
-            raise RunError("the checkpoint names no single mark of the sites' checkpoints; begin with another --out.")
-        self._mark = marks.pop()
-        self.sites.everywhere(self._session("restore", mark=self._mark), self._here())
+        for site, status in self.sites.status.items():
+            marks = {states[client]["mark"] for client in status.clients}
+            if len(marks) != 1:
+                raise RunError(
+                    f"the checkpoint names no single mark of site '{site}'; begin the run anew with another --out."
+                )
+            mark = marks.pop()
+            if mark is not None:
+                self._marks[site] = mark
+        asked = {site: self._session("restore", mark=self._marks[site]) for site in self._here() if site in self._marks}
+        done = self._together(asked)
+        self._opened -= asked.keys() - set(done)  # these begin with their checkpoint when they are back
 
     def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         """The sites write their models into their own folders; nothing comes here."""
         header = self._session("finish", embeddings=embeddings, models=self.sites.keeps_models)
-        self.sites.everywhere(header, self._here())
+        self._together(dict.fromkeys(self._here(), header))
         for client in self.clients:
             yield client, {"last": {}, "best": None}
 
     def peak_rss_bytes(self) -> int:
+        """As far as sites tell; a run does not fail for it."""
         peaks = [super().peak_rss_bytes()]
-        for packet in self.sites.everywhere({"do": "memory"}, self._here()).values():
-            peaks.append(int(packet.header["bytes"]))
+        futures = {site: self.sites.submit(site, {"do": "memory"}) for site in self._here()}
+        for site, future in futures.items():
+            with contextlib.suppress(FederationError):
+                told = checked(site, future.result()).header.get("bytes")
+                if isinstance(told, int):
+                    peaks.append(told)
         return max(peaks)

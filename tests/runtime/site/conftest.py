@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -82,6 +83,13 @@ def make_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
             return Sites(tmp_path, files, supervisors, said)
 
         yield make
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="gs") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")

@@ -408,3 +408,140 @@ def test_full_disk_at_the_coordinator(sites: Any, measured: Callable[[Any], Any]
         assert rounds(tree, measured) == rounds(alone(sites, method__rounds=30), measured)
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+# -- sites that are away while others go on ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["remember", "save", "finish"])
+def test_site_that_falls_silent_between_steps_is_left_out(operation: str, sites: Any, tmp_path: Path) -> None:
+    def cut(site: str, header: Mapping[str, Any]) -> None:
+        if site == "west" and (header.get("do") == operation or away):
+            away.append(True)
+            raise Unreachable(site, "the cable is out")
+
+    away: list[bool] = []
+    tree = carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out", run__patience=0.5, method__min_clients=2)
+    assert tree["seeds"][0]["last_round"] == 4
+    assert any("site 'west' has been silent" in line for line in sites.said)
+
+
+def test_late_site_does_not_hold_up_checkpoints(sites: Any, tmp_path: Path) -> None:
+    worker = sites.supervisors["north"].worker_pid
+    stall = once(training_call("north", 2), lambda: os.kill(worker, signal.SIGSTOP))
+    wake = threading.Timer(9.0, lambda: os.kill(worker, signal.SIGCONT))
+    wake.start()
+    asked: list[str] = []
+
+    def before(site: str, header: Mapping[str, Any]) -> None:
+        stall(site, header)
+        asked.append(f"{site} {header.get('do')} {header.get('mark', '')}")
+
+    try:
+        tree = carry_out(
+            sites, Meddling(sites.transport, before), tmp_path / "out", method__min_clients=2, method__rounds=6,
+            run__deadline=2.0,
+        )  # fmt: skip
+    finally:
+        wake.join()
+    assert "did not finish within the deadline of 2 seconds" in tree["seeds"][0]["rounds"][1]["failures"][0]
+    assert tree["seeds"][0]["last_round"] == 6
+    assert "south save seed0-round2" in asked
+    assert "north save seed0-round2" not in asked
+
+
+def test_site_that_was_away_at_a_checkpoint_goes_back_to_its_own(sites: Any, tmp_path: Path) -> None:
+    """North is away in round 2 and 3 and back in round 4, when south's worker dies: north has no checkpoint of 3."""
+    victim, restored = sites.supervisors["south"], []
+    kill = once(training_call("south", 5), lambda: os.kill(victim.worker_pid, signal.SIGKILL))
+    away = [False]
+
+    def before(site: str, header: Mapping[str, Any]) -> None:
+        if header.get("do") == "call" and header.get("handler") != "evaluate":
+            away[0] = header["round"] in (2, 3)
+        if site == "north" and away[0]:
+            raise Unreachable(site, "the cable is out")
+        if header.get("do") == "restore":
+            restored.append((site, header["mark"]))
+        kill(site, header)
+
+    tree = carry_out(
+        sites, Meddling(sites.transport, before), tmp_path / "out", method__min_clients=2, method__rounds=6,
+        run__patience=0.5, run__checkpoint_every=3,
+    )  # fmt: skip
+    assert tree["seeds"][0]["last_round"] == 6
+    assert sorted(restored) == [("south", "seed0-round3"), ("west", "seed0-round3")]
+
+
+def test_site_that_joins_after_a_checkpoint_begins_anew(make_sites: Callable[..., Any], tmp_path: Path) -> None:
+    sites = make_sites()
+
+    def before(site: str, header: Mapping[str, Any]) -> None:
+        late = header.get("do") == "call" and header["round"] > 2
+        if late:
+            there.append(True)
+        if site == "west" and header.get("do") not in ("hello", "cards") and not there:
+            raise Unreachable(site, "the cable is out")
+
+    there: list[bool] = []
+    tree = carry_out(
+        sites, Meddling(sites.transport, before), tmp_path / "out", method__min_clients=2, run__patience=0.5
+    )
+    assert [len(row.get("failures", [])) for row in tree["seeds"][0]["rounds"]] == [2, 2, 0, 0]
+
+
+def test_new_run_in_a_used_folder_leaves_its_name(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    meets = training_call("west", 3)
+
+    def cut(site: str, header: Mapping[str, Any]) -> None:
+        if meets(site, header):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out")
+    with pytest.raises(RunError, match="already holds a run"):
+        carry_out(sites, sites.transport, tmp_path / "out")
+    tree = carry_out(sites, sites.transport, tmp_path / "out", resume=True)
+    assert rounds(tree, measured) == rounds(alone(sites), measured)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["open", "evaluate", "remember", "save", "finish", "memory"])
+def test_worker_killed_in_any_step(step: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    victim = sites.supervisors["south"]
+
+    def meets(site: str, header: Mapping[str, Any]) -> bool:
+        return site == "south" and step in (header.get("do"), header.get("handler"))
+
+    kill = once(meets, lambda: os.kill(victim.worker_pid, signal.SIGKILL))
+    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out")
+    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    name = json.loads((tmp_path / "out" / "run.json").read_text())["run"]
+    models = sites.folder / "south" / "results" / name / "south" / "models"
+    assert sorted(path.name for path in models.iterdir()) == [
+        "seed0-client1-best.safetensors", "seed0-client1-last.safetensors"
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_workers_killed_at_once_and_one_as_it_goes_back(
+    sites: Any, measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    victims = [sites.supervisors[name] for name in ("south", "west")]
+
+    def strike() -> None:
+        for victim in victims:
+            os.kill(victim.worker_pid, signal.SIGKILL)
+
+    both = once(training_call("north", 3), strike)
+    again = once(
+        lambda site, header: site == "west" and header.get("do") == "restore",
+        lambda: os.kill(victims[1].worker_pid, signal.SIGKILL),
+    )
+
+    def before(site: str, header: Mapping[str, Any]) -> None:
+        both(site, header)
+        again(site, header)
+
+    tree = carry_out(sites, Meddling(sites.transport, before), tmp_path / "out")
+    assert rounds(tree, measured) == rounds(alone(sites), measured)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from site_meddling import Meddling
 
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import ConfigError, RunError, UnsupportedError
+from graphsilo.experiments import disk
 from graphsilo.experiments.jobs import Jobs
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service import Coordinator
 from graphsilo.experiments.watch import Status, read_status
+from graphsilo.runtime.transport import Unreachable
 
 
 @pytest.fixture
@@ -120,3 +123,59 @@ def test_what_needs_all_data_in_one_place_is_refused_at_once(
 def test_unknown_job(kit: Path) -> None:
     with pytest.raises(ConfigError, match="there is no job '7'"):
         Jobs(kit).get("7")
+
+
+def test_job_that_waits_for_sites_can_be_stopped(sites: Any, kit: Path, tmp_path: Path) -> None:
+    jobs = Jobs(kit)
+    job = jobs.submit(config_file(sites, tmp_path))
+    service = coordinator_of(sites, kit)
+
+    def before(site: str, header: Mapping[str, Any]) -> None:
+        jobs.ask_stop(jobs.get(job.id))
+        raise Unreachable(site, "it has not joined")
+
+    service.transport = Meddling(sites.transport, before)
+    assert [found.state for found in service.serve(until_idle=True)] == ["stopped"]
+
+
+def test_unexpected_error_ends_a_job_and_not_the_coordinator(sites: Any, kit: Path, tmp_path: Path) -> None:
+    class Broken(Silent):
+        def progressed(self, progress: Progress) -> None:
+            if progress.round == 1 and not seen:
+                seen.append(True)
+                raise ZeroDivisionError("by nought")
+
+    seen: list[bool] = []
+    jobs = Jobs(kit)
+    first, _ = (jobs.submit(config_file(sites, tmp_path)) for _ in range(2))
+    done = coordinator_of(sites, kit).serve(observer=Broken, until_idle=True)
+    assert [job.state for job in done] == ["failed", "done"]
+    assert "ZeroDivisionError: by nought" in done[0].error
+    assert "by nought" in jobs.trace_path(first).read_text()
+
+
+def test_folder_without_a_job_keeps_its_number(sites: Any, kit: Path, tmp_path: Path) -> None:
+    (kit / "jobs" / "0001-fedavg").mkdir(parents=True)
+    assert Jobs(kit).submit(config_file(sites, tmp_path)).id == "0002-fedavg"
+
+
+@pytest.mark.parametrize("place", ["job.json", "out"])
+def test_full_disk_is_not_an_endless_loop(
+    place: str, sites: Any, kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, begun = coordinator_of(sites, kit), []
+    job = service.jobs.submit(config_file(sites, tmp_path))
+
+    def full(path: Path, data: Any) -> None:
+        if path.name == "job.json" or place == "out":
+            raise RunError(f"{path} could not be written (No space left on device).")
+        whole(path, data)
+
+    whole = disk.write_bytes
+    monkeypatch.setattr(disk, "write_bytes", full)
+    monkeypatch.setattr(service.status, "job", lambda job: begun.append(job.state if job else None))
+    assert [found.state for found in service.serve(until_idle=True)] == ["failed"]
+    assert begun == ["running", "failed"]
+    monkeypatch.undo()
+    assert [found.state for found in service.serve(until_idle=True)] == ["done"]
+    assert service.jobs.get(job.id).state == "done"

@@ -25,6 +25,10 @@ MAX_HEADER = 64 << 20
 """Most bytes of a header: a thousand clients of one site fit many times."""
 
 
+OPERATIONS = frozenset({"cards", "open", "call", "remember", "save", "restore", "finish", "result", "memory"})
+"""What a worker can be asked to do; its supervisor answers ``hello`` and ``poll`` itself."""
+
+
 class ProtocolError(FederationError):
     """A request or an answer is damaged, or is not one."""
 
@@ -96,7 +100,7 @@ def unpack(body: Body, *, limit: int | None = None) -> Packet:
         sizes = header["sizes"]
         version, check = header["v"], header["check"]
         known = isinstance(header["id"], str) and isinstance(sizes, list) and all(type(size) is int for size in sizes)
-    except (msgspec.DecodeError, KeyError, TypeError, RecursionError) as error:
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"the packet's header cannot be read ({type(error).__name__}: {error}).") from None
     if version != VERSION:
         raise ProtocolError(

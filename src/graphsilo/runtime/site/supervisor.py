@@ -26,7 +26,7 @@ from pathlib import Path
 from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError, RunError
 from graphsilo.runtime import pipe
-from graphsilo.runtime.site.protocol import Packet, ProtocolError, failed, header_of, pack, unpack
+from graphsilo.runtime.site.protocol import OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
 from graphsilo.types import ClientId
 
 KEPT_ANSWERS = 4
@@ -65,6 +65,7 @@ class SiteSupervisor:
         self.started = time.time()
         self.restarts = 0
         self._answers: OrderedDict[str, Future[bytearray]] = OrderedDict()
+        self._newest = ""
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._process: subprocess.Popen | None = None
@@ -120,10 +121,13 @@ class SiteSupervisor:
             return self._hello(packet)
         if operation == "poll":
             return self._poll(packet)
+        if not isinstance(operation, str) or operation not in OPERATIONS:  # before any log or terminal has it
+            return failed(packet.id, "FederationError", "a site cannot do what was asked of it.")
         with self._lock:
             future = self._answers.get(packet.id)
             if future is None:
                 future = self._answers[packet.id] = Future()
+                self._newest = packet.id
                 mine = True
                 while len(self._answers) > KEPT_ANSWERS:
                     first = next(iter(self._answers))
@@ -135,8 +139,10 @@ class SiteSupervisor:
         if mine:
             try:
                 future.set_result(self._ask_worker(packet, body))
-            except BaseException as error:
-                future.set_result(failed(packet.id, type(error).__name__, str(error)))
+            except BaseException as error:  # such as a silo file that is wrong by now; it is for the site to read
+                self.say(f"the worker process cannot answer ({type(error).__name__}): {error}")
+                text = f"the worker process of site '{self.name}' cannot answer; why is told at the site."
+                future.set_result(failed(packet.id, "FederationError", text))
         return future.result()
 
     def _hello(self, packet: Packet) -> bytearray:
@@ -167,6 +173,8 @@ class SiteSupervisor:
         with self._turn:
             if self._closed.is_set():
                 return failed(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
+            if packet.id != self._newest:  # nobody waits for it: a coordinator asks a site one thing at a time
+                return failed(packet.id, "Superseded", "the coordinator has asked for something else since.")
             if self._connection is None:
                 self._start_worker()
                 self.restarts += 1

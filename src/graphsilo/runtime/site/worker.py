@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -29,7 +30,15 @@ from graphsilo.data.cards import card
 from graphsilo.data.files import atomic_file
 from graphsilo.data.own_silo import SiloFile, read_silo_file
 from graphsilo.data.silo import Schema, Silo
-from graphsilo.errors import ConfigError, DataError, DisclosureError, FederationError, GraphsiloError, RunError
+from graphsilo.errors import (
+    ConfigError,
+    DataError,
+    DisclosureError,
+    FederationError,
+    GraphsiloError,
+    RunError,
+    UnsupportedError,
+)
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import Encoded, aligned_bytes
@@ -40,7 +49,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
-from graphsilo.runtime.site.protocol import Packet, failed, pack, unpack
+from graphsilo.runtime.site.protocol import OPERATIONS, Packet, failed, pack, unpack
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.types import ClientId
@@ -100,10 +109,9 @@ class SiteWorker:
         """The answer to one packet; what goes wrong is an answer, too."""
         started = time.process_time()
         try:
-            operation = getattr(self, f"do_{packet.header['do']}", None)
-            if operation is None:
-                raise FederationError(f"a site cannot do '{packet.header['do']}'.")
-            header, payloads = operation(packet)
+            if packet.header["do"] not in OPERATIONS:
+                raise FederationError("a site cannot do what was asked of it.")
+            header, payloads = getattr(self, f"do_{packet.header['do']}")(packet)
             header["cpu"] = time.process_time() - started
             return pack({"id": packet.id, "ok": True, **header}, payloads)
         except Exception as error:
@@ -129,12 +137,23 @@ class SiteWorker:
         """Make the clients of a run; a run that was open is closed."""
         header = packet.header
         run, seed = safe_name(header["run"]), int(header["seed"])
+        complete = any((self._results(run, client) / "result.json").exists() for client in self.members)
+        if complete:
+            raise RunError(
+                f"run '{run}' is complete at this site, and its models stay as they are. Begin it anew with another "
+                f"--out."
+            )
         method = registry.load(str(header["method"]))
         if method.pooled:
             raise ConfigError(f"{method.title} pools all data in one place; silos do not take part in that.")
+        if header["task"] not in method.tasks:  # of a task that it is not made for, a policy does not know what it says
+            raise UnsupportedError(f"{method.title} does not do this task, only {', '.join(method.tasks)}.")
         config = _same_settings(method, header["config"])
         schema = schema_of(header["schema"])
-        if str(header["device"]).startswith("cuda") and not torch.cuda.is_available():
+        device = str(header["device"])
+        if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", device):
+            raise ConfigError("run.device must be cpu or cuda between machines.")
+        if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
         self.session = None
         clients: dict[ClientId, ClientBase] = {}
@@ -151,13 +170,16 @@ class SiteWorker:
                 print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
                 refused[client] = str(error)
                 continue
-            gates[client] = Gate(member.policy, counts, sent_bytes=member.journal.sent_bytes(run))
-            context = ClientContext(client, silo, config, ModelSpec(name, settings), seed, str(header["device"]))
+            # Only where there is a bound: a log of years is long.
+            bounded = member.policy.max_run_bytes is not None
+            gates[client] = Gate(member.policy, counts, sent_bytes=member.journal.sent_bytes(run) if bounded else 0)
+            context = ClientContext(client, silo, config, ModelSpec(name, settings), seed, device)
             clients[client] = method.client(context)
         told = {key: header[key] for key in ("method", "config", "models", "schema", "sparse", "task")}
-        self.session = Session(run, seed, method, config, clients, gates, SiteState(self.folder / "state", run), told)
+        session = Session(run, seed, method, config, clients, gates, SiteState(self.folder / "state", run), told)
         if header.get("mark") is not None:
-            self._restore(self.session, str(header["mark"]))
+            self._restore(session, str(header["mark"]))
+        self.session = session
         return {"clients": sorted(clients), "refused": sorted(refused.items())}, []
 
     # -- during a run ---------------------------------------------------------------------------------------------
@@ -191,8 +213,11 @@ class SiteWorker:
     def do_save(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
         """Keep a checkpoint of all clients."""
         session = self._open(packet)
+        mark = str(packet.header["mark"])
+        if not re.fullmatch(rf"seed{session.seed}-round[0-9]{{1,9}}", mark):
+            raise RunError("a checkpoint is named after the seed and a round, as in seed0-round12.")
         tree = {str(client): member.full_state() for client, member in session.clients.items()}
-        session.state.save(str(packet.header["mark"]), tree)
+        session.state.save(mark, tree)
         return {}, []
 
     def do_restore(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
@@ -230,15 +255,17 @@ class SiteWorker:
         return {}, []
 
     def do_result(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
-        """Write each silo's own part of the result; the coordinator sends no other silo's."""
+        """Write each silo's own part of the result, once; the coordinator sends no other silo's."""
         header = packet.header
         run = safe_name(header["run"])
         for client, tree in header["results"]:
             member = self._member(client)
             folder = self._results(run, client)
+            if (folder / "result.json").exists():
+                continue  # the coordinator was killed before it noted that it had told
             own = {**tree, "silo": member.file.name, "silo_file": str(member.file.path), "client": client}
-            _write(folder / "result.json", json.dumps(own, indent=1, allow_nan=False).encode() + b"\n")
             _write(folder / "config.yaml", yaml.safe_dump(header["config"], sort_keys=False).encode())
+            _write(folder / "result.json", json.dumps(own, indent=1, allow_nan=False).encode() + b"\n")
         if self.session is not None and self.session.run == run:
             self.session = None
         SiteState(self.folder / "state", run).forget()

@@ -1,0 +1,332 @@
+"""What a lying site can do to a coordinator, and a lying coordinator to a site: nothing but fail."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from site_meddling import Meddling, training_call
+from site_tables import write_tables
+
+from graphsilo.errors import FederationError
+from graphsilo.experiments.remote import run_over
+from graphsilo.federation.client import EvaluateReply
+from graphsilo.federation.codec import decode, encode
+from graphsilo.methods import fairfgl
+from graphsilo.runtime.remote import Gone, RemoteSites
+from graphsilo.runtime.same_machine import SameMachine
+from graphsilo.runtime.site import supervisor
+from graphsilo.runtime.site.protocol import ProtocolError, pack, unpack
+from graphsilo.runtime.site.supervisor import SiteSupervisor
+from graphsilo.runtime.transport import Transport
+
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def carry_out(sites: Any, transport: Transport, out: Path, **overrides: Any) -> Any:
+    config = sites.config(**{"method__rounds": 2, **overrides})
+    return run_over(transport, config, name="test", clients=sites.clients, out=out, say=sites.said.append, wait=30).tree
+
+
+# -- a site against the coordinator ------------------------------------------------------------------------------------
+
+
+def lying(sites: Any, operation: str, change: Change, handler: str | None = None) -> Meddling:
+    """The site 'south' (client 1) changes the header of its answers to one operation."""
+
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != "south" or header.get("do") != operation or header.get("handler") != handler:
+            return answer
+        packet = unpack(answer)
+        return pack(change(dict(packet.header)), packet.payloads)
+
+    return Meddling(sites.transport, after=after)
+
+
+def answering(**values: Any) -> Change:
+    """Other values in the answer of the one client that was asked."""
+    return lambda header: {**header, "answers": [{**header["answers"][0], **values}]}
+
+
+LIES: dict[str, tuple[str, str | None, Change, str]] = {
+    "hello-clients": ("hello", None, lambda h: {**h, "clients": [None, "x"]}, "should hold the clients"),
+    "no-cards": ("cards", None, lambda h: {**h, "cards": []}, r"asked for the cards of the clients \[1\]"),
+    "others-card": ("cards", None, lambda h: {**h, "cards": [[0, h["cards"][0][1]]]}, "gave those of"),
+    "malformed-card": ("cards", None, lambda h: {**h, "cards": [[1, {"counts": {"nodes": "many"}}]]}, "malformed"),
+    "refuses-for-others": ("open", None, lambda h: {**h, "refused": [[0, "no"]]}, "speaks for client 0"),
+    "malformed-refusal": ("open", None, lambda h: {**h, "refused": [7]}, "malformed answer"),
+    "nan-seconds": ("call", "train", answering(cpu=float("nan")), "malformed answer"),
+    "endless-field": ("call", "train", answering(fields=[["weights", "model", float("inf")]]), "malformed answer"),
+    "other-fields": ("call", "train", answering(fields=[["nothing", "control", 0]]), "fields are not those"),
+    "answers-of-nobody": ("call", "train", answering(client="x"), "malformed answer"),
+    "two-lines": (
+        "call", "train", lambda h: {"id": h["id"], "ok": False, "kind": "X", "text": "a\n2026 b\x1b[2J"}, "a 2026 b "
+    ),
+    "a-book": (
+        "call", "train", lambda h: {"id": h["id"], "ok": False, "kind": "X", "text": "z" * 10**6}, r"site 'south': z"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", list(LIES))
+def test_lying_site_is_named(lie: str, sites: Any, tmp_path: Path) -> None:
+    operation, handler, change, words = LIES[lie]
+    with pytest.raises(FederationError, match=words) as caught:
+        carry_out(sites, lying(sites, operation, change, handler), tmp_path / "out")
+    assert "south" in str(caught.value)
+    assert len(str(caught.value)) < 5000
+    assert not (tmp_path / "out" / "result.json").exists()
+
+
+def test_lying_about_memory_does_not_end_a_run(sites: Any, tmp_path: Path) -> None:
+    tree = carry_out(sites, lying(sites, "memory", lambda h: {**h, "bytes": "all of it"}), tmp_path / "out")
+    assert tree["seeds"][0]["last_round"] == 2
+
+
+EVALUATIONS: dict[str, Callable[[EvaluateReply], EvaluateReply]] = {
+    "no-kinds": lambda reply: replace(reply, kinds={}),
+    "too-many-parts": lambda reply: replace(reply, parts=[1, 1, 1]),
+    "other-kinds": lambda reply: replace(reply, kinds={name: ["test", "val"] for name in reply.kinds}),
+    "other-view": lambda reply: replace(reply, kinds={"mine": ["val", "test"]}),
+    "wrong-shape": lambda reply: replace(reply, counts=reply.counts[:, :, :2, :2].contiguous()),
+    "too-many": lambda reply: replace(reply, counts=reply.counts + 10**6),
+    "fewer-than-none": lambda reply: replace(reply, counts=reply.counts - 1),
+    "heavy": lambda reply: replace(reply, sizes=torch.full_like(reply.sizes, 10**12)),
+    "strange-score": lambda reply: replace(reply, scores={"a": [1.0]}),
+    "endless-weight": lambda reply: replace(reply, scores={"own/seen/val/auc": [0.5, float("inf")]}),
+}
+
+
+@pytest.mark.parametrize("lie", list(EVALUATIONS))
+def test_impossible_evaluation_is_left_out(lie: str, sites: Any, tmp_path: Path) -> None:
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != "south" or header.get("handler") != "evaluate":
+            return answer
+        packet = unpack(answer)
+        encoded = encode(EVALUATIONS[lie](decode(bytes(packet.payloads[0]), EvaluateReply)))
+        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
+        return pack(packet.header, [encoded.data])
+
+    with pytest.raises(FederationError, match="client 1 failed in 'evaluate'"):
+        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "all")
+    tree = carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "two", method__min_clients=2)
+    assert [row["client"] for row in tree["seeds"][0]["clients"] if row["test"]] == [0, 2]
+    assert any("its evaluation cannot be" in line for line in tree["seeds"][0]["rounds"][0]["failures"])
+
+
+def test_weight_is_bounded_where_the_method_weighs_by_itself(sites: Any, tmp_path: Path) -> None:
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != "south" or header.get("handler") != "train":
+            return answer
+        packet = unpack(answer)
+        reply = decode(bytes(packet.payloads[0]), fairfgl.TrainReply)
+        encoded = encode(replace(reply, num_samples=1e9))
+        return pack(packet.header, [encoded.data])
+
+    with pytest.raises(FederationError, match=r"claims to stand for 1e\+09 items"):
+        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out", method__name="fairfgl")
+
+
+@pytest.mark.parametrize("state", ["running", "unknown"])
+def test_site_that_never_finishes_is_not_asked_without_a_pause(state: str, sites: Any, tmp_path: Path) -> None:
+    meets, asked = training_call("south", 2), []
+
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if meets(site, header) or (site == "south" and header.get("do") == "poll"):
+            asked.append(header["id"])
+            return pack({"id": header["id"], "ok": True, "state": state})
+        return answer
+
+    with pytest.raises(FederationError, match="within the deadline of 2 seconds"):
+        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out", run__deadline=2.0)
+    assert len(asked) < 20
+
+
+def test_nobody_waits_for_sites_that_were_let_go(sites: Any) -> None:
+    class Silent(Transport):
+        sites = ("north",)
+
+        def request(self, site: str, body: Any, *, timeout: float) -> bytearray:
+            asked.set()
+            time.sleep(0.01)
+            return pack({"id": "?", "ok": True, "state": "running"})
+
+    asked = threading.Event()
+    remote = RemoteSites(Silent(), {"north": [0]}, "run")
+    waiting = remote.submit("north", {"do": "cards"})
+    assert asked.wait(10)
+    remote.close()
+    with pytest.raises(Gone, match="not waited for any more"):
+        waiting.result(timeout=10)
+
+
+# -- a coordinator against a site --------------------------------------------------------------------------------------
+
+
+def ask(site: SiteSupervisor, header: dict[str, Any], identity: str | None = None) -> Mapping[str, Any]:
+    return unpack(site.answer(pack({**header, "id": identity or uuid.uuid4().hex}))).header
+
+
+def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
+    """What opens the one client of 'north'."""
+    from graphsilo.data.cards import compare_cards
+    from graphsilo.federation import registry
+    from graphsilo.runtime.site.schema import schema_tree
+
+    schema = schema_tree(compare_cards([ask(site, {"do": "cards"})["cards"][0][1]]))
+    return {
+        "do": "open", "run": run, "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
+        "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
+        "models": [[0, ["gcn", {"hidden": [8]}]]],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", ["answer", "__init__", "\x1b[2Jgone", 7, None, ["open"], {"a": 1}])
+def test_strange_operation_is_refused_unseen(operation: Any, sites: Any) -> None:
+    answer = ask(sites.supervisors["north"], {"do": operation})
+    assert answer["text"] == "a site cannot do what was asked of it."
+    assert sites.said == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"run": "../../results"}, {"run": "/tmp/x"}, {"run": ""}, {"run": None}, {"seed": "x"}, {"seed": None},
+        {"method": "../../../../etc/passwd"}, {"method": None}, {"device": "meta"}, {"device": "cuda:9"},
+        {"models": [[1, ["gcn", {}]]]}, {"models": [[[0], ["gcn", {}]]]}, {"models": 5}, {"config": {"rounds": -1}},
+        {"models": [[0, ["gcn", {"hidden": ["x"]}]]]}, {"models": [[0, ["../gcn", {}]]]}, {"schema": {}},
+        {"models": [[0, ["gcn", {"num_features": 3}]]]}, {"task": ["node"]}, {"task": "graph"},
+        {"sparse": []}, {"mark": "../x"},
+    ],
+)  # fmt: skip
+def test_strange_opening_is_refused_and_nothing_is_written(changes: dict[str, Any], sites: Any) -> None:
+    site = sites.supervisors["north"]
+    pid, before = site.worker_pid, sorted(path for path in site.folder.rglob("*") if path.name != "worker.log")
+    answer = ask(site, {**opening(site, "strange"), **changes})
+    assert not answer["ok"]
+    assert not ask(site, {"do": "save", "run": "strange", "seed": 0, "mark": "seed0-round1"})["ok"]
+    assert sorted(path for path in site.folder.rglob("*") if path.name != "worker.log") == before
+    assert site.worker_pid == pid
+
+
+def test_checkpoints_are_few_whatever_they_are_called(sites: Any) -> None:
+    site = sites.supervisors["north"]
+    assert ask(site, opening(site, "marks"))["ok"]
+    for mark in ("seed1-round1", "a-b", "seed0-round", "../seed0-round1", "seed0-round1.b", "seed0-round" + "9" * 50):
+        answer = ask(site, {"do": "save", "run": "marks", "seed": 0, "mark": mark})
+        assert "named after the seed and a round" in answer["text"]
+    for number in range(5):
+        assert ask(site, {"do": "save", "run": "marks", "seed": 0, "mark": f"seed0-round{number}"})["ok"]
+    kept = sorted(path.name for path in (site.folder / "state" / "marks").iterdir())
+    assert kept == ["seed0-round3.ckpt", "seed0-round4.ckpt"]
+
+
+def test_complete_run_is_not_opened_or_written_again(sites: Any) -> None:
+    site = sites.supervisors["north"]
+    assert ask(site, opening(site, "complete"))["ok"]
+    assert ask(site, {"do": "finish", "run": "complete", "seed": 0, "embeddings": False, "models": True})["ok"]
+    result = {"do": "result", "run": "complete", "results": [[0, {"score": 1}]], "config": {}}
+    assert ask(site, result)["ok"]
+    folder = site.folder / "results" / "complete" / "north"
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert len(kept) == 3
+    assert "is complete at this site" in ask(site, opening(site, "complete"))["text"]
+    assert ask(site, {**result, "results": [[0, {"score": 2}]]})["ok"]
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
+
+
+def test_request_that_nobody_waits_for_is_not_carried_out(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = sites.supervisors["north"]
+    answers: dict[str, Mapping[str, Any]] = {}
+
+    def put(identity: str) -> threading.Thread:
+        def target() -> None:
+            answers[identity] = ask(site, {"do": "memory"}, identity)
+
+        thread = threading.Thread(target=target)
+        thread.start()
+        while identity not in site._answers:
+            time.sleep(0.01)
+        return thread
+
+    with site._turn:  # the worker is at work on something
+        threads = [put(identity) for identity in ("first", "second", "third")]
+    for thread in threads:
+        thread.join(timeout=60)
+    assert [answers[name].get("kind") for name in ("first", "second", "third")] == ["Superseded", "Superseded", None]
+    assert supervisor.KEPT_ANSWERS >= 3
+
+
+def test_trouble_with_a_silo_file_stays_at_the_site(make_sites: Callable[..., Any]) -> None:
+    sites = make_sites()
+    site = sites.supervisors["north"]
+    whole = sites.files["north"].read_text()
+    os.kill(site.worker_pid, signal.SIGKILL)
+    assert ask(site, {"do": "memory"})["kind"] == "WorkerDied"
+    sites.files["north"].write_text(whole + "policy: {kinds: [my-secret]}\n")
+    answer = ask(site, {"do": "memory"})
+    assert "my-secret" not in str(answer)
+    assert answer["text"] == "the worker process of site 'north' cannot answer; why is told at the site."
+    assert any("my-secret" in line for line in sites.said)
+    sites.files["north"].write_text(whole)
+    assert ask(site, {"do": "memory"})["ok"]
+
+
+# -- several silos at one site -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refusing", [0, 1, 2])
+def test_one_of_two_silos_of_a_site_refuses(refusing: int, tmp_path: Path, short_path: Path) -> None:
+    from graphsilo.experiments.config import load_config
+
+    files = []
+    for number, name in enumerate(("icu", "er", "ward")):
+        files.append(write_tables(tmp_path / name, name, number))
+        if number == refusing:
+            files[-1].write_text(files[-1].read_text() + "policy: {methods: [opfgl]}\n")
+    places = {"south": [0, 1, 2]} if refusing == 1 else {"north": [0, 1], "south": [2]}
+    if refusing == 2:
+        places = {"north": [0], "south": [1, 2]}
+    with ExitStack() as stack:
+        sockets = {}
+        for site, clients in places.items():
+            one = SiteSupervisor(site, [(client, files[client]) for client in clients], short_path / site)
+            stack.callback(one.close)
+            one.start()
+            sockets[site] = one.socket_path
+        config = load_config(
+            overrides={"method.rounds": 2, "method.min_clients": 2, "model.hidden": [8], "run.seeds": [0],
+                       "run.checkpoint_every": 1}
+        )  # fmt: skip
+        tree = run_over(SameMachine(sockets), config, name="test", clients=places, out=tmp_path / "out", wait=30).tree
+    for row in tree["seeds"][0]["rounds"]:
+        assert {line.split(" failed")[0] for line in row["failures"]} == {f"client {refusing}"}
+        assert row["participants"] == 3
+    scored = [row["client"] for row in tree["seeds"][0]["clients"] if row["test"]]
+    assert scored == [client for client in range(3) if client != refusing]
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["seeds"][0]["last_round"] == 2
+
+
+# -- packets -----------------------------------------------------------------------------------------------------------
+
+
+def test_any_damage_to_a_packet_is_a_protocol_error() -> None:
+    whole = bytes(pack({"id": "a", "ok": True, "text": "äöü", "rows": [[1, 0.5, None]]}, [b"12345678"]))
+    for place in range(len(whole)):
+        for value in (0x00, 0x7F, 0x80, 0x91, 0xC3, 0xFF):
+            damaged = bytearray(whole)
+            damaged[place] = value
+            with contextlib.suppress(ProtocolError):
+                unpack(damaged)
