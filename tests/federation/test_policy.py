@@ -252,6 +252,15 @@ def test_the_size_of_a_run():
         later.check("train", report())
 
 
+def test_the_size_of_all_runs_together():
+    gate = Gate(policy(max_total_bytes=200), [9], total_bytes=66)  # what the log says of earlier runs
+    gate.check("train", report())
+    gate.check("train", report())
+    with pytest.raises(DisclosureError, match=r"in all runs than 200 \(policy.max_total_bytes\)"):
+        gate.check("train", report())
+    assert gate.total_bytes == 200
+
+
 def test_rows_of_small_classes():
     gate = Gate(policy(min_class_count=5), [5, 4, 0])
     gate.check("statistics", classes(0))

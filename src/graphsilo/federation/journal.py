@@ -193,12 +193,12 @@ class Journal:
         entry = {"time": _now(), "way": "refused", "run": run, "method": method, "round": round}
         self._write({**entry, "handler": handler, "reason": reason})
 
-    def sent_bytes(self, run: str) -> int:
-        """Bytes of tensors and text that have left in a run, for a gate that begins in the middle of it."""
+    def sent_bytes(self, run: str | None = None) -> int:
+        """Bytes of tensors and text that have left in a run (None: in all), for a gate that begins after that."""
         return sum(
             note.bytes
             for entry in (read(self.path) if _files(self.path) else ())
-            if entry.way == "sent" and entry.run == run
+            if entry.way == "sent" and run in (None, entry.run)
             for note in entry.fields
         )
 

@@ -72,6 +72,10 @@ class DisclosurePolicy(Settings):
     max_run_bytes: int | None = setting(
         None, "most bytes that a run may take out of the silo, evaluation included", ge=1
     )
+    max_total_bytes: int | None = setting(
+        None, "most bytes that all runs together may take out of the silo, counted from its log: a run's name and its "
+        "rounds are the coordinator's word, the log is not", ge=1,
+    )  # fmt: skip
     max_rounds: int | None = setting(None, "rounds of a run that the silo takes part in", ge=1)
     min_class_count: int = setting(
         1, "a class with fewer training items here, but some, is not described: neither by prototypes, statistics and "
@@ -124,7 +128,7 @@ class DisclosurePolicy(Settings):
         """One name may stand for a list of one."""
         return (value,) if isinstance(value, str) else value
 
-    @field_validator("max_message_bytes", "max_run_bytes", mode="before")
+    @field_validator("max_message_bytes", "max_run_bytes", "max_total_bytes", mode="before")
     @classmethod
     def _bytes(cls, value: Any) -> Any:
         """Bytes from text such as ``256 MiB``."""
@@ -301,16 +305,19 @@ class Gate:
         class_counts: [C] training items of each class at the silo.
         sent_bytes: What has left in this run already, if the process is younger than the run
             (``Journal.sent_bytes``); every message is counted once, however often its bytes are sent again.
+        total_bytes: What has left in all runs already.
 
     Attributes:
         sent_bytes: What has left in this run: bytes of tensors and text, as ``payload_bytes`` counts them.
     """
 
-    def __init__(self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0):
+    def __init__(
+        self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0, total_bytes: int = 0
+    ):
         self.policy = policy
         self.classes = len(class_counts)
         self.small = small_classes(class_counts, policy.min_class_count)
-        self.sent_bytes = sent_bytes
+        self.sent_bytes, self.total_bytes = sent_bytes, total_bytes
 
     def admit(self, round_number: int) -> None:
         """Refuse a call before its step runs.
@@ -360,7 +367,13 @@ class Gate:
                 f"{policy.max_run_bytes} (policy.max_run_bytes). Choose fewer rounds or a smaller model, or ask the "
                 f"silo's owner.", size,
             )  # fmt: skip
+        if policy.max_total_bytes is not None and self.total_bytes + size > policy.max_total_bytes:
+            raise _too_much(
+                f"with {kind.__name__}, which '{handler}' sends, more bytes would have left the silo in all runs than "
+                f"{policy.max_total_bytes} (policy.max_total_bytes). Ask the silo's owner.", size,
+            )  # fmt: skip
         self.sent_bytes += size
+        self.total_bytes += size
         return size
 
     def tells(self, error: Exception) -> bool:

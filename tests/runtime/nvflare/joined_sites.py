@@ -8,6 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +74,13 @@ class Federation:
             transport, config, name="test", clients=clients, out=self.folder / out, wait=90, say=self.said.append,
             **options,
         ).tree  # fmt: skip
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """A temporary folder near the root: sockets have short paths."""
+    with tempfile.TemporaryDirectory(prefix="gs-") as folder:
+        yield Path(folder)
 
 
 def make(folder: Path, host: str = "127.0.0.1") -> Federation:

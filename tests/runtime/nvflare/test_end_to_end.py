@@ -24,18 +24,19 @@ from graphsilo.runtime.nvflare.coordinator import NvflareTransport
 pytestmark = pytest.mark.slow
 sys.path.insert(0, str(Path(__file__).parent))
 
-from joined_sites import Federation, make, tables  # noqa: E402
+from joined_sites import Federation, make, short_folder, tables  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    made = make(tmp_path_factory.mktemp("flare"))
-    try:
-        for site in tables.NAMES:
-            made.join(site)
-        yield made
-    finally:
-        made.close()
+def federation() -> Iterator[Federation]:
+    with short_folder() as folder:
+        made = make(folder)
+        try:
+            for site in tables.NAMES:
+                made.join(site)
+            yield made
+        finally:
+            made.close()
 
 
 @pytest.fixture(scope="module")
@@ -126,36 +127,37 @@ def can_make_networks() -> bool:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Federation]:
+def hosts() -> Iterator[Federation]:
     """The coordinator here, each site in a network of its own, joined by a cable that can be pulled."""
     if not can_make_networks():
         pytest.skip("network namespaces need root and iproute2")
-    made = make(tmp_path, host="10.213.7.1")
+    with short_folder() as folder:
+        made = make(folder, host="10.213.7.1")
 
-    def ip(*words: str, check: bool = True) -> None:
-        subprocess.run(["ip", *words], check=check, capture_output=True)
+        def ip(*words: str, check: bool = True) -> None:
+            subprocess.run(["ip", *words], check=check, capture_output=True)
 
-    try:
-        ip("link", "add", "gs-bridge", "type", "bridge")
-        ip("addr", "add", "10.213.7.1/24", "dev", "gs-bridge")
-        ip("link", "set", "gs-bridge", "up")
-        for number, name in enumerate(tables.NAMES):
-            space = f"gs-{name}"
-            ip("netns", "add", space)
-            ip("link", "add", f"gs-v{number}", "type", "veth", "peer", "name", "eth0", "netns", space)
-            ip("link", "set", f"gs-v{number}", "master", "gs-bridge", "up")
-            ip("-n", space, "addr", "add", f"10.213.7.{number + 2}/24", "dev", "eth0")
-            ip("-n", space, "link", "set", "eth0", "up")
-            ip("-n", space, "link", "set", "lo", "up")
-            made.prefix[name] = ["ip", "netns", "exec", space]
-        for name in tables.NAMES:
-            made.join(name)
-        yield made
-    finally:
-        made.close()
-        for name in tables.NAMES:
-            ip("netns", "del", f"gs-{name}", check=False)
-        ip("link", "del", "gs-bridge", check=False)
+        try:
+            ip("link", "add", "gs-bridge", "type", "bridge")
+            ip("addr", "add", "10.213.7.1/24", "dev", "gs-bridge")
+            ip("link", "set", "gs-bridge", "up")
+            for number, name in enumerate(tables.NAMES):
+                space = f"gs-{name}"
+                ip("netns", "add", space)
+                ip("link", "add", f"gs-v{number}", "type", "veth", "peer", "name", "eth0", "netns", space)
+                ip("link", "set", f"gs-v{number}", "master", "gs-bridge", "up")
+                ip("-n", space, "addr", "add", f"10.213.7.{number + 2}/24", "dev", "eth0")
+                ip("-n", space, "link", "set", "eth0", "up")
+                ip("-n", space, "link", "set", "lo", "up")
+                made.prefix[name] = ["ip", "netns", "exec", space]
+            for name in tables.NAMES:
+                made.join(name)
+            yield made
+        finally:
+            made.close()
+            for name in tables.NAMES:
+                ip("netns", "del", f"gs-{name}", check=False)
+            ip("link", "del", "gs-bridge", check=False)
 
 
 def test_site_out_of_reach_for_ten_seconds(hosts: Federation) -> None:

@@ -20,21 +20,22 @@ from graphsilo.experiments.runner import run
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from joined_sites import Federation, make, tables
+from joined_sites import Federation, make, short_folder, tables
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "graphsilo"]
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    made = make(tmp_path_factory.mktemp("serve"))
-    try:
-        for site in tables.NAMES:
-            made.join(site)
-        yield made
-    finally:
-        made.close()
+def federation() -> Iterator[Federation]:
+    with short_folder() as folder:
+        made = make(folder)
+        try:
+            for site in tables.NAMES:
+                made.join(site)
+            yield made
+        finally:
+            made.close()
 
 
 def config_file(federation: Federation, **overrides: Any) -> Path:

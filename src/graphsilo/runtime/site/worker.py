@@ -170,9 +170,14 @@ class SiteWorker:
                 print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
                 refused[client] = str(error)
                 continue
-            # Only where there is a bound: a log of years is long.
-            bounded = member.policy.max_run_bytes is not None
-            gates[client] = Gate(member.policy, counts, sent_bytes=member.journal.sent_bytes(run) if bounded else 0)
+            # The log is read only where there is a bound: one of years is long.
+            policy, journal = member.policy, member.journal
+            gates[client] = Gate(
+                policy,
+                counts,
+                sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
+                total_bytes=0 if policy.max_total_bytes is None else journal.sent_bytes(),
+            )
             context = ClientContext(client, silo, config, ModelSpec(name, settings), seed, device)
             clients[client] = method.client(context)
         told = {key: header[key] for key in ("method", "config", "models", "schema", "sparse", "task")}
