@@ -25,7 +25,7 @@ import pytest
 from graphsilo.data.own_silo import read_silo_file
 from graphsilo.experiments.config import RunSection, load_config
 from graphsilo.runtime.federation_file import load_federation
-from graphsilo.runtime.remote import SiteState
+from graphsilo.runtime.remote_sites import SiteState
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 EXAMPLE = CHECKOUT / "examples" / "hospitals"

@@ -21,7 +21,7 @@ from graphsilo.cli.progress import Tracks
 from graphsilo.experiments.jobs import Job
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.watch import Status
-from graphsilo.runtime.remote import RemoteSites
+from graphsilo.runtime.remote_sites import RemoteSites
 
 NOW = time.time()
 DESCRIPTION = {

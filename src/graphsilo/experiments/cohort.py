@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphsilo.federation.registry import Method
     from graphsilo.federation.settings import MethodConfig
     from graphsilo.runtime.in_process import LocalFederation
-    from graphsilo.runtime.remote import StateLost
+    from graphsilo.runtime.remote_sites import StateLost
 
 
 class Cohort(ABC):

@@ -27,7 +27,7 @@ from graphsilo.experiments.resume import check_free
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import model_specs
 from graphsilo.federation.client import ModelSpec
-from graphsilo.runtime.remote import RemoteSites
+from graphsilo.runtime.remote_sites import RemoteSites
 from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.transport import Transport
 from graphsilo.types import ClientId, Task

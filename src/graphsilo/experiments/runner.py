@@ -25,7 +25,7 @@ from graphsilo.experiments.simulation import Simulation, complete_config, finger
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
-from graphsilo.runtime.remote import StateLost
+from graphsilo.runtime.remote_sites import StateLost
 from graphsilo.runtime.workers import WorkerPool
 
 __all__ = ["Observer", "Result", "run"]

@@ -24,7 +24,7 @@ from graphsilo.experiments.observer import Progress
 from graphsilo.types import ClientId
 
 if TYPE_CHECKING:
-    from graphsilo.runtime.remote import RemoteSites
+    from graphsilo.runtime.remote_sites import RemoteSites
 
 KEPT_EVENTS = 60
 KEPT_ROUNDS = 400

@@ -6,6 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import Encoded, decode, encode
@@ -175,6 +178,30 @@ class LocalFederation(Federation):
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def bundled(
+    asked: Sequence[ClientId], outgoing: Mapping[ClientId, Encoded]
+) -> tuple[list[NDArray[np.uint8]], list[list[int]]]:
+    """What goes to several clients at one place: each message once, however many it is for.
+
+    Args:
+        asked: The clients there.
+        outgoing: What each client is sent; a broadcast is one object for all.
+
+    Returns:
+        The distinct messages, and for each client its number and the place of its message among them.
+    """
+    payloads: list[NDArray[np.uint8]] = []
+    places: dict[int, int] = {}
+    to = []
+    for client in asked:
+        encoded = outgoing[client]
+        if id(encoded) not in places:
+            places[id(encoded)] = len(payloads)
+            payloads.append(encoded.data)
+        to.append([client, places[id(encoded)]])
+    return payloads, to
 
 
 class InProcess(LocalFederation):

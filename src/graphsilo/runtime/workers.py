@@ -25,7 +25,7 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime import frames
-from graphsilo.runtime.in_process import LocalFederation
+from graphsilo.runtime.in_process import LocalFederation, bundled
 from graphsilo.types import ClientId
 
 
@@ -232,15 +232,7 @@ class Workers(LocalFederation):
             asked = [client for client in clients if client in outgoing]
             if not asked:
                 continue
-            payloads: list[Any] = []
-            places: dict[int, int] = {}
-            to = []
-            for client in asked:
-                encoded = outgoing[client]
-                if id(encoded) not in places:  # a broadcast crosses to each process once
-                    places[id(encoded)] = len(payloads)
-                    payloads.append(encoded.data)
-                to.append([client, places[id(encoded)]])
+            payloads, to = bundled(asked, outgoing)
             # A worker reads a whole frame before it answers, so sending to all first cannot block for ever.
             self.pool.send(index, {"do": "call", "handler": handler, "round": round, "to": to}, payloads)
             waiting[index] = len(asked)

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,21 +21,8 @@ from graphsilo.experiments.runner import run
 from graphsilo.runtime.nvflare.coordinator import NvflareTransport
 
 pytestmark = pytest.mark.slow
-sys.path.insert(0, str(Path(__file__).parent))
 
 from joined_sites import Federation, make, short_folder, tables  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def federation() -> Iterator[Federation]:
-    with short_folder() as folder:
-        made = make(folder)
-        try:
-            for site in tables.NAMES:
-                made.join(site)
-            yield made
-        finally:
-            made.close()
 
 
 @pytest.fixture(scope="module")

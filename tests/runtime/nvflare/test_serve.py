@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,12 @@ import yaml
 
 pytest.importorskip("nvflare")
 
+from joined_sites import Federation, tables
+
 from graphsilo.experiments.runner import run
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from joined_sites import Federation, make, short_folder, tables
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "graphsilo"]
-
-
-@pytest.fixture(scope="module")
-def federation() -> Iterator[Federation]:
-    with short_folder() as folder:
-        made = make(folder)
-        try:
-            for site in tables.NAMES:
-                made.join(site)
-            yield made
-        finally:
-            made.close()
 
 
 def config_file(federation: Federation, **overrides: Any) -> Path:

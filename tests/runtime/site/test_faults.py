@@ -366,7 +366,7 @@ def test_old_answer_is_not_taken_for_a_new_one(sites: Any, tmp_path: Path) -> No
 
 
 def test_oversized_answer_is_refused(sites: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphsilo.runtime import remote
+    from graphsilo.runtime import remote_sites as remote
 
     monkeypatch.setattr(remote.RemoteSites.__init__, "__kwdefaults__", {
         **remote.RemoteSites.__init__.__kwdefaults__, "max_bytes": 10_000,

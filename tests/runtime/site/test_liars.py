@@ -25,7 +25,7 @@ from graphsilo.experiments.remote import run_over
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
 from graphsilo.methods import fairfgl
-from graphsilo.runtime.remote import Gone, RemoteSites
+from graphsilo.runtime.remote_sites import Gone, RemoteSites
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site import supervisor
 from graphsilo.runtime.site.protocol import ProtocolError, pack, unpack
