@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 
@@ -17,6 +18,22 @@ from graphsilo.errors import GraphsiloError
 
 STOPPED = 130
 """Exit code after Ctrl-C or SIGTERM, as shells use it."""
+
+
+_stop = threading.Event()
+
+
+def check_stopped() -> None:
+    """End the command if a signal asked for it and the interrupt was lost on its way.
+
+    Python drops an exception that a signal's handler raises while a finaliser or a callback from C runs. Long commands
+    call this between their steps.
+
+    Raises:
+        KeyboardInterrupt: Somebody asked.
+    """
+    if _stop.is_set():
+        raise KeyboardInterrupt
 
 
 class Stopped(Exception):
@@ -121,19 +138,25 @@ def _never_fail_to_print() -> None:
 @contextlib.contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
     """SIGTERM ends a command the way Ctrl-C does: processes are ended, files are closed."""
+    _stop.clear()
 
     def stop(number: int, frame: object) -> None:
+        _stop.set()
         raise KeyboardInterrupt
 
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background ignores Ctrl-C
+        numbers.append(signal.SIGINT)
     try:
-        before = signal.signal(signal.SIGTERM, stop)
+        before = {number: signal.signal(number, stop) for number in numbers}
     except ValueError:  # not in the main thread: whoever called decides about signals
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _discard_output() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsilo.cli import Stopped, terminal
+from graphsilo.cli import Stopped, check_stopped, terminal
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import RunConfig, load_config
 
@@ -117,7 +117,8 @@ class _Begun:
         self.yet = True
 
     def progressed(self, progress: Any) -> None:
-        """Nothing."""
+        """A round has ended, and its checkpoint is written: a good moment to stop."""
+        check_stopped()
 
     def warned(self, text: str) -> None:
         """Keep it, so that it is not shown twice."""
