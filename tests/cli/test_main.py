@@ -129,7 +129,11 @@ def test_a_stopped_run_says_how_to_go_on(small, tmp_path, number):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "graphsilo", "run", *small, "--rounds", "100000", "--out", str(folder)]
     command += ["--set", "run.checkpoint_every=2", "--workers", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # Tests that run in the background inherit that Ctrl-C is ignored.
+    heed = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", heed, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 60
     while not any((folder / "checkpoints").glob("*.ckpt")):
         assert process.poll() is None, process.communicate()
