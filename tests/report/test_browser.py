@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,33 +12,12 @@ from graphsilo import report
 
 pytestmark = pytest.mark.browser
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 MARKS = ".scatterlayer path, .barlayer path, .heatmaplayer image"
 DRAWN = """() => [...document.querySelectorAll("[data-figure]")].map((holder) => {
   const box = holder.querySelector("svg.main-svg")?.getBoundingClientRect();
   const marks = holder.querySelectorAll("MARKS").length;
   return [holder.id, box ? box.width * box.height : 0, marks];
 })""".replace("MARKS", MARKS)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no Chromium on the search path")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 class Visit:

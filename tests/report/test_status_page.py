@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import math
-import shutil
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -273,19 +272,6 @@ def test_shown_keeps_the_tree_as_it_was(tree: dict[str, Any]) -> None:
 
 
 # -- in a browser -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no Chromium on the search path")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as started:
-        arguments = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-        opened = started.chromium.launch(executable_path=chromium, args=arguments)
-        yield opened
-        opened.close()
 
 
 class Visit:

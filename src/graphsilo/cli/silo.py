@@ -149,8 +149,7 @@ def examine(described: SiloFile, held: Silo) -> list[Finding]:
                     found.append(
                         Finding(
                             "note", part, f"the password stands in {source.file.name}: keep it in an environment "
-                            "variable "
-                            f"instead, as `connection: env:NAME`",
+                            "variable instead, as `connection: env:NAME`",
                         )
                     )  # fmt: skip
             else:
@@ -170,8 +169,7 @@ def examine(described: SiloFile, held: Silo) -> list[Finding]:
             found.append(
                 Finding(
                     "note", "features", f"one_hot takes the words of '{column}' that occur here: silos with other "
-                    "words "
-                    f"would not fit. Spell them out: {{{column}: [...]}}",
+                    f"words would not fit. Spell them out: {{{column}: [...]}}",
                 )
             )  # fmt: skip
     degree = np.bincount(graph.edges.ravel(), minlength=graph.num_nodes)

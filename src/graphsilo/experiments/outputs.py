@@ -14,20 +14,11 @@ from graphsilo.experiments import disk
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.federation.client import ClientContext
+from graphsilo.federation.kept import embedding_path, flat, model_path, nested
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.in_process import LocalFederation
 from graphsilo.types import ClientId
-
-
-def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
-    """Where a client's model stands; ``when`` is best or last."""
-    return folder / "models" / f"seed{seed}-client{client}-{when}.safetensors"
-
-
-def embedding_path(folder: Path, seed: int, client: ClientId) -> Path:
-    """Where a client's embeddings stand."""
-    return folder / "embeddings" / f"seed{seed}-client{client}.safetensors"
 
 
 def write_outputs(
@@ -59,11 +50,7 @@ def write_outputs(
             continue
         if wanted.models:
             for when in ("best", "last"):
-                weights = {
-                    f"{view}/{name}": tensor.detach()
-                    for view, tensors in (kept[when] or {}).items()
-                    for name, tensor in tensors.items()
-                }
+                weights = flat(kept[when])
                 if weights:
                     disk.write_tensors(model_path(folder, seed, client, when), weights)
         if "embeddings" in kept:
@@ -120,8 +107,4 @@ def read_models(folder: Path, seed: int, client: ClientId) -> dict[str, dict[str
             f"the embeddings of a finished run are made from its models, and {path.parent} holds none of seed {seed}, "
             f"client {client}. Run it again with another --out and --set evaluation.embeddings=true."
         )
-    models: dict[str, dict[str, torch.Tensor]] = {}
-    for name, tensor in disk.read_tensors(path).items():
-        view, _, parameter = name.partition("/")
-        models.setdefault(view, {})[parameter] = tensor
-    return models
+    return nested(disk.read_tensors(path))

@@ -21,6 +21,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
+from graphsilo.federation.kept import model_path, nested
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.types import ClientId
 
@@ -120,7 +121,7 @@ def predict(
     else:
         member, silo, options, root = _of_run(folder, client, chosen)
         owner = f"client {silo.client}"
-    member.load_final(_models(folder / "models" / f"seed{chosen}-client{silo.client}-{checkpoint}.safetensors"))
+    member.load_final(_models(model_path(folder, chosen, silo.client, checkpoint)))
     target: Graph | GraphCollection
     if graph is None:
         target, on = silo.seen.graph, f"{owner}'s own graph"
@@ -150,9 +151,8 @@ def _of_run(folder: Path, client: ClientId | None, seed: int) -> tuple[ClientBas
         raise ConfigError("the run has several clients: say whose model it is to be with --client.")
     if (folder / "silos.json").exists():
         raise RunError(
-            f"{folder} is the coordinator's part of a run between machines: models and data stayed at the "
-            f"silos. Predict "
-            f"there, with --run on the silo's own results."
+            f"{folder} is the coordinator's part of a run between machines: models and data stayed at the silos. "
+            f"Predict there, with --run on the silo's own results."
         )
     # The stored partition stands for the rule: the silo is the one that was trained, whatever was changed since.
     config = load_config(
@@ -190,7 +190,7 @@ def _models(path: Path) -> dict[str, dict[str, torch.Tensor]]:
     from safetensors.torch import load_file
 
     try:
-        flat = load_file(path)
+        tensors = load_file(path)
     except FileNotFoundError:
         raise RunError(
             f"the model {path} is not there. Models are saved unless evaluation.models is false, or the method keeps "
@@ -198,11 +198,7 @@ def _models(path: Path) -> dict[str, dict[str, torch.Tensor]]:
         ) from None
     except (SafetensorError, OSError) as error:
         raise RunError(f"the model {path} cannot be read ({error}).") from None
-    models: dict[str, dict[str, torch.Tensor]] = {}
-    for name, tensor in flat.items():
-        view, _, parameter = name.partition("/")
-        models.setdefault(view, {})[parameter] = tensor
-    return models
+    return nested(tensors)
 
 
 def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> None:

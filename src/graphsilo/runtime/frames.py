@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.federation.codec import aligned_bytes
+from graphsilo.runtime.pipe import fill
 
 _HEAD = struct.Struct("<4sIQ")
 _MAGIC = b"GSF1"
@@ -40,11 +41,5 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[NDArray[np.
 
 def _exactly(connection: socket.socket, size: int) -> NDArray[np.uint8]:
     data = aligned_bytes(size)
-    view = data.data
-    done = 0
-    while done < size:
-        count = connection.recv_into(view[done:])
-        if count == 0:
-            raise EOFError("the other process has ended")
-        done += count
+    fill(connection, data.data)
     return data

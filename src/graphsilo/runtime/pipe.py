@@ -10,7 +10,6 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 from graphsilo.errors import RunError
@@ -53,14 +52,22 @@ def receive(connection: socket.socket, *, limit: int | None = None) -> bytearray
 
 def _exactly(connection: socket.socket, size: int) -> bytearray:
     data = bytearray(size)
-    view = memoryview(data)
+    fill(connection, memoryview(data))
+    return data
+
+
+def fill(connection: socket.socket, view: memoryview) -> None:
+    """Receive exactly as many bytes as the view has room for.
+
+    Raises:
+        EOFError: The other side has gone.
+    """
     done = 0
-    while done < size:
+    while done < view.nbytes:
         count = connection.recv_into(view[done:])
         if count == 0:
             raise EOFError("the other process has ended")
         done += count
-    return data
 
 
 def listen(path: Path, *, backlog: int = 64) -> socket.socket:
@@ -111,19 +118,3 @@ def _answers(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def parts_of(body: bytes | bytearray | memoryview, sizes: Sequence[int]) -> list[memoryview]:
-    """Views of a byte string, one after the other.
-
-    Raises:
-        EOFError: The sizes do not add up to the string's length.
-    """
-    view = memoryview(body)
-    if any(size < 0 for size in sizes) or sum(sizes) != view.nbytes:
-        raise EOFError(f"{view.nbytes} bytes came where {sum(sizes)} were announced")
-    found, start = [], 0
-    for size in sizes:
-        found.append(view[start : start + size])
-        start += size
-    return found

@@ -89,8 +89,7 @@ class Remote(LocalFederation):
         if present < wanted:
             raise FederationError(
                 f"{wanted} clients have to take part, {present} do. {'; '.join(failures)}. Wait for the site "
-                f"and continue "
-                f"with --resume, or allow fewer with method.min_clients."
+                f"and continue with --resume, or allow fewer with method.min_clients."
             )
 
     def _note_opened(self, site: str, packet: Packet) -> None:

@@ -50,9 +50,5 @@ class Transport(ABC):
             Unreachable: No answer came in time, or the way there is broken just now.
         """
 
-    def overhead(self) -> dict[str, int]:
-        """Bytes the engine itself has sent and received beyond the bodies, where it can tell."""
-        return {}
-
     def close(self) -> None:  # noqa: B027 - many have nothing to let go of
         """Let go of connections and processes. May be called twice."""

@@ -34,26 +34,12 @@ def transport(federation: Federation) -> Iterator[NvflareTransport]:
 
 def same(tree: Any, config: RunConfig) -> None:
     """A run over sites gave what one process gives, bit for bit."""
-    alone = run(config).tree
-    for mine, theirs in zip(alone["seeds"], tree["seeds"], strict=True):
-        for key in ("best_round", "validation", "test", "test_last", "modes", "confusion", "setup", "rounds"):
-            assert tables.numbers(mine[key]) == tables.numbers(theirs[key]), key
-    assert alone["summary"] == tree["summary"]
+    tables.assert_same(run(config).tree, tree)
 
 
-METHODS: dict[str, dict[str, Any]] = {
-    "fedavg": {"run.seeds": [0, 1]},
-    "opfgl": {},
-    "fedpg": {},
-    "fairfgl": {},
-    "fedlog": {"method.rounds": 2},
-    "fedsage_plus": {"method.rounds": 2, "method.generator_hidden": [16]},
-}
-
-
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", list(tables.METHODS))
 def test_same_numbers_as_in_one_process(method: str, federation: Federation, transport: NvflareTransport) -> None:
-    config = federation.config(**{"method.name": method, **METHODS[method]})
+    config = federation.config(**{"method.name": method, **tables.METHODS[method]})
     same(federation.carry_out(transport, config, f"out-{method}"), config)
 
 

@@ -40,3 +40,22 @@ def numbers(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {key: numbers(value) for key, value in tree.items() if key not in timed}
     return [numbers(value) for value in tree] if isinstance(tree, list) else tree
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "fedavg": {"run.seeds": [0, 1]},
+    "opfgl": {},
+    "fedpg": {},
+    "fairfgl": {},
+    "fedlog": {"method.rounds": 2},
+    "fedsage_plus": {"method.rounds": 2, "method.generator_hidden": [16]},
+}
+"""The methods that must give the same numbers over sites as in one process, with short settings."""
+
+
+def assert_same(alone: Any, apart: Any) -> None:
+    """Two results hold the same numbers, bit for bit."""
+    for mine, theirs in zip(alone["seeds"], apart["seeds"], strict=True):
+        for key in ("best_round", "validation", "test", "test_last", "modes", "confusion", "setup", "rounds"):
+            assert numbers(mine[key]) == numbers(theirs[key]), key
+    assert alone["summary"] == apart["summary"]

@@ -24,7 +24,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from graphsilo.__about__ import __version__
-from graphsilo.errors import FederationError, RunError
+from graphsilo.errors import FederationError
 from graphsilo.runtime import pipe
 from graphsilo.runtime.site.protocol import OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
 from graphsilo.types import ClientId
@@ -308,14 +308,3 @@ class SiteSupervisor:
                     pipe.send(connection, self.answer(body))
                 except (EOFError, OSError):
                     return
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a site's folder that others may read: it will hold keys, models and logs of private data.
-
-    Raises:
-        RunError: Others may read it.
-    """
-    mode = folder.stat().st_mode
-    if mode & 0o077:
-        raise RunError(f"{folder} can be read by others: make it yours alone with `chmod 700 {folder}`.")

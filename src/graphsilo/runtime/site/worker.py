@@ -44,6 +44,7 @@ from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import Encoded, aligned_bytes
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
+from graphsilo.federation.kept import embedding_path, flat, model_path
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
@@ -87,7 +88,6 @@ class Session:
     clients: dict[ClientId, ClientBase]
     gates: dict[ClientId, Gate]
     state: SiteState
-    told: Mapping[str, Any]
 
 
 class SiteWorker:
@@ -180,8 +180,7 @@ class SiteWorker:
             )
             context = ClientContext(client, silo, config, ModelSpec(name, settings), seed, device)
             clients[client] = method.client(context)
-        told = {key: header[key] for key in ("method", "config", "models", "schema", "sparse", "task")}
-        session = Session(run, seed, method, config, clients, gates, SiteState(self.folder / "state", run), told)
+        session = Session(run, seed, method, config, clients, gates, SiteState(self.folder / "state", run))
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
         self.session = session
@@ -247,16 +246,11 @@ class SiteWorker:
             folder = self._results(session.run, client)
             if wanted["models"]:
                 for when in ("best", "last"):
-                    weights = {
-                        f"{view}/{name}": tensor.detach()
-                        for view, tensors in (found[when] or {}).items()
-                        for name, tensor in tensors.items()
-                    }
+                    weights = flat(found[when])
                     if weights:
-                        _write_tensors(folder / "models" / _file(session.seed, client, when), weights)
+                        _write_tensors(model_path(folder, session.seed, client, when), weights)
             if "embeddings" in found:
-                path = folder / "embeddings" / f"seed{session.seed}-client{client}.safetensors"
-                _write_tensors(path, {"embeddings": found["embeddings"]})
+                _write_tensors(embedding_path(folder, session.seed, client), {"embeddings": found["embeddings"]})
         return {}, []
 
     def do_result(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
@@ -332,8 +326,7 @@ def _same_settings(method: Method, sent: Mapping[str, Any]) -> MethodConfig:
         name = different[0]
         raise ConfigError(
             f"method.{name} is {sent.get(name)!r} at the coordinator and {own.get(name)!r} at this site. "
-            f"Install the same "
-            f"release of graphsilo everywhere."
+            f"Install the same release of graphsilo everywhere."
         )
     return config
 
@@ -359,10 +352,6 @@ def _noted(
     except DisclosureError as error:
         return Failure(member.client, handler, type(error).__name__, str(error))
     return reply
-
-
-def _file(seed: int, client: ClientId, when: str) -> str:
-    return f"seed{seed}-client{client}-{when}.safetensors"
 
 
 def _write(path: Path, data: bytes) -> None:
