@@ -163,11 +163,15 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     Args:
         result: What a run left.
         wanted: ``mode.metric`` or ``mode.kind.metric``; ``@last`` takes the last round instead of the best on
-            validation, ``@20-59`` the mean of these rounds.
+            validation, ``@20-59`` the mean of these rounds. ``study.name`` is a number of the clients' studies as it
+            stands, its mean over nodes: weighted by the clients' ``nodes``, or by ``nodes_lacking`` where the number
+            is about these.
     """
     path, _, when = wanted.partition("@")
     mode, *rest = path.split(".")
     seed = result["seed"]
+    if mode == "study":
+        return None if when else _studied(seed["study"], rest[0])
     if not when:
         return _percent(_dig(seed["modes"][mode], rest))
     rows = seed["rounds"]
@@ -180,6 +184,13 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     values = [_dig(row if mode == main else row["modes"].get(mode, {}), rest) for row in rows]
     known = [value for value in values if value is not None]
     return _percent(statistics.fmean(known)) if known else None
+
+
+def _studied(study: dict[str, dict[str, float]], name: str) -> float | None:
+    about = "nodes_lacking" if name.endswith("_lacking") else "nodes"
+    known = [(client[name], client[about]) for client in study.values() if name in client]
+    total = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / total if total else None
 
 
 def _dig(tree: dict[str, Any], path: list[str]) -> float | None:
@@ -211,7 +222,8 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
                 values = [value for result in found if (value := score(result, name)) is not None]
                 last = [] if "@" in name else [score(result, f"{name}@last") for result in found]
                 lines.append(
-                    f"| {label} | {name} | {_shown(values)} | {_shown([value for value in last if value is not None])} "
+                    f"| {label} | {name} | {_shown(values, name)} "
+                    f"| {_shown([value for value in last if value is not None], name)} "
                     f"| {_paper(seeds[0], index)} | {len(found)} | "
                     f"{statistics.fmean(result['seed']['cpu_seconds'] for result in found):.1f} | "
                     f"{statistics.fmean(result['seed']['upload_bytes'] for result in found) / 1e6:.3f} |"
@@ -224,18 +236,22 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
             yield ""
 
 
-def _shown(values: list[float]) -> str:
+def _digits(name: str) -> int:
+    return 4 if name.startswith("study.") else 1  # distances and counts, or percent
+
+
+def _shown(values: list[float], name: str) -> str:
     if not values:
         return "–"
-    mean = f"{statistics.fmean(values):.1f}"
-    return f"{mean} ± {statistics.stdev(values):.1f}" if len(values) > 1 else mean
+    spread = f" ± {statistics.stdev(values):.{_digits(name)}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{_digits(name)}f}{spread}"
 
 
 def _paper(run: Run, index: int) -> str:
-    value, spread = run.published[index], run.spread[index]
+    value, spread, digits = run.published[index], run.spread[index], _digits(run.scores[index])
     if value is None:
         return "–"
-    return f"{value:.1f}" if spread is None else f"{value:.1f} ± {spread:.1f}"
+    return f"{value:.{digits}f}" if spread is None else f"{value:.{digits}f} ± {spread:.{digits}f}"
 
 
 def main() -> None:
@@ -247,6 +263,7 @@ def main() -> None:
     parser.add_argument("--priority", type=int, default=1, help="rows up to this priority (1 to 3)")
     parser.add_argument("--seeds", type=int, default=None, help="only the first so many seeds of each row")
     parser.add_argument("--rows", nargs="*", help="only these rows")
+    parser.add_argument("--runs", nargs="*", help="only runs whose label begins with one of these")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     parser.add_argument("--limit", type=float, default=7200, help="seconds after which a run is stopped")
     parser.add_argument("--show", action="store_true", help="run nothing")
@@ -259,7 +276,11 @@ def main() -> None:
     comparisons = {name: read(name) for name in options.files or known}
     chosen = {
         name: [
-            run for run in runs if run.priority <= options.priority and (not options.rows or run.row in options.rows)
+            run
+            for run in runs
+            if run.priority <= options.priority
+            and (not options.rows or run.row in options.rows)
+            and (not options.runs or run.label.startswith(tuple(options.runs)))
         ]
         for name, (_, runs) in comparisons.items()
     }
