@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError
-from graphsilo.federation import interface
+from graphsilo.federation import accumulator
+from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Accumulator, Failure, Handler, Replies, Total, handler
 from graphsilo.federation.message import Message, Tensors, sends
 
@@ -154,7 +155,7 @@ def test_large_tensors_are_summed_block_by_block_to_the_same_numbers(monkeypatch
         for part, share in zip(parts, (0.3, 7.0, 1.0), strict=True)
     ]
     whole = total(messages)
-    monkeypatch.setattr(interface, "_BLOCK", 64)
+    monkeypatch.setattr(accumulator, "_BLOCK", 64)
     blocks = total(messages)
     assert all(torch.equal(whole.weights[name], blocks.weights[name]) for name in ("w", "t"))
 
@@ -281,3 +282,21 @@ def test_handlers_know_their_types():
     for bad in (Holder.untyped, Holder.plain):
         with pytest.raises(MessageError, match="must be written as"):
             bad.types()
+
+
+def test_models_from_messages_sum_like_any_others(monkeypatch):
+    # Decoded tensors lie in one piece of memory and are added as one; waiting changes no number.
+    draws = torch.Generator().manual_seed(0)
+    messages = [
+        Update(weights={"w": torch.randn(5, 7, generator=draws), "b": torch.randn(7, generator=draws)}, samples=share)
+        for share in (0.3, 2.0, 1.0, 0.7)
+    ]
+    wanted = total(messages)
+    decoded = [decode(encode(message).data, Update) for message in messages + messages][len(messages) :]
+    mixed = [*decoded[:2], *messages[2:]]
+    for limit in (1 << 23, 1):
+        monkeypatch.setattr(accumulator, "_WAITING", limit)
+        for some in (decoded, mixed, messages):
+            found = total(some)
+            assert all(torch.equal(found.weights[name], wanted.weights[name]) for name in ("w", "b"))
+            assert found.samples == wanted.samples

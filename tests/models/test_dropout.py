@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphsilo.models.dropout import dropout, keep_scale, relu_dropout
+from graphsilo.models import dropout as module
+from graphsilo.models.dropout import activate, activate_backward, dropout, keep_scale, masks_ahead, relu_dropout
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -55,3 +56,34 @@ def test_relu_dropout_gradient(seed: int | None) -> None:
 def test_relu_dropout_is_relu_then_dropout() -> None:
     values = torch.randn(6, 4, generator=generator())
     assert torch.equal(relu_dropout(values, 0.5, generator(1)), dropout(values.relu(), 0.5, generator(1)))
+
+
+def test_masks_drawn_ahead_are_those_drawn_one_by_one() -> None:
+    # 15 entries of 8 bits are two words, 9 entries of 16 bits three: no mask ends where a word does.
+    layers = [(torch.Size((5, 3)), 0.5), (torch.Size((3, 3)), 0.3)]
+    ahead, alone = generator(4), generator(4)
+    runs = masks_ahead(layers, 3, ahead)
+    assert runs is not None
+    for run in runs:
+        for shape, rate in layers:
+            assert torch.equal(next(run), keep_scale(shape, rate, alone, torch.zeros(1)))
+    assert torch.equal(ahead.get_state(), alone.get_state())
+
+
+def test_many_masks_are_not_drawn_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = generator()
+    before = draw.get_state()
+    monkeypatch.setattr(module, "_AHEAD", 10)
+    assert masks_ahead([(torch.Size((2, 3)), 0.5)], 2, draw) is None
+    assert masks_ahead([], 2, draw) is None
+    assert torch.equal(draw.get_state(), before)
+
+
+def test_activation_by_hand() -> None:
+    values = torch.tensor([[1.0, -2.0, 3.0, 0.0]])
+    mask = activate(values, 0.5, iter([torch.tensor([[2.0, 2.0, 0.0, 2.0]])]))
+    assert values.tolist() == [[2.0, 0.0, 0.0, 0.0]]
+    assert activate_backward(torch.ones(1, 4), values, mask).tolist() == [[2.0, 0.0, 0.0, 0.0]]
+    plain = torch.tensor([[1.0, -2.0]])
+    assert activate(plain, 0.5, None) is None
+    assert activate_backward(torch.full((1, 2), 3.0), plain, None).tolist() == [[3.0, 0.0]]

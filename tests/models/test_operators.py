@@ -61,3 +61,18 @@ def test_product_multiplies_out_only_where_cheaper() -> None:
     assert isinstance(product(left, many), ChainOperator)
     dense = product(left, DenseOperator(torch.rand(4, 3)))
     assert isinstance(dense, DenseOperator)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 64])
+def test_single_precision(columns: int) -> None:
+    # Rows and columns without entries, and right-hand sides that are not stored row by row.
+    matrix = sp.random(30, 20, density=0.1, random_state=0, format="csr", dtype=np.float32)
+    made, dense = SparseOperator(matrix), torch.from_numpy(matrix.toarray())
+    draws = torch.Generator().manual_seed(0)
+    for right in (torch.rand(20, columns, generator=draws), torch.rand(columns, 20, generator=draws).t()):
+        torch.testing.assert_close(made.mm(right), dense @ right)
+    left = torch.rand(60, columns, generator=draws)[::2]
+    torch.testing.assert_close(made.tmm(left), dense.t() @ left)
+    nothing = SparseOperator(sp.csr_matrix((0, 20), dtype=np.float32))
+    assert nothing.mm(torch.rand(20, columns)).shape == (0, columns)
+    assert nothing.tmm(torch.rand(0, columns)).tolist() == torch.zeros(20, columns).tolist()

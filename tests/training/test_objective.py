@@ -287,6 +287,23 @@ def test_epochs_add_up():
     assert all(torch.equal(*pair) for pair in zip(one.parameters, two.parameters, strict=True))
 
 
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin", "mlp", "sgc", "gat"])
+def test_the_steps_of_many_epochs_are_those_of_one_at_a_time(name):
+    # From the second call on, masks are drawn ahead and the plan of the first is run again.
+    one, two = trainer(silo(), name=name), trainer(silo(), name=name)
+    ahead, alone = generator(1), generator(1)
+    for _ in range(2):
+        one.run(3, ahead)
+    for _ in range(6):
+        (batch,) = two.objective.batches(0, alone)
+        loss = two.objective.loss(two.model, batch, alone)
+        with torch.no_grad():
+            two.optimizer.step(torch.autograd.grad(loss, two.parameters, allow_unused=True))
+    for left, right in zip(one.parameters, two.parameters, strict=True):
+        torch.testing.assert_close(left, right)
+    assert torch.equal(ahead.get_state(), alone.get_state())
+
+
 def test_nothing_to_learn_from_changes_nothing():
     loop = trainer(silo(train=()))
     before = [parameter.detach().clone() for parameter in loop.parameters]

@@ -148,6 +148,17 @@ class ClientBase(ABC, Generic[ConfigT]):
     def load_final(self, models: Mapping[str, Tensors]) -> None:
         """Predict as when ``final_models`` returned these."""
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether ``state()`` is complete now, between two calls: such a client may be put away and made again.
+
+        Where the steps of set-up share what is in no state, the client is not at rest before the last of them.
+        """
+        return True
+
+    def release(self) -> None:
+        """The client is put away: break what refers to itself, such as tensors of graphs that the client made."""
+
     def embed(self, data: GraphTensors) -> Tensor | None:
         """Embeddings [items, p] of the client's own model; None where it has none."""
         return None
@@ -328,7 +339,12 @@ def log_probabilities(model: Model, data: GraphTensors, task: str) -> Tensor:
     """A model's answer on every item: log-softmax of its logits, or embeddings for links."""
     with torch.no_grad():
         output: Tensor = model(data.full)
-    return output if task == "link" else F.log_softmax(output, dim=1)
+    if task == "link":
+        return output
+    if output.is_cpu and output.shape[1] < 16:
+        # Rows of a few entries are normalised one by one; as columns, many at once.
+        return F.log_softmax(output.t().contiguous(), dim=0).t().contiguous()
+    return F.log_softmax(output, dim=1)
 
 
 __all__ = [

@@ -194,8 +194,9 @@ class _Template:
         start = len(self.prefix)
         placed = self._placed(tensors) if self.length >= _LARGE else None
         data = aligned_bytes(start + self.length) if placed is None else placed
-        memoryview(data)[:start] = self.prefix  # type: ignore[arg-type]
-        payload = data.ctypes.data + start
+        address = int(data.__array_interface__["data"][0])  # half the time of data.ctypes
+        ctypes.memmove(address, self.prefix, start)
+        payload = address + start
         for (offset, size, end), tensor in zip(self.places, tensors, strict=True):
             if size and placed is None:
                 flat = tensor if tensor.is_cpu and tensor.is_contiguous() else tensor.detach().cpu().contiguous()
@@ -416,13 +417,54 @@ class _Slot:
     offset: int
     finite: bool
 
-    def read(self, buffer: NDArray[np.uint8]) -> Tensor:
+    def read(self, buffer: NDArray[np.uint8]) -> tuple[Tensor]:
+        return (self.tensor(buffer),)
+
+    def tensor(self, buffer: NDArray[np.uint8]) -> Tensor:
         if not self.count:
             return torch.empty(self.shape, dtype=self.dtype)
         flat = torch.frombuffer(buffer.data, dtype=self.dtype, count=self.count, offset=self.offset)
         if self.dtype is torch.bool and int(flat.view(torch.uint8).max()) > 1:
             raise MessageError(f"{self.where} holds bytes that are no truth values.")
         return flat if len(self.shape) == 1 else flat.view(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The named tensors of one field, read as one piece of memory: whoever sums models can take them as one.
+
+    Attributes:
+        dtype: Of all of them.
+        offset: Of the first one, in bytes.
+        count: Entries from there to the end of the last one.
+        parts: Shape, stride and place of each.
+    """
+
+    dtype: torch.dtype
+    offset: int
+    count: int
+    parts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
+
+    @classmethod
+    def of(cls, slots: Sequence[_Slot]) -> tuple[_Slot | _Run, ...]:
+        """One run where the tensors allow it, else each tensor by itself."""
+        dtypes = {slot.dtype for slot in slots}
+        if len(slots) < 2 or len(dtypes) > 1 or torch.bool in dtypes or not all(slot.count for slot in slots):
+            return tuple(slots)
+        dtype, start = slots[0].dtype, slots[0].offset
+        parts = tuple(
+            (
+                tuple(slot.shape),
+                torch.empty(slot.shape, device="meta").stride(),
+                (slot.offset - start) // dtype.itemsize,
+            )
+            for slot in slots
+        )
+        return (cls(dtype, start, parts[-1][2] + slots[-1].count, parts),)
+
+    def read(self, buffer: NDArray[np.uint8]) -> list[Tensor]:
+        flat = torch.frombuffer(buffer.data, dtype=self.dtype, count=self.count, offset=self.offset)
+        return [flat.as_strided(*part) for part in self.parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,15 +476,17 @@ class _Layout:
         start: Where the payload begins.
         fields: Name, form, and a plain field's value, the keys of named tensors, or the length of a list.
         slots: The tensors, in field order.
+        runs: The same tensors as they are read.
     """
 
     size: int
     start: int
     fields: tuple[tuple[str, str, Any], ...]
     slots: tuple[_Slot, ...]
+    runs: tuple[_Slot | _Run, ...]
 
     def read(self, buffer: NDArray[np.uint8]) -> dict[str, Any]:
-        tensors = [slot.read(buffer) for slot in self.slots]
+        tensors = [tensor for run in self.runs for tensor in run.read(buffer)]
         _check_finite(buffer, self.start, self.slots, tensors)
         found = iter(tensors)
         values: dict[str, Any] = {}
@@ -506,8 +550,13 @@ class _Unpacker:
     def layout(self, values: list[tuple[FieldSpec, Any]]) -> _Layout:
         """What was read, for the next message with the same header."""
         fields: list[tuple[str, str, Any]] = []
+        runs: list[_Slot | _Run] = []
+        slots = iter(self.slots)
         for spec, value in values:
             content = value
+            tensors = 0 if value is None or spec.form == "plain" else 1 if spec.form == "tensor" else len(value)
+            mine = [next(slots) for _ in range(tensors)]
+            runs += _Run.of(mine) if spec.form == "tensors" else mine
             if value is not None and spec.form == "tensor":
                 content = True
             elif value is not None and spec.form == "tensors":
@@ -515,7 +564,7 @@ class _Unpacker:
             elif value is not None and spec.form == "tensor_list":
                 content = len(value)
             fields.append((spec.name, spec.form, _copied(content)))
-        return _Layout(self.start + self.length, self.start, tuple(fields), tuple(self.slots))
+        return _Layout(self.start + self.length, self.start, tuple(fields), tuple(self.slots), tuple(runs))
 
     def field(self, spec: FieldSpec, value: Any) -> Any:
         where = f"{self.owner}.{spec.name}"
@@ -558,7 +607,7 @@ class _Unpacker:
             raise MessageError(f"{where}: a tensor reference points outside the message or is malformed.") from None
         finite = spec is not None and not spec.allow_nan and dtype in _FLOATS and count > 0
         slot = _Slot(where, dtype, shape, count, self.start + offset, finite)
-        tensor = slot.read(self.buffer)
+        tensor = slot.tensor(self.buffer)
         if spec is not None and spec.shape is not None:
             self._check_shape(spec, tuple(shape), where)
         self.slots.append(slot)

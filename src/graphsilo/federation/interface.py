@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
-import torch
-from torch import Tensor
-
 from graphsilo.errors import FederationError, MessageError
-from graphsilo.federation.codec import aligned_bytes
+from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.ledger import Ledger, Phase
-from graphsilo.federation.message import FieldSpec, Message
+from graphsilo.federation.message import Message
 from graphsilo.types import ClientId
 
 Request = TypeVar("Request", bound=Message)
@@ -168,134 +164,6 @@ class Total(_Answered, Generic[Reply]):
         if self.message is None:
             raise FederationError("nobody was asked: the sum of no messages has no shape.")
         return self.message
-
-
-_BLOCK = 1 << 18
-"""Entries of a large tensor that are widened at once to be added."""
-
-
-class Accumulator(Generic[Reply]):
-    """Adds up additive messages one by one, in the order given, without keeping them.
-
-    Floats are summed in float64: a weight of at most 2^29 times a float32 number is exact there, so that the weighted
-    mean of equal models is that model, bit for bit.
-    """
-
-    def __init__(self, kind: type[Reply]):
-        self.kind = kind
-        self.specs = kind.specs()
-        self.values: dict[str, Any] = {}
-        self.clients: list[ClientId] = []
-        names = {spec.name: spec for spec in self.specs}
-        for spec in self.specs:
-            additive = spec.form != "plain" or spec.plain_type in (int, float)
-            weight = names.get(spec.weighted_by) if spec.weighted_by is not None else spec
-            if not additive or weight is None or (spec.weighted_by and weight.plain_type not in (int, float)):
-                raise MessageError(
-                    f"{kind.__name__}.{spec.name} cannot be summed: only numbers and tensors can, and `weighted_by` "
-                    f"must name a number in the same message."
-                )
-
-    def add(self, client: ClientId, message: Reply) -> None:
-        """Add one client's message.
-
-        Raises:
-            MessageError: Its shapes or names differ from the ones before.
-        """
-        updates = []
-        for spec in self.specs:
-            weight = 1.0
-            if spec.weighted_by is not None:
-                given = getattr(message, spec.weighted_by)
-                weight = -1.0 if given is None else float(given)
-                if not 0 <= weight < math.inf:
-                    raise MessageError(
-                        f"client {client}: {self.kind.__name__}.{spec.weighted_by} is a weight and must be at least 0; "
-                        f"{given} came."
-                    )
-            updates.append((spec, getattr(message, spec.name), weight))
-            self._check(client, spec, updates[-1][1], weight)
-        # Everything was checked before anything is added: a bad message leaves the sum as it was.
-        for spec, value, weight in updates:
-            if spec.form == "tensors":
-                into = self.values.setdefault(spec.name, {})
-                for key, tensor in value.items():
-                    into[key] = _add(into.get(key), tensor, weight)
-            elif spec.form == "tensor_list":
-                old = self.values.get(spec.name) or [None] * len(value)
-                self.values[spec.name] = [_add(*pair, weight) for pair in zip(old, value, strict=True)]
-            elif spec.form == "tensor":
-                self.values[spec.name] = _add(self.values.get(spec.name), value, weight)
-            else:
-                share = int(weight) if isinstance(value, int) and weight == int(weight) else weight
-                self.values[spec.name] = self.values.get(spec.name, 0) + value * share
-        self.clients.append(client)
-
-    def _check(self, client: ClientId, spec: FieldSpec, value: Any, weight: float) -> None:
-        if value is None:
-            raise MessageError(f"client {client}: {self.kind.__name__}.{spec.name} is missing from a sum.")
-        if spec.form != "plain" and weight != int(weight) and not all(map(torch.is_floating_point, _tensors(value))):
-            raise MessageError(
-                f"client {client}: {self.kind.__name__}.{spec.name} holds whole numbers, which the weight {weight} "
-                f"would make fractions; send them as floats."
-            )
-        known = self.values.get(spec.name)
-        if known is None or spec.form == "plain":
-            return
-        if spec.form == "tensors":
-            same = known.keys() == value.keys() and all(
-                value[key].shape == old.shape and value[key].is_floating_point() == old.is_floating_point()
-                for key, old in known.items()
-            )
-        else:
-            same = _shapes(known) == _shapes(value)
-        if not same:
-            raise MessageError(
-                f"client {client}: {self.kind.__name__}.{spec.name} has shapes {_shapes(value)}, the other clients' "
-                f"have {_shapes(known)}. All clients must run the same model and settings to be summed."
-            )
-
-    def message(self) -> Reply | None:
-        return self.kind(**self.values) if self.clients else None
-
-
-def _tensors(value: Any) -> Iterable[Tensor]:
-    if isinstance(value, Tensor):
-        return (value,)
-    return value.values() if isinstance(value, Mapping) else value
-
-
-def _shapes(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return _shape(value)
-    if isinstance(value, Mapping):
-        return {key: _shape(tensor) for key, tensor in value.items()}
-    return [_shape(tensor) for tensor in value]
-
-
-def _shape(tensor: Tensor) -> tuple[int | str, ...]:
-    """Sizes, and whether the entries are whole numbers: those are summed in another type."""
-    return tuple(tensor.shape) if tensor.is_floating_point() else (*tensor.shape, "whole numbers")
-
-
-def _add(total: Tensor | None, tensor: Tensor, weight: float) -> Tensor:
-    if total is None:
-        wide = torch.float64 if tensor.is_floating_point() else torch.int64
-        if tensor.numel() > _BLOCK and tensor.is_cpu and tensor.is_contiguous():
-            memory = torch.from_numpy(aligned_bytes(tensor.numel() * wide.itemsize))
-            total = memory.view(wide).view(tensor.shape).copy_(tensor)
-        else:
-            total = tensor.to(wide, copy=True)
-        return total.mul_(weight if tensor.is_floating_point() else int(weight)) if weight != 1.0 else total
-    if not tensor.is_floating_point():
-        return total.add_(tensor.to(torch.int64), alpha=int(weight))
-    if tensor.numel() <= _BLOCK or not (total.is_contiguous() and tensor.is_contiguous()):
-        return total.add_(tensor, alpha=weight)
-    # torch widens a whole tensor before it adds it; a block at a time needs half the time, and less memory.
-    widened = total.new_empty(_BLOCK)
-    for into, part in zip(total.view(-1).split(_BLOCK), tensor.view(-1).split(_BLOCK), strict=True):
-        into.add_(widened[: len(part)].copy_(part), alpha=weight)
-    return total
 
 
 class Federation(ABC):

@@ -50,9 +50,11 @@ class Ledger:
 
     def total(self, phase: Phase, round: int | None = None) -> dict[str, int]:
         """``{"up": bytes, "down": bytes}`` of one phase (of one round)."""
+        if round is not None:
+            return {way: self._totals.get((phase, round, way), 0) for way in ("up", "down")}
         result = {"up": 0, "down": 0}
-        for (where, number, direction), size in self._totals.items():
-            if where == phase and (round is None or number == round):
+        for (where, _, direction), size in self._totals.items():
+            if where == phase:
                 result[direction] += size
         return result
 

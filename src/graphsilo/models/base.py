@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.stack import Plan, Stack, Weights
+from graphsilo.models.dropout import Source
+from graphsilo.models.stack import Plan, Record, Stack, Weights
 from graphsilo.models.view import View
 from graphsilo.types import Task
 
@@ -76,17 +77,22 @@ class Model(nn.Module, ABC):
             if callable(initialise):
                 initialise(generator)
 
-    def trace(self, view: View, generator: torch.Generator | None) -> Trace | None:
+    def trace(self, view: View, source: Source | None) -> Trace | None:
         """Logits, and their backward pass without autograd; None where the model has no such path.
 
         Models whose whole output is one stack of products have one: on small graphs autograd's bookkeeping costs a
         third of a step. Same numbers as ``forward`` followed by ``torch.autograd.grad``.
         """
-        traced = self.trace_embedding(view, generator)
-        if traced is None:
+        record = self._record(view, source)
+        if record is None:
             return None
-        output, _, pull = traced
-        return output, lambda gradient: pull(gradient, None)
+        order: list[int] = self._slot_order
+
+        def pull(gradient: Tensor) -> list[Tensor]:
+            found = record.pull(gradient)
+            return [found[place] for place in order]
+
+        return record.output, pull
 
     def trace_embedding(self, view: View, generator: torch.Generator | None) -> EmbeddedTrace | None:
         """As ``trace``, with the embeddings of the same pass, for losses that depend on both.
@@ -94,25 +100,51 @@ class Model(nn.Module, ABC):
         The embeddings are there only where the view is full and parameters stand before them, else they are None;
         their gradient may be None.
         """
-        stack = self.__dict__.get("_stack")
-        if stack is None:
+        record = self._record(view, generator)
+        if record is None:
             return None
-        order = self.__dict__.get("_slot_order")
-        if order is None:
-            order = self._slot_order = self._find_slot_order(stack, view)
-        if not order:
-            return None
-        output, record = stack.record(lambda: self.forward(view, generator))
-
+        order: list[int] = self._slot_order
         depth = self.__dict__.get("_embedding_depth")
         if depth is None:
-            depth = self._embedding_depth = self._find_embedding_depth(stack, view)
+            depth = self._embedding_depth = self._find_embedding_depth(self.__dict__["_stack"], view)
 
         def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
             found = record.pull(gradient, None if inner is None else (depth, inner))
             return [found[place] for place in order]
 
-        return output, record.input_of(depth) if depth and view.is_full else None, pull
+        return record.output, record.input_of(depth) if depth and view.is_full else None, pull
+
+    def masks(self, view: View, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
+        """Dropout masks for so many calls of ``trace`` in a row, drawn at once: the masks that they would draw.
+
+        Returns:
+            A source for each call; None where ``trace`` would give None, or each call may as well draw for itself.
+        """
+        last = self.__dict__.get("_last_plan")
+        if last is None or last[0] is not view:
+            return None  # not before the first call, which finds out what is run
+        found: list[Iterator[Tensor]] | None = self.__dict__["_stack"].masks(last[1], times, generator)
+        return found
+
+    def _record(self, view: View, source: Source | None) -> Record | None:
+        """One run through the stack; None where the model has none, or more than that."""
+        mine = self.__dict__
+        last = mine.get("_last_plan")
+        if last is not None and last[0] is view:
+            # The same rows as before, as in every full-batch step: the stack is run with the same plan.
+            record: Record = mine["_stack"].run(last[1], source)
+            return record
+        stack = mine.get("_stack")
+        if stack is None:
+            return None
+        order = mine.get("_slot_order")
+        if order is None:
+            order = self._slot_order = self._find_slot_order(stack, view)
+        if not order:
+            return None
+        _, found = stack.record(lambda: self.forward(view, source))  # type: ignore[arg-type]
+        mine["_last_plan"] = (view, found.plan)
+        return found  # type: ignore[no-any-return]
 
     def _find_embedding_depth(self, stack: Stack, view: View) -> int:
         """How many layers of the stack the embedding needs; 0 where it is not the stack's."""

@@ -6,7 +6,8 @@ entry, with keep probabilities exact to 2^-16 (0.5 and every other multiple of 2
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,19 +15,52 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+Source: TypeAlias = "torch.Generator | Iterator[Tensor]"
+"""Where a model's dropout masks come from: drawn when they are needed, or drawn ahead, in the order of its layers."""
+
+_AHEAD = 1 << 20
+"""Entries of masks that are drawn at once; with more, a draw costs nothing beside the work it is for."""
+
 
 def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
     """0 with probability ``rate``, else 1 / (1 - rate); same dtype and device as ``like``."""
     threshold, scale = keep_threshold(rate)
     draws = draw_bits(shape.numel(), rate, generator).view(shape)
+    if like.is_cpu and like.dtype is torch.float32 and draws.is_cpu:
+        return torch.from_numpy(_scaled(draws.numpy(), rate))
     return (draws.to(like.device) >= threshold).to(like.dtype).mul_(scale)
+
+
+def masks_ahead(
+    layers: Sequence[tuple[torch.Size, float]], times: int, generator: torch.Generator
+) -> list[Iterator[Tensor]] | None:
+    """The masks of several runs through a model, drawn at once: the same as drawn layer by layer and run by run.
+
+    Args:
+        layers: Shape and rate of every mask of a run, in order; no rate is 0.
+        times: How many runs.
+        generator: Left as it would be after so many runs that drew for themselves.
+
+    Returns:
+        For each run its masks, float32 on the CPU; None where there are none, or too many to be worth it.
+    """
+    sizes = [_words(shape.numel(), rate) for shape, rate in layers]
+    if not layers or times * sum(shape.numel() for shape, _ in layers) > _AHEAD:
+        return None
+    words = np.empty((times, sum(sizes)), dtype=np.int64)
+    torch.from_numpy(words).random_(-(2**63), None, generator=generator)
+    masks, start = [], 0
+    for (shape, rate), size in zip(layers, sizes, strict=True):
+        draws = words[:, start : start + size].view(np.int8 if _bits(rate) == 8 else np.int16)[:, : shape.numel()]
+        start += size
+        masks.append(torch.from_numpy(_scaled(draws, rate)).view(times, *shape).unbind(0))
+    return [iter(run) for run in zip(*masks, strict=True)]
 
 
 def draw_bits(count: int, rate: float, generator: torch.Generator) -> Tensor:
     """[count] int8 or int16, every value equally likely."""
     dtype = torch.int8 if _bits(rate) == 8 else torch.int16
-    each = 8 // dtype.itemsize
-    words = torch.empty((count + each - 1) // each, dtype=torch.int64, device=generator.device)
+    words = torch.empty(_words(count, rate), dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
     return words.view(dtype)[:count]
 
@@ -37,6 +71,19 @@ def keep_threshold(rate: float) -> tuple[int, float]:
     dropped = min(round(rate * levels), levels - 1)
     # Divided by the probability that the bits can express, so that the mean stays exact.
     return dropped - levels // 2, levels / (levels - dropped)
+
+
+def _words(count: int, rate: float) -> int:
+    """How many 64-bit words are drawn for so many entries."""
+    each = 64 // _bits(rate)
+    return (count + each - 1) // each
+
+
+def _scaled(draws: NDArray[Any], rate: float) -> NDArray[np.float32]:
+    """The masks that draws stand for."""
+    threshold, factor = keep_threshold(rate)
+    # A few thousand entries are compared several times faster in numpy; the numbers are the same.
+    return np.multiply(draws >= threshold, np.float32(factor), dtype=np.float32)
 
 
 def scale_of(draws: NDArray[np.integer[Any]], values: Tensor, rate: float) -> Tensor:
@@ -80,6 +127,35 @@ def relu_dropout_scale(values: Tensor, rate: float, generator: torch.Generator |
     if generator is None or rate == 0.0:
         return positive.to(values.dtype)
     return keep_scale(values.shape, rate, generator, values).mul_(positive)
+
+
+def activate(values: Tensor, rate: float, source: Source | None) -> Tensor | None:
+    """ReLU, then dropout, in place and without autograd.
+
+    Args:
+        values: What is changed.
+        rate: Of dropout.
+        source: Of its mask; None for evaluation.
+
+    Returns:
+        The mask (0 or 1 / (1 - rate)), which ``activate_backward`` needs; None where nothing was dropped.
+    """
+    values.relu_()
+    if source is None or rate == 0.0:
+        return None
+    mask = keep_scale(values.shape, rate, source, values) if isinstance(source, torch.Generator) else next(source)
+    values.mul_(mask)
+    return mask
+
+
+def activate_backward(gradient: Tensor, output: Tensor, mask: Tensor | None) -> Tensor:
+    """The gradient before ``activate`` from the one behind it, a new tensor; ``output`` is what it made."""
+    below: Tensor = _where_positive(gradient, output, 0)
+    return below if mask is None else below.mul_(mask)
+
+
+# gradient where output > 0, else 0: one pass, where a comparison and a product are two.
+_where_positive = torch.ops.aten.threshold_backward.default
 
 
 class _ReluDropout(torch.autograd.Function):

@@ -67,20 +67,16 @@ class SparseOperator(Operator):
         self.nnz = int(self.matrix.nnz)
         self.cost = SPARSE_COST * self.nnz
         self._device, self._dtype = torch.device(device), dtype
-        self._rows = _to_torch(self.matrix, self._device, dtype)
-        self._columns: Tensor | None = None
+        self._by_rows = _Compressed(self.matrix, self._device, dtype)
+        self._by_columns: _Compressed | None = None
 
     def mm(self, right: Tensor) -> Tensor:
-        if self.nnz == 0:
-            return right.new_zeros(self.shape[0], right.shape[1])
-        return torch.mm(self._rows, right)
+        return self._by_rows.mm(right)
 
     def tmm(self, left: Tensor) -> Tensor:
-        if self.nnz == 0:
-            return left.new_zeros(self.shape[1], left.shape[1])
-        if self._columns is None:
-            self._columns = _to_torch(self.matrix.T.tocsr(), self._device, self._dtype)
-        return torch.mm(self._columns, left)
+        if self._by_columns is None:
+            self._by_columns = _Compressed(self.matrix.T.tocsr(), self._device, self._dtype)
+        return self._by_columns.mm(left)
 
     def dense(self) -> Tensor:
         return torch.from_numpy(self.matrix.toarray()).to(self._device, self._dtype)
@@ -167,16 +163,34 @@ def operator(matrix: sp.csr_matrix | np.ndarray, device: torch.device | str, dty
     return DenseOperator(torch.from_numpy(np.ascontiguousarray(matrix)).to(device, dtype))
 
 
-def _to_torch(matrix: sp.csr_matrix, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A torch CSR tensor that shares no memory with the caller's matrix where a conversion was needed."""
-    index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 - 1 else np.int64
-    matrix.sort_indices()
-    return csr_tensor(
-        torch.from_numpy(matrix.indptr.astype(index)).to(device),
-        torch.from_numpy(matrix.indices.astype(index)).to(device),
-        torch.from_numpy(np.ascontiguousarray(matrix.data)).to(device, dtype),
-        matrix.shape,
-    )
+class _Compressed:
+    """A matrix in compressed rows, ready to multiply from the left; shares no memory with what it was made from."""
+
+    def __init__(self, matrix: sp.csr_matrix, device: torch.device, dtype: torch.dtype):
+        index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 - 1 else np.int64
+        matrix.sort_indices()
+        self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
+        self.pointer = torch.from_numpy(matrix.indptr.astype(index)).to(device)
+        self.columns = torch.from_numpy(matrix.indices.astype(index)).to(device)
+        self.values = torch.from_numpy(np.array(matrix.data)).to(device, dtype)
+        self.empty = matrix.nnz == 0
+        self.as_bags = device.type == "cpu" and dtype is torch.float32
+        # As torch's own sparse matrix, for what has no faster kernel.
+        self._tensor = None if self.as_bags else csr_tensor(self.pointer, self.columns, self.values, self.shape)
+
+    def mm(self, right: Tensor) -> Tensor:
+        """The matrix times ``right`` [columns, k]."""
+        if self.empty:
+            return right.new_zeros(self.shape[0], right.shape[1])
+        if self.as_bags:
+            # A row of the product is a weighted sum of rows of ``right``: a bag of embeddings. The kernel for these is
+            # two to four times faster on a CPU than the one behind torch.mm, and adds up a row in the same order
+            # whatever the number of threads.
+            bags: tuple[Tensor, ...] = torch.embedding_bag(
+                right, self.columns, self.pointer, mode=0, per_sample_weights=self.values, include_last_offset=True
+            )
+            return bags[0]
+        return torch.mm(self._tensor, right)  # type: ignore[arg-type]
 
 
 _quiet = False

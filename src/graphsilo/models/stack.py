@@ -7,14 +7,15 @@ Checked against finite differences, and against plain implementations, in the te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from graphsilo.models.dropout import relu_dropout_scale
+from graphsilo.models.dropout import Source, activate, activate_backward, masks_ahead
 from graphsilo.models.operators import Operator, matmul
 from graphsilo.models.view import Norm, View
 
@@ -45,14 +46,14 @@ class Record(NamedTuple):
     Attributes:
         plan, activate_last: What was run.
         parameters: In slot order.
-        saved: Per hidden layer, the factor of its activation and its output.
+        saved: Per hidden layer, the mask of its dropout and its output.
         output: Of the last layer.
     """
 
     plan: Plan
     activate_last: bool
     parameters: Sequence[Tensor]
-    saved: Sequence[Tensor]
+    saved: Sequence[Tensor | None]
     output: Tensor
 
     def pull(self, gradient: Tensor, hidden: tuple[int, Tensor] | None = None) -> list[Tensor]:
@@ -63,12 +64,12 @@ class Record(NamedTuple):
             hidden: A layer above the first, and what is added to the gradient of its input, where something else
                 depends on that too.
         """
-        with torch.no_grad():
+        with without_gradients():
             return _backward(self.plan, self.activate_last, self.parameters, self.saved, gradient, hidden)
 
     def input_of(self, layer: int) -> Tensor:
         """What a layer above the first was given."""
-        return self.saved[2 * layer - 1]
+        return self.saved[2 * layer - 1]  # type: ignore[return-value]
 
 
 class Stack:
@@ -103,6 +104,26 @@ class Stack:
         finally:
             self._recording, self._record = False, None
 
+    def run(self, plan: Plan, source: Source | None) -> Record:
+        """Run all layers, without autograd, and keep what a backward pass needs."""
+        parameters = self.parameters()
+        with without_gradients():
+            output, saved = _forward(plan, self._rates, source, False, parameters)
+        return Record(plan, False, parameters, saved, output)
+
+    def masks(self, plan: Plan, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
+        """The dropout masks of several runs to come, drawn at once; None where that does not pay."""
+        weights = self.parameters()
+        last = len(plan) - 1
+        if weights[0].device.type != "cpu" or weights[0].dtype is not torch.float32 or not last:
+            return None
+        layers = [
+            (torch.Size((_rows(plan, layer), weights[end - 1].shape[0])), rate)
+            for layer, (end, rate) in enumerate(zip(self._ends[:last], self._rates[:last], strict=True))
+            if rate
+        ]
+        return masks_ahead(layers, times, generator)
+
     def __call__(self, plan: Plan, generator: torch.Generator | None, *, activate_last: bool = False) -> Tensor:
         """The output of the first ``len(plan)`` layers.
 
@@ -120,6 +141,14 @@ class Stack:
             return _evaluate(plan, activate_last, parameters)  # type: ignore[arg-type]
         result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, *parameters)
         return result
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+def without_gradients() -> contextlib.AbstractContextManager[None]:
+    """``torch.no_grad()``, at a fraction of its cost where gradients are off already: entered several times a step."""
+    return torch.no_grad() if torch.is_grad_enabled() else _NOTHING
 
 
 def graph_plan(view: View, norm: Norm, depth: int) -> Plan:
@@ -169,12 +198,12 @@ def _layer(terms: tuple[Term, ...], parameters: Sequence[Tensor], position: int,
 def _forward(
     plan: Plan,
     rates: tuple[float, ...],
-    generator: torch.Generator | None,
+    source: Source | None,
     activate_last: bool,
     parameters: Sequence[Tensor],
-) -> tuple[Tensor, list[Tensor]]:
-    """The output, and per hidden layer the factor of its activation and its output."""
-    saved: list[Tensor] = []
+) -> tuple[Tensor, list[Tensor | None]]:
+    """The output, and per hidden layer the mask of its dropout and its output."""
+    saved: list[Tensor | None] = []
     last = len(plan) - 1
     hidden: Tensor | None = None
     position = 0
@@ -182,9 +211,7 @@ def _forward(
         hidden = _layer(terms, parameters, position, hidden)
         position += len(terms) + 1
         if layer < last or activate_last:
-            scale = relu_dropout_scale(hidden, rates[layer], generator)
-            hidden *= scale
-            saved += [scale, hidden]
+            saved += [activate(hidden, rates[layer], source), hidden]
     assert hidden is not None
     return hidden, saved
 
@@ -193,7 +220,7 @@ def _backward(
     plan: Plan,
     activate_last: bool,
     parameters: Sequence[Tensor],
-    saved: Sequence[Tensor],
+    saved: Sequence[Tensor | None],
     gradient: Tensor,
     hidden_gradient: tuple[int, Tensor] | None = None,
 ) -> list[Tensor]:
@@ -205,13 +232,13 @@ def _backward(
         terms = plan[layer]
         position -= len(terms) + 1
         if layer < last or activate_last:
-            gradient = gradient * saved[2 * layer]
+            gradient = activate_backward(gradient, saved[2 * layer + 1], saved[2 * layer])  # type: ignore[arg-type]
         gradients[position + len(terms)] = gradient.sum(0)
         if layer == 0:
             for index, term in enumerate(terms):
                 gradients[position + index] = term.operator.tmm(gradient)  # type: ignore[union-attr]
             break
-        hidden = saved[2 * layer - 1]
+        hidden: Tensor = saved[2 * layer - 1]  # type: ignore[assignment]
         below: Tensor | None = None
         for index, (operator, rows) in enumerate(terms):
             inner = gradient if operator is None else operator.tmm(gradient)
@@ -228,6 +255,14 @@ def _backward(
         if hidden_gradient is not None and hidden_gradient[0] == layer:
             gradient.add_(hidden_gradient[1])
     return gradients
+
+
+def _rows(plan: Plan, layer: int) -> int:
+    """Rows that a layer computes."""
+    operator, rows = plan[layer][0]
+    if operator is not None:
+        return operator.shape[0]
+    return _rows(plan, layer - 1) if rows is None else len(rows)
 
 
 class _Layers(torch.autograd.Function):

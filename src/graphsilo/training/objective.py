@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphsilo.data.silo import Silo
 from graphsilo.models.base import Model
+from graphsilo.models.dropout import Source
 from graphsilo.models.view import GraphTensors, View
 
 Classified: TypeAlias = tuple[View, Tensor, Tensor]
@@ -39,6 +40,20 @@ class Objective(ABC):
     def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
         """The scalar to minimise on a batch."""
 
+    def gradient_steps(
+        self,
+        model: Model,
+        epochs: int,
+        size: int,
+        generator: torch.Generator,
+        parameters: Sequence[Tensor],
+        extra_loss: ExtraLoss | None = None,
+    ) -> Iterator[list[Tensor]]:
+        """The gradients of each step of so many epochs; the caller changes the parameters in between."""
+        for _ in range(epochs):
+            for batch in self.batches(size, generator):
+                yield self.gradients(model, batch, generator, parameters, extra_loss)
+
     def gradients(
         self,
         model: Model,
@@ -48,9 +63,10 @@ class Objective(ABC):
         extra_loss: ExtraLoss | None = None,
     ) -> list[Tensor]:
         """The gradient of a batch's loss for every parameter; zeros where a parameter plays no part."""
-        loss = self.loss(model, batch, generator)
-        if extra_loss is not None:
-            loss = loss + extra_loss(model)
+        with torch.enable_grad():
+            loss = self.loss(model, batch, generator)
+            if extra_loss is not None:
+                loss = loss + extra_loss(model)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         return [
             torch.zeros_like(parameter) if gradient is None else gradient
@@ -76,7 +92,7 @@ class ClassifyItems(Objective):
         self._full: tuple[View, Tensor, Tensor] | None = None
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
-        if size <= 0 or size >= self.num_samples:
+        if self.is_full(size):
             if self._full is None:
                 self._full = (self.data.kept_view(self._items), self._labels, self._share(self._labels))
             yield self._full
@@ -104,13 +120,42 @@ class ClassifyItems(Objective):
         parameters: Sequence[Tensor],
         extra_loss: ExtraLoss | None = None,
     ) -> list[Tensor]:
-        view, labels, share = cast("Classified", batch)
-        traced = model.trace(view, generator) if extra_loss is None else None
+        batch = cast("Classified", batch)
+        found = None if extra_loss is not None else self._traced(model, batch, generator)
+        return super().gradients(model, batch, generator, parameters, extra_loss) if found is None else found
+
+    def gradient_steps(
+        self,
+        model: Model,
+        epochs: int,
+        size: int,
+        generator: torch.Generator,
+        parameters: Sequence[Tensor],
+        extra_loss: ExtraLoss | None = None,
+    ) -> Iterator[list[Tensor]]:
+        if extra_loss is None and self.is_full(size):
+            (batch,) = self.batches(size, generator)
+            # A full-batch step draws dropout and nothing else, so that the masks of all epochs can be drawn at once.
+            masks = model.masks(cast("Classified", batch)[0], epochs, generator)
+            if masks is not None:
+                for source in masks:
+                    yield self._traced(model, cast("Classified", batch), source)  # type: ignore[misc]
+                return
+        yield from super().gradient_steps(model, epochs, size, generator, parameters, extra_loss)
+
+    def is_full(self, size: int) -> bool:
+        """Whether batches of that size are the full batch."""
+        return size <= 0 or size >= self.num_samples
+
+    def _traced(self, model: Model, batch: Classified, source: Source) -> list[Tensor] | None:
+        """The gradients without autograd; None where the model has no such path."""
+        view, labels, share = batch
+        traced = model.trace(view, source)
         if traced is None:
-            return super().gradients(model, batch, generator, parameters, extra_loss)
+            return None
         logits, pull = traced
         # d/dz of the mean cross-entropy: (softmax(z) - onehot) / n.
-        return pull(F.log_softmax(logits, dim=1).exp_().mul_(1.0 / len(labels)).sub_(share))
+        return pull(torch.softmax(logits, 1).mul_(1.0 / len(labels)).sub_(share))
 
 
 class PredictLinks(Objective):

@@ -13,6 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from graphsilo.models.stack import without_gradients
+
 
 class Optimizer(ABC):
     """Changes parameters in place from their gradients."""
@@ -94,7 +96,7 @@ class Adam(Optimizer):
 
     def step(self, gradients: Sequence[Tensor]) -> None:
         step = self.count()
-        with torch.no_grad():
+        with without_gradients():
             self.kernel(self.parameters, list(gradients), self.first, self.second, step)
 
     def reset(self) -> None:

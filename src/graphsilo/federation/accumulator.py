@@ -1,0 +1,234 @@
+"""Adding up clients' messages, in float64, a few messages at a time.
+
+Sums of models are bound by memory, not by arithmetic: a model that is added as soon as it comes finds the total, which
+is twice its size, out of the cache. So messages wait until some megabytes are there, and are added one right after the
+other, in the order in which they came; of large tensors each block takes what all of them add to it. The numbers are
+those of adding one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.federation.codec import aligned_bytes
+from graphsilo.federation.message import FieldSpec, Message
+from graphsilo.types import ClientId
+
+Reply = TypeVar("Reply", bound=Message)
+
+Share: TypeAlias = tuple[Any, float]
+"""What one message holds in a field, and its weight."""
+
+_BLOCK = 1 << 18
+"""Entries of a large tensor that are widened at once to be added."""
+_WAITING = 1 << 23
+"""Bytes of messages that may wait to be added."""
+
+
+class Accumulator(Generic[Reply]):
+    """Adds up additive messages in the order given, without keeping more than some megabytes of them.
+
+    Floats are summed in float64: a weight of at most 2^29 times a float32 number is exact there, so that the weighted
+    mean of equal models is that model, bit for bit.
+    """
+
+    def __init__(self, kind: type[Reply]):
+        self.kind = kind
+        self.specs = kind.specs()
+        self.clients: list[ClientId] = []
+        self._values: dict[str, Any] = {}
+        self._whole: dict[str, _Joined] = {}
+        # Shapes of the first message; all others must have the same.
+        self._shapes: dict[str, Any] = {}
+        self._waiting: list[list[Share]] = []
+        self._bytes = 0
+        names = {spec.name: spec for spec in self.specs}
+        for spec in self.specs:
+            additive = spec.form != "plain" or spec.plain_type in (int, float)
+            weight = names.get(spec.weighted_by) if spec.weighted_by is not None else spec
+            if not additive or weight is None or (spec.weighted_by and weight.plain_type not in (int, float)):
+                raise MessageError(
+                    f"{kind.__name__}.{spec.name} cannot be summed: only numbers and tensors can, and `weighted_by` "
+                    f"must name a number in the same message."
+                )
+
+    def add(self, client: ClientId, message: Reply) -> None:
+        """Add one client's message. Its tensors must stay as they are until ``message`` is called.
+
+        Raises:
+            MessageError: Its shapes or names differ from the ones before; the sum stays as it was.
+        """
+        shares: list[Share] = []
+        for spec in self.specs:
+            weight = 1.0
+            if spec.weighted_by is not None:
+                given = getattr(message, spec.weighted_by)
+                weight = -1.0 if given is None else float(given)
+                if not 0 <= weight < math.inf:
+                    raise MessageError(
+                        f"client {client}: {self.kind.__name__}.{spec.weighted_by} is a weight and must be at least 0; "
+                        f"{given} came."
+                    )
+            shares.append((getattr(message, spec.name), weight))
+        shapes = {spec.name: self._check(client, spec, *share) for spec, share in zip(self.specs, shares, strict=True)}
+        self._shapes = self._shapes or shapes
+        self._waiting.append(shares)
+        self._bytes += sum(
+            tensor.nbytes
+            for spec, (value, _) in zip(self.specs, shares, strict=True)
+            if spec.form != "plain"
+            for tensor in _tensors(value)
+        )
+        self.clients.append(client)
+        if self._bytes >= _WAITING:
+            self._add_waiting()
+
+    def message(self) -> Reply | None:
+        """The sum so far; None of nothing."""
+        self._add_waiting()
+        return self.kind(**self._values) if self.clients else None
+
+    def _check(self, client: ClientId, spec: FieldSpec, value: Any, weight: float) -> Any:
+        """The shapes of a value, once they are found to be those of the other clients."""
+        if value is None:
+            raise MessageError(f"client {client}: {self.kind.__name__}.{spec.name} is missing from a sum.")
+        if spec.form == "plain":
+            return None
+        if weight != int(weight) and not all(map(torch.is_floating_point, _tensors(value))):
+            raise MessageError(
+                f"client {client}: {self.kind.__name__}.{spec.name} holds whole numbers, which the weight {weight} "
+                f"would make fractions; send them as floats."
+            )
+        shapes = _shapes(value)
+        known = self._shapes.get(spec.name, shapes)
+        if shapes != known:
+            raise MessageError(
+                f"client {client}: {self.kind.__name__}.{spec.name} has shapes {shapes}, the other clients' "
+                f"have {known}. All clients must run the same model and settings to be summed."
+            )
+        return shapes
+
+    def _add_waiting(self) -> None:
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        for spec, shares in zip(self.specs, zip(*waiting, strict=True), strict=True):
+            name, total = spec.name, self._values.get(spec.name)
+            if spec.form == "tensors":
+                self._values[name] = self._named(name, shares)
+            elif spec.form == "tensor_list":
+                olds = total or [None] * len(shares[0][0])
+                self._values[name] = [
+                    _sum(old, [(value[place], weight) for value, weight in shares]) for place, old in enumerate(olds)
+                ]
+            elif spec.form == "tensor":
+                self._values[name] = _sum(total, shares)
+            else:
+                for value, weight in shares:
+                    share = int(weight) if isinstance(value, int) and weight == int(weight) else weight
+                    self._values[name] = self._values.get(name, 0) + value * share
+
+    def _named(self, name: str, shares: Sequence[Share]) -> dict[str, Tensor]:
+        """Named tensors, added as one where all of them lie the same way in their messages."""
+        totals: dict[str, Tensor] = self._values.get(name, {})
+        joined = [_joined(value) for value, _ in shares]
+        first = joined[0]
+        whole = self._whole.get(name)
+        layout = whole.layout if whole is not None else first.layout if first is not None and not totals else None
+        if layout is not None and all(one is not None and one.layout == layout for one in joined):
+            total = _sum(
+                None if whole is None else whole.flat,
+                [(one.flat, weight) for one, (_, weight) in zip(joined, shares, strict=True) if one is not None],
+            )
+            if whole is None:
+                self._whole[name] = _Joined(total, layout)
+                totals = {key: total.as_strided(shape, stride, place) for key, shape, stride, place in layout}
+            return totals
+        return {key: _sum(totals.get(key), [(value[key], weight) for value, weight in shares]) for key in shares[0][0]}
+
+
+class _Joined(NamedTuple):
+    """Named tensors that lie behind each other, as one.
+
+    Attributes:
+        flat: All of them and what lies between, [entries].
+        layout: Name, shape, stride and place in ``flat`` of each.
+    """
+
+    flat: Tensor
+    layout: tuple[tuple[str, tuple[int, ...], tuple[int, ...], int], ...]
+
+
+def _joined(tensors: Mapping[str, Tensor]) -> _Joined | None:
+    """Float32 tensors that are parts of one piece of memory and fill nearly all of it; None for any others."""
+    layout, entries, start, memory, flat = [], 0, 0, 0, None
+    for name, tensor in tensors.items():
+        if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
+            return None
+        address = tensor.untyped_storage().data_ptr()
+        if flat is None:
+            flat, memory, start = tensor, address, int(tensor.storage_offset())
+        place = int(tensor.storage_offset()) - start
+        # Between tensors of a message lie less than 64 bytes, all zero.
+        if address != memory or not 0 <= place - entries < 16:
+            return None
+        layout.append((name, tuple(tensor.shape), tensor.stride(), place))
+        entries = place + tensor.numel()
+    return None if flat is None else _Joined(flat.as_strided((entries,), (1,), start), tuple(layout))
+
+
+def _sum(total: Tensor | None, shares: Sequence[tuple[Tensor, float]]) -> Tensor:
+    """total + Σ weight · tensor, in place where there is a total, in float64 (int64 for whole numbers)."""
+    if total is None:
+        total, shares = _first(*shares[0]), shares[1:]
+    if not total.is_floating_point():
+        for tensor, weight in shares:
+            total.add_(tensor.to(torch.int64), alpha=int(weight))
+    elif total.numel() <= _BLOCK or not all(tensor.is_contiguous() for tensor in (total, *(one for one, _ in shares))):
+        for tensor, weight in shares:
+            total.add_(tensor, alpha=weight)
+    elif shares:
+        # torch widens a whole tensor before it adds it; a block at a time needs half the time, and less memory.
+        widened = total.new_empty(_BLOCK)
+        parts = [(tensor.view(-1), weight) for tensor, weight in shares]
+        for start in range(0, total.numel(), _BLOCK):
+            into = total.view(-1)[start : start + _BLOCK]
+            for part, weight in parts:
+                into.add_(widened[: len(into)].copy_(part[start : start + _BLOCK]), alpha=weight)
+    return total
+
+
+def _first(tensor: Tensor, weight: float) -> Tensor:
+    """weight · tensor, as a total of its own."""
+    wide = torch.float64 if tensor.is_floating_point() else torch.int64
+    if tensor.numel() > _BLOCK and tensor.is_cpu and tensor.is_contiguous():
+        memory = torch.from_numpy(aligned_bytes(tensor.numel() * wide.itemsize))
+        total = memory.view(wide).view(tensor.shape).copy_(tensor)
+    else:
+        total = tensor.to(wide, copy=True)
+    return total.mul_(weight if tensor.is_floating_point() else int(weight)) if weight != 1.0 else total
+
+
+def _tensors(value: Any) -> Iterable[Tensor]:
+    if isinstance(value, Tensor):
+        return (value,)
+    return value.values() if isinstance(value, Mapping) else value
+
+
+def _shapes(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return _shape(value)
+    if isinstance(value, Mapping):
+        return {key: _shape(tensor) for key, tensor in value.items()}
+    return [_shape(tensor) for tensor in value]
+
+
+def _shape(tensor: Tensor) -> tuple[int | str, ...]:
+    """Sizes, and whether the entries are whole numbers: those are summed in another type."""
+    return tuple(tensor.shape) if tensor.is_floating_point() else (*tensor.shape, "whole numbers")
