@@ -48,8 +48,8 @@ def run_python(code: str, **variables: str) -> str:
 def test_names() -> None:
     entries = names()
     assert entries[0].name == "citation-sbm"
-    assert len({item.name.lower() for item in entries}) == len(entries) == 28
-    assert [item.name for item in entries if item.generated] == ["citation-sbm", "heterophily-sbm"]
+    assert len({item.name.lower() for item in entries}) == len(entries) == 29
+    assert [item.name for item in entries if item.generated] == ["citation-sbm", "heterophily-sbm", "product-sbm"]
     assert all((item.pyg_class is None) == item.generated for item in entries)
     assert all(item.citation for item in entries)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,3 +145,15 @@ def test_no_pickle_on_disk(tmp_path):
     for path in store.folder.glob("*.npy"):
         np.load(path, allow_pickle=False)
     assert {path.suffix for path in store.folder.iterdir()} == {".npy", ".json"}
+
+
+def test_sparse_features_are_mapped_and_no_file_stays_open(tmp_path):
+    """A thousand silos of a dozen arrays would be more open files than a process may have."""
+    store = stored(tmp_path, silo(graph(sparse=True)))
+    store.read(0)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    found = store.read(0)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    assert all(f"{store.folder}/graph-0.features-{part}.npy" in maps for part in ("data", "indices", "indptr"))
+    assert found.graph.features.nnz == 2

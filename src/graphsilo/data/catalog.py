@@ -188,6 +188,18 @@ def entry(name: str) -> CatalogEntry:
     return found
 
 
+def memory_needed(name: str, options: LoadOptions | Mapping[str, Any] | None = None) -> int:
+    """Bytes that a generated data set takes at the very least while it is made; 0 for all others.
+
+    Raises:
+        ConfigError: An unknown data set or option.
+    """
+    if Path(name).suffix.lower() in GRAPH_FILES or not entry(name).generated:
+        return 0
+    found = entry(name).name
+    return generated.memory_needed(found, LoadOptions.parse(options, name=found).generator)
+
+
 def load(
     name: str,
     *,
@@ -217,7 +229,8 @@ def load(
     found = entry(name)
     chosen = LoadOptions.parse(options, name=found.name)
     if found.generated:
-        return _apply(generated.generate(found.name, chosen.generator, seed=seed), chosen)
+        # Generated graphs are undirected by construction; to check it would take longer than to make them.
+        return _apply(generated.generate(found.name, chosen.generator, seed=seed), chosen, undirected_already=True)
     if chosen.generator:
         raise ConfigError(f"{found.name} is not generated, so it takes no generator settings; got {chosen.generator}.")
     if chosen.use_node_attributes and found.pyg_class != "TUDataset":
@@ -667,6 +680,10 @@ _ENTRIES = (
     CatalogEntry(
         "heterophily-sbm", "node", 2500, 30_000, 1000, 5,
         "Generated: degree-corrected stochastic block model, chameleon-like", split_ratios=_WIKIPEDIA,
+    ),
+    CatalogEntry(
+        "product-sbm", "node", 2_400_000, 60_000_000, 100, 47,
+        "Generated: degree-corrected stochastic block model, ogbn-products-like", split_ratios=(0.1, 0.05, 0.85),
     ),
     CatalogEntry(
         "Cora", "node", 2708, 10_556, 1433, 7, _PLANETOID,

@@ -9,22 +9,33 @@ share.
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from graphsilo.data.block_model import (
+    BlockModel,
+    Floats,
+    Ints,
+    Sampler,
+    class_mixing,
+    contains,
+    draw_by_row,
+    draw_communities,
+    draw_labels,
+    draw_other_class,
+    draw_topics,
+    draw_weights,
+)
+from graphsilo.data.generated_products import product_sbm
 from graphsilo.data.graph import Features, Graph
+from graphsilo.data.sizes import dense_bytes
 from graphsilo.data.transforms import compact_features
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.random import numpy_generator
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _ATTEMPTS = 60
 
@@ -75,9 +86,9 @@ def citation_sbm(
 
     Source: Karrer and Newman (2011), "Stochastic blockmodels and community structure in networks".
     """
-    settings = _Settings(
-        "citation-sbm", nodes, classes, features, homophily, mean_degree, degree_exponent, feature_density,
-        class_signal, ambiguity, class_imbalance, communities, locality, seed,
+    settings = _TextModel(
+        "citation-sbm", nodes, classes, features, homophily, mean_degree, degree_exponent, class_signal, ambiguity,
+        class_imbalance, communities, locality, seed, feature_density,
     )  # fmt: skip
     return _generate(settings, ring=False)
 
@@ -107,14 +118,18 @@ def heterophily_sbm(
 
     Args, Returns, Raises: as for :func:`citation_sbm`.
     """
-    settings = _Settings(
-        "heterophily-sbm", nodes, classes, features, homophily, mean_degree, degree_exponent, feature_density,
-        class_signal, ambiguity, class_imbalance, communities, locality, seed,
+    settings = _TextModel(
+        "heterophily-sbm", nodes, classes, features, homophily, mean_degree, degree_exponent, class_signal, ambiguity,
+        class_imbalance, communities, locality, seed, feature_density,
     )  # fmt: skip
     return _generate(settings, ring=True)
 
 
-GENERATORS = {"citation-sbm": citation_sbm, "heterophily-sbm": heterophily_sbm}
+GENERATORS: Mapping[str, Callable[..., Graph]] = {
+    "citation-sbm": citation_sbm,
+    "heterophily-sbm": heterophily_sbm,
+    "product-sbm": product_sbm,
+}
 
 
 def setting_names(name: str) -> tuple[str, ...]:
@@ -135,68 +150,44 @@ def generate(name: str, settings: Mapping[str, Any], *, seed: int = 0) -> Graph:
     return GENERATORS[name](**{"seed": seed, **settings})
 
 
+def memory_needed(name: str, settings: Mapping[str, Any]) -> int:
+    """Bytes that a generator takes at the very least: its links while they are sorted, and the features.
+
+    Raises:
+        ConfigError: A setting that sizes depend on is no number.
+    """
+    defaults = {key: item.default for key, item in inspect.signature(GENERATORS[name]).parameters.items()}
+    chosen = {**defaults, **settings}
+    for key in ("nodes", "features", "mean_degree"):
+        if isinstance(chosen[key], bool) or not isinstance(chosen[key], int | float):
+            raise ConfigError(f"{name}: {key} must be a number; got {chosen[key]!r}.")
+    links = chosen["nodes"] * chosen["mean_degree"] / 2
+    if name == "product-sbm":
+        # One key per link, then one per direction.
+        return int(8 * links + 16 * links + dense_bytes(chosen["nodes"], chosen["features"]))
+    words = chosen["nodes"] * chosen["features"] * float(chosen["feature_density"])
+    return int(32 * links + 8 * words)
+
+
 @dataclass(frozen=True)
-class _Settings:
-    name: str
-    nodes: int
-    classes: int
-    features: int
-    homophily: float
-    mean_degree: float
-    degree_exponent: float
+class _TextModel(BlockModel):
+    """A block model whose nodes have texts."""
+
     feature_density: float
-    class_signal: float
-    ambiguity: float
-    class_imbalance: float
-    communities: int | None
-    locality: float
-    seed: int
 
     def __post_init__(self) -> None:
-        for key in ("nodes", "classes", "features", "communities", "seed"):
-            value = getattr(self, key)
-            if not _is_int(value) and not (key == "communities" and value is None):
-                raise ConfigError(f"{self.name}: {key} must be a whole number; got {value!r}.")
-        for key in ("homophily", "mean_degree", "degree_exponent", "feature_density", "class_signal",
-                    "ambiguity", "class_imbalance", "locality"):  # fmt: skip
-            value = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ConfigError(f"{self.name}: {key} must be a number; got {value!r}.")
-        self._demand("classes", self.classes >= 1, "at least 1")
-        self._demand("nodes", self.nodes >= 2 * self.classes, f"at least 2 per class, {2 * self.classes}")
+        super().__post_init__()
+        self._demand_number("feature_density")
         self._demand("features", self.features >= self.classes, f"at least one word per class, {self.classes}")
-        self._demand("homophily", 0 <= self.homophily <= 1, "between 0 and 1")
-        if self.classes == 1:
-            self._demand("homophily", self.homophily == 1, "1 where there is one class")
-        self._demand("mean_degree", 0 <= self.mean_degree <= self.nodes / 4, "between 0 and a quarter of the nodes")
-        self._demand("degree_exponent", self.degree_exponent > 2, "above 2, or the mean degree has no limit")
         self._demand("feature_density", 0 < self.feature_density <= 0.5, "above 0 and at most 0.5")
-        self._demand("class_signal", 0 <= self.class_signal <= 1, "between 0 and 1")
-        self._demand("ambiguity", 0 <= self.ambiguity <= 1, "between 0 and 1")
-        self._demand("class_imbalance", 0 <= self.class_imbalance <= 3, "between 0 and 3")
-        if self.communities is not None:
-            self._demand("communities", 1 <= self.communities <= self.nodes, "between 1 and the number of nodes")
-        self._demand("locality", 0 <= self.locality <= 1, "between 0 and 1")
-
-    def _demand(self, key: str, holds: bool, wanted: str) -> None:
-        if not holds:
-            raise ConfigError(f"{self.name}: {key} must be {wanted}; got {getattr(self, key)}.")
-
-    @property
-    def num_communities(self) -> int:
-        return self.communities if self.communities is not None else max(1, round(math.sqrt(self.nodes) / 2))
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _generate(settings: _Settings, *, ring: bool) -> Graph:
-    labels = _draw_labels(settings)
-    community = _draw_communities(settings, labels)
-    weight = _draw_weights(settings)
-    mixing = _class_mixing(settings, labels, weight, ring=ring)
-    topics = _draw_topics(settings, labels, mixing)
+def _generate(settings: _TextModel, *, ring: bool) -> Graph:
+    labels = draw_labels(settings)
+    community = draw_communities(settings, labels)
+    weight = draw_weights(settings)
+    mixing = class_mixing(settings, labels, weight, ring=ring)
+    topics = draw_topics(settings, labels, mixing)
     links = _draw_links(settings, labels, topics, community, weight, mixing)
     both = np.concatenate([links, links[::-1]], axis=1)
     edges = both[:, np.lexsort((both[1], both[0]))]
@@ -209,63 +200,8 @@ def _generate(settings: _Settings, *, ring: bool) -> Graph:
     )
 
 
-def _draw_labels(settings: _Settings) -> Ints:
-    """[n] classes with sizes ∝ 1/rank^s, at least two nodes each, in random order of nodes and of class numbers."""
-    rng = numpy_generator(settings.seed, settings.name, "labels")
-    share = 1.0 / np.arange(1, settings.classes + 1) ** settings.class_imbalance
-    share = rng.permutation(share / share.sum())
-    spare = settings.nodes - 2 * settings.classes
-    ends = np.floor(np.cumsum(share) * spare + 0.5).astype(np.int64)
-    sizes = 2 + np.diff(ends, prepend=0)
-    return rng.permutation(np.repeat(np.arange(settings.classes, dtype=np.int64), sizes))
-
-
-def _draw_communities(settings: _Settings, labels: Ints) -> Ints:
-    """[n] community of each node; each community prefers a few classes (Dirichlet with concentration 0.3)."""
-    rng = numpy_generator(settings.seed, settings.name, "communities")
-    count = settings.num_communities
-    size = rng.gamma(3.0, size=count)
-    taste = rng.dirichlet(np.full(settings.classes, 0.3), size=count) if settings.classes > 1 else np.ones((count, 1))
-    share = (taste * size[:, None] + 1e-9).T
-    return _draw_by_row(rng, share, labels)
-
-
-def _draw_weights(settings: _Settings) -> Floats:
-    """[n] propensities with a power-law tail, cut where the largest of n draws is expected."""
-    rng = numpy_generator(settings.seed, settings.name, "degrees")
-    power = 1.0 / (settings.degree_exponent - 1.0)
-    weight = (1.0 - rng.random(settings.nodes)) ** -power
-    return np.asarray(np.minimum(weight, settings.nodes**power))
-
-
-def _draw_topics(settings: _Settings, labels: Ints, mixing: Floats) -> Ints:
-    """[n] the class that a node's text and links speak of: its own, or for ambiguous nodes another one."""
-    rng = numpy_generator(settings.seed, settings.name, "ambiguity")
-    ambiguous = np.flatnonzero(rng.random(settings.nodes) < settings.ambiguity)
-    topics = labels.copy()
-    if settings.classes > 1:
-        topics[ambiguous] = _draw_by_row(rng, mixing, labels[ambiguous])
-    return topics
-
-
-def _class_mixing(settings: _Settings, labels: Ints, weight: Floats, *, ring: bool) -> Floats:
-    """[C, C] share of the other class among links that leave a class; the diagonal is zero.
-
-    Without ``ring`` the other class is met as often as its nodes' propensities say; with it only the two neighbours on
-    the ring of classes are met.
-    """
-    mass = np.bincount(labels, weights=weight, minlength=settings.classes)
-    mixing: Floats = np.tile(mass, (settings.classes, 1)).astype(np.float64)
-    if ring and settings.classes > 3:
-        number = np.arange(settings.classes)
-        distance = (number[:, None] - number[None, :]) % settings.classes
-        mixing *= (distance == 1) | (distance == settings.classes - 1)
-    np.fill_diagonal(mixing, 0.0)
-    return mixing
-
-
 def _draw_links(
-    settings: _Settings, labels: Ints, topics: Ints, community: Ints, weight: Floats, mixing: Floats
+    settings: _TextModel, labels: Ints, topics: Ints, community: Ints, weight: Floats, mixing: Floats
 ) -> Ints:
     """[2, m] distinct links without loops, of which round(homophily · m) join nodes of one class.
 
@@ -274,25 +210,25 @@ def _draw_links(
     """
     rng = numpy_generator(settings.seed, settings.name, "links")
     n, count = settings.nodes, round(settings.nodes * settings.mean_degree / 2)
-    everyone = _Sampler(np.zeros(n, dtype=np.int64), weight, 1)
+    everyone = Sampler(np.zeros(n, dtype=np.int64), weight, 1)
     first = rng.permutation(n)[:count]
     source = np.concatenate([first, everyone.draw(rng, np.zeros(count - len(first), dtype=np.int64))])
     same = np.zeros(count, dtype=bool)
     stranger = topics[source] != labels[source]
     same[np.argsort(rng.random(count) + 0.7 * stranger)[: round(settings.homophily * count)]] = True
 
-    by_cell = _Sampler(community * settings.classes + labels, weight, settings.num_communities * settings.classes)
-    by_class = _Sampler(labels, weight, settings.classes)
+    by_cell = Sampler(community * settings.classes + labels, weight, settings.num_communities * settings.classes)
+    by_class = Sampler(labels, weight, settings.classes)
     target = np.zeros(count, dtype=np.int64)
     taken = np.zeros(0, dtype=np.int64)
     pending = np.arange(count)
     for attempt in range(_ATTEMPTS):
         if attempt >= _ATTEMPTS // 2:
             # A crowded hub may know its whole class by now: let somebody else ask, and anybody answer.
-            by_class = _Sampler(labels, np.ones(n), settings.classes)
+            by_class = Sampler(labels, np.ones(n), settings.classes)
             source[pending] = rng.integers(n, size=len(pending))
         start = source[pending]
-        other = _draw_other_class(rng, labels[start], topics[start], mixing, settings.homophily)
+        other = draw_other_class(rng, labels[start], topics[start], mixing, settings.homophily)
         wanted = np.where(same[pending], labels[start], other)
         cell = community[start] * settings.classes + wanted
         local = (rng.random(len(pending)) < settings.locality) & by_cell.has(cell) & (attempt < _ATTEMPTS // 4)
@@ -301,7 +237,7 @@ def _draw_links(
         key = np.minimum(start, target[pending]) * n + np.maximum(start, target[pending])
         fresh = np.zeros(len(pending), dtype=bool)
         fresh[np.unique(key, return_index=True)[1]] = True
-        fresh &= (start != target[pending]) & ~_contains(taken, key)
+        fresh &= (start != target[pending]) & ~contains(taken, key)
         taken = np.sort(np.concatenate([taken, key[fresh]]))
         pending = pending[~fresh]
         if not len(pending):
@@ -312,54 +248,7 @@ def _draw_links(
     )
 
 
-def _draw_other_class(rng: np.random.Generator, label: Ints, topic: Ints, mixing: Floats, homophily: float) -> Ints:
-    """A class that differs from ``label`` and that nodes of class ``topic`` usually link to."""
-    if len(mixing) == 1:
-        return label
-    usual = mixing / mixing.sum(axis=1, keepdims=True)
-    usual = (1.0 - homophily) * usual + homophily * np.eye(len(mixing))
-    other = _draw_by_row(rng, usual, topic)
-    clash = other == label
-    other[clash] = _draw_by_row(rng, mixing, label[clash])
-    return other
-
-
-class _Sampler:
-    """Draws members of groups in proportion to their weights, all draws at once."""
-
-    def __init__(self, group: Ints, weight: Floats, count: int) -> None:
-        self._order = np.argsort(group, kind="stable")
-        self._total = np.concatenate([[0.0], np.cumsum(weight[self._order])])
-        self._start = np.searchsorted(group[self._order], np.arange(count + 1))
-
-    def has(self, groups: Ints) -> NDArray[np.bool_]:
-        """Whether a group has at least two members, so that a member can find another."""
-        return np.asarray(self._start[groups + 1] - self._start[groups] >= 2)
-
-    def draw(self, rng: np.random.Generator, groups: Ints) -> Ints:
-        first, last = self._start[groups], self._start[groups + 1]
-        low, high = self._total[first], self._total[last]
-        place = np.searchsorted(self._total, low + rng.random(len(groups)) * (high - low), side="right") - 1
-        return np.asarray(self._order[np.clip(place, first, last - 1)])
-
-
-def _draw_by_row(rng: np.random.Generator, table: Floats, rows: Ints) -> Ints:
-    """One column per entry of ``rows``, drawn in proportion to that row of ``table`` [rows, columns]."""
-    columns = table.shape[1]
-    share = np.cumsum(table, axis=1)
-    flat = (share / share[:, -1:] + np.arange(len(table))[:, None]).ravel()
-    place = np.searchsorted(flat, rows + rng.random(len(rows)), side="right") - rows * columns
-    return np.asarray(np.clip(place, 0, columns - 1))
-
-
-def _contains(ordered: Ints, values: Ints) -> NDArray[np.bool_]:
-    if not len(ordered):
-        return np.zeros(len(values), dtype=bool)
-    place = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    return np.asarray(ordered[place] == values)
-
-
-def _draw_words(settings: _Settings, topics: Ints) -> Features:
+def _draw_words(settings: _TextModel, topics: Ints) -> Features:
     """[n, d] zeros and ones: which words occur in each node's text."""
     rng = numpy_generator(settings.seed, settings.name, "words")
     d = settings.features
@@ -374,7 +263,7 @@ def _draw_words(settings: _Settings, topics: Ints) -> Features:
     # At least one word each: a text without words cannot be told from any other.
     lengths = np.maximum(rng.poisson(length, size=len(topics)), 1)
     node = np.repeat(np.arange(len(topics)), lengths)
-    word = _draw_by_row(rng, words, topics[node])
+    word = draw_by_row(rng, words, topics[node])
     occurs = sp.csr_matrix((np.ones(len(node), dtype=np.float32), (node, word)), shape=(len(topics), d))
     occurs.data[:] = 1.0
     return compact_features(occurs)

@@ -21,13 +21,19 @@ Features: TypeAlias = "NDArray[np.float32] | sp.csr_matrix"
 """[nodes, features] float32: a dense array, or CSR where most entries are zero."""
 
 
+def edge_type(num_nodes: int) -> type[np.integer]:
+    """The narrower of int32 and int64 that holds every node number of a graph."""
+    return np.int32 if num_nodes < 2**31 else np.int64
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """One attributed graph. Arrays are treated as read-only by everyone.
 
     Attributes:
         features: [n, d] float32, dense or CSR.
-        edges: [2, e] int64, one column per directed edge (source, target). An undirected link has two columns.
+        edges: [2, e] int64, or int32 to halve what a large graph needs; one column per directed edge (source, target).
+            An undirected link has two columns. Whoever computes with node numbers widens them first.
         labels: [n] int64 class numbers; -1 where the label is unknown.
         num_classes: C. Classes may be absent from ``labels``.
         name: As a user knows it.

@@ -53,7 +53,7 @@ def build_graph_silos(
     for client, graphs in enumerate(partition.nodes):
         held = whole.subset(graphs)
         splits = (partition.train[client], partition.val[client], partition.test[client])
-        train, val, test = (local_numbers(graphs, ids, len(whole)) for ids in splits)
+        train, val, test = (local_numbers(graphs, ids) for ids in splits)
         silos.append(
             Silo(
                 client=client,

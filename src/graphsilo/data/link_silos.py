@@ -79,7 +79,7 @@ def build_link_silos(
             Silo(
                 client=client,
                 graph=message,
-                train=local_numbers(nodes, partition.train[part], graph.num_nodes),
+                train=local_numbers(nodes, partition.train[part]),
                 evaluations=(EvaluationSet("seen", message, items),),
                 schema=schema,
                 links=Links(train, val, negatives[:, : val.shape[1]], test, negatives[:, val.shape[1] :]),

@@ -26,7 +26,14 @@ from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.options import parse_options
 from graphsilo.data.partition.registry import entry, partition
 from graphsilo.data.silo import EvaluationSet, Items, Schema, Silo
-from graphsilo.data.silo_parts import induced, keep_edges, local_numbers, require_training, with_added_links
+from graphsilo.data.silo_parts import (
+    induced,
+    keep_edges,
+    local_numbers,
+    number_table,
+    require_training,
+    with_added_links,
+)
 from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest
 from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId, Mask, NodeIds, Task
@@ -220,6 +227,7 @@ class _Context:
     options: ScenarioOptions
     schema: Schema
     inside: list[NDArray[np.int64]]
+    table: NDArray[np.signedinteger]
     shared: tuple[EvaluationSet, ...]
     adjacency: sp.csr_matrix | None
     cropped: Mask | None
@@ -372,6 +380,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         options=options,
         schema=Schema("node", graph.num_features, graph.num_classes, graph.feature_names, graph.class_names),
         inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
+        table=number_table(base),
         shared=tuple(shared),
         adjacency=adjacency,
         cropped=cropped,
@@ -381,8 +390,8 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
 def _seen(context: _Context, client: int) -> tuple[Silo, Rows]:
     part = context.partition
     nodes = part.nodes[client]
-    graph = induced(context.graph, nodes, context.inside[client])
-    items = _items(nodes, part, client, context.graph.num_nodes)
+    graph = induced(context.graph, nodes, context.inside[client], context.table)
+    items = _items(nodes, part, client)
     silo = Silo(
         client=client,
         graph=graph,
@@ -402,7 +411,7 @@ def _inductive(context: _Context, client: int) -> tuple[Silo, Rows]:
             f"fewer clients, or raise the training ratio."
         )
     nodes = rows.seen[silo.train]
-    graph = induced(context.graph, nodes, context.inside[client])
+    graph = induced(context.graph, nodes, context.inside[client], context.table)
     train = np.arange(len(nodes), dtype=np.int64)
     return replace(silo, graph=graph, train=train, facts=_facts(graph, train)), Rows(nodes, rows.seen)
 
@@ -421,11 +430,11 @@ def _unseen(context: _Context, client: int) -> tuple[Silo, Rows]:
         min_missing_nodes=options.min_missing_nodes,
     )
     kept = nodes[~np.isin(labels[nodes], lost)]
-    graph = induced(context.graph, kept, context.inside[client])
-    items = _items(kept, part, client, context.graph.num_nodes)
+    graph = induced(context.graph, kept, context.inside[client], context.table)
+    items = _items(kept, part, client)
 
     returned = grow(context.adjacency, kept, hops=options.hops, allowed=context.cropped)
-    grown = induced(context.graph, np.concatenate([kept, returned]))
+    grown = induced(context.graph, np.concatenate([kept, returned]), table=context.table)
     if options.edges == "touching":
         grown = keep_edges(grown, grown.edges.min(axis=0, initial=grown.num_nodes) < len(kept))
     scored = labels[returned] >= 0
@@ -476,9 +485,9 @@ def _require_parts(partition: Partition, scenario: Scenario) -> None:
         )
 
 
-def _items(nodes: NodeIds, partition: Partition, client: int, size: int) -> dict[str, Items]:
+def _items(nodes: NodeIds, partition: Partition, client: int) -> dict[str, Items]:
     splits = {"train": partition.train, "val": partition.val, "test": partition.test}
-    return {name: local_numbers(nodes, ids[client], size) for name, ids in splits.items()}
+    return {name: local_numbers(nodes, ids[client]) for name, ids in splits.items()}
 
 
 def _facts(graph: Graph, train: Items) -> dict[str, float | int | list[int]]:

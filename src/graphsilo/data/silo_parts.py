@@ -17,17 +17,27 @@ from graphsilo.errors import PartitionError, UnsupportedError
 from graphsilo.types import Mask, NodeIds
 
 
-def induced(graph: Graph, nodes: NodeIds, columns: NDArray[np.int64] | None = None) -> Graph:
+def induced(
+    graph: Graph,
+    nodes: NodeIds,
+    columns: NDArray[np.int64] | None = None,
+    table: NDArray[np.signedinteger] | None = None,
+) -> Graph:
     """The subgraph of ``nodes``; only these columns of the edges are looked at, all of them by default.
 
-    O(nodes of the graph + columns).
+    O(nodes of the graph + columns), or O(nodes + columns) with a ``table`` that many calls share.
+
+    Args:
+        graph, nodes, columns: Of what, by row, and by which edges.
+        table: As ``number_table`` makes it; the same again afterwards.
     """
     edges, weights = graph.edges, graph.edge_weights
     if columns is not None:
         edges, weights = edges[:, columns], None if weights is None else weights[columns]
-    table = np.full(graph.num_nodes, -1, dtype=np.int64)
+    table = number_table(graph) if table is None else table
     table[nodes] = np.arange(len(nodes))
     local = table[edges]
+    table[nodes] = -1
     kept = (local >= 0).all(axis=0)
     return replace(
         graph,
@@ -38,6 +48,11 @@ def induced(graph: Graph, nodes: NodeIds, columns: NDArray[np.int64] | None = No
         node_ids=graph.global_ids[nodes],
         edge_weights=None if weights is None else weights[kept],
     )
+
+
+def number_table(graph: Graph) -> NDArray[np.signedinteger]:
+    """[nodes] -1, to be filled with local numbers; as wide as the graph's edges, which subgraphs then are, too."""
+    return np.full(graph.num_nodes, -1, dtype=graph.edges.dtype)
 
 
 def keep_edges(graph: Graph, kept: Mask) -> Graph:
@@ -57,11 +72,9 @@ def with_added_links(graph: Graph, partition: Partition) -> Graph:
     return replace(graph, edges=np.concatenate([graph.edges, added], axis=1), edge_weights=weights)
 
 
-def local_numbers(nodes: NodeIds, ids: NodeIds, size: int) -> Items:
-    """Ascending local numbers of those ids that are among ``nodes``."""
-    wanted = np.zeros(size, dtype=bool)
-    wanted[ids] = True
-    return np.flatnonzero(wanted[nodes])
+def local_numbers(nodes: NodeIds, ids: NodeIds) -> Items:
+    """Ascending local numbers of those ids that are among ``nodes``. O(nodes · log nodes), however large the graph."""
+    return np.flatnonzero(np.isin(nodes, ids))
 
 
 def require_training(silos: Sequence[Silo], what: str) -> None:

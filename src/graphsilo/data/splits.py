@@ -45,6 +45,7 @@ _RATIOS: Mapping[str, Ratios] = {
     "ogbn-arxiv": (0.6, 0.2, 0.2),
     "flickr": (0.6, 0.2, 0.2),
     "ogbn-products": (0.1, 0.05, 0.85),
+    "product-sbm": (0.1, 0.05, 0.85),
     "roman-empire": _HETEROPHILOUS,
     "amazon-ratings": _HETEROPHILOUS,
     "tolokers": _HETEROPHILOUS,

@@ -6,9 +6,11 @@ Each distinct graph is written once, however many evaluation sets and clients re
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +31,8 @@ class SiloStore:
     def __init__(self, folder: Path):
         self.folder = folder
         self._written: dict[int, tuple[str, Graph | GraphCollection]] = {}
-        self._read: dict[str, Graph | GraphCollection] = {}
+        # Only what somebody holds: a silo that is put away takes its graphs along.
+        self._read: WeakValueDictionary[str, Graph | GraphCollection] = WeakValueDictionary()
 
     def write(self, silo: Silo) -> None:
         """Add a silo."""
@@ -96,8 +99,26 @@ class SiloStore:
         )
 
     def _array(self, name: str) -> np.ndarray:
-        array: np.ndarray = np.load(self.folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
-        return array
+        """An array in a file, mapped copy-on-write.
+
+        numpy's own mapping keeps the file open, and a thousand silos of a dozen arrays are more files than a process
+        may have open; torch's does not.
+        """
+        import torch
+
+        path = self.folder / f"{name}.npy"
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(file)
+            start, size = file.tell(), os.fstat(file.fileno()).st_size
+        count = int(np.prod(shape, dtype=np.int64))
+        if dtype.hasobject or size != start + count * dtype.itemsize:
+            raise ValueError(f"{path} is not an array of plain values")
+        whole = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8).numpy()
+        # Over a buffer, not as a view of all the bytes: scipy copies what looks like a small part of a larger array.
+        array: np.ndarray = np.frombuffer(whole.data, dtype, count, start)
+        return array.reshape(shape, order="F" if fortran else "C")
 
     def _write_graph(self, graph: Graph | GraphCollection) -> str:
         if id(graph) in self._written:
@@ -142,8 +163,9 @@ class SiloStore:
         return name
 
     def _read_graph(self, name: str) -> Graph | GraphCollection:
-        if name in self._read:
-            return self._read[name]
+        known = self._read.get(name)
+        if known is not None:
+            return known
         head = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
         arrays = {key: self._array(f"{name}.{key}") for key in head["arrays"]}
         graph: Graph | GraphCollection

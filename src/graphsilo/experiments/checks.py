@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import scipy.sparse as sp
 import torch
 
 from graphsilo import models
+from graphsilo.data.cache import cache_root
+from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition
+from graphsilo.data.sizes import require_memory
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import modes_of
+from graphsilo.experiments.planning.machine import room
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.models.footprint import propagated_bytes
+from graphsilo.runtime.placement import free_memory
+
+if TYPE_CHECKING:
+    from graphsilo.experiments.simulation import Simulation
 
 
 def check_device(device: str) -> None:
@@ -73,6 +84,38 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"{method.title} averages models, so all clients must run the same one; model.pool gives "
             f"{len(different)} different ones. Methods for different models: {', '.join(able)}."
         )
+
+
+def check_room(simulation: Simulation) -> None:
+    """Refuse backbones whose propagated features fit neither into memory nor onto the cache's disk.
+
+    Clients make room for each other where they have to, so that one of them at a time has to fit.
+
+    Raises:
+        UnsupportedError: They do not; names the client and what it takes.
+    """
+    needed = {}
+    for silo in simulation.silos:
+        graph, spec = silo.graph, simulation.models[silo.client]
+        if isinstance(graph, Graph):
+            matrix = graph.features
+            filled = matrix.nnz / max(1, matrix.shape[0] * matrix.shape[1]) if sp.issparse(matrix) else 1.0
+            needed[silo.client] = propagated_bytes(
+                spec.name, spec.settings, nodes=graph.num_nodes, edges=graph.num_edges, features=graph.num_features,
+                density=filled,
+            )  # fmt: skip
+    if not needed or not max(needed.values()):
+        return
+    client = max(needed, key=lambda key: needed[key])
+    folder = cache_root()
+    require_memory(
+        needed[client],
+        free_memory() + room(folder),
+        what=f"keeping client {client}'s propagated features as '{simulation.models[client].name}' does (dense "
+        f"matrices, in memory and in files of {folder})",
+        instead="Ask for more clients, fewer hops, or a model that keeps none, such as gcn; or let GRAPHSILO_CACHE "
+        "name a folder on a larger disk.",
+    )
 
 
 def check_clients(config: RunConfig, partition: Partition) -> None:

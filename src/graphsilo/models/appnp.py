@@ -11,7 +11,7 @@ from graphsilo.models.base import Dense, Model, widths
 from graphsilo.models.mlp import PropagatedModel
 from graphsilo.models.operators import SPARSE_COST, DenseOperator, Operator, SparseOperator
 from graphsilo.models.stack import DENSE, Plan, Stack, Term, feature_plan
-from graphsilo.models.view import GraphTensors, Matrix, View, add
+from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, weighted
 
 
 class APPNP(Model):
@@ -98,7 +98,7 @@ class PropagatedAPPNP(PropagatedModel):
             start: Matrix = data.graph.features
             level = start
             for _ in range(self.hops if self.alpha < 1.0 else 0):
-                level = add((1.0 - self.alpha) * data.step(level), self.alpha * start)
+                level = add_weighted(weighted(data.step(level), 1.0 - self.alpha), start, self.alpha)
             return level
 
         return view.constant(self._key(), propagate)

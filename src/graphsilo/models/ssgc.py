@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graphsilo.models.mlp import PropagatedModel
 from graphsilo.models.operators import Operator
-from graphsilo.models.view import GraphTensors, Matrix, View, add
+from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, weighted
 
 
 class SSGC(PropagatedModel):
@@ -37,11 +37,11 @@ class SSGC(PropagatedModel):
 
     def propagated(self, view: View) -> Operator:
         def average(data: GraphTensors) -> Matrix:
-            features: Matrix = data.graph.features
-            level, total = features, self.alpha * features
+            level: Matrix = data.graph.features
+            total = weighted(level, self.alpha)
             for _ in range(self.hops if self.alpha < 1.0 else 0):
                 level = data.step(level)
-                total = add(total, (1.0 - self.alpha) / self.hops * level)
+                total = add_weighted(total, level, (1.0 - self.alpha) / self.hops)
             return total
 
         return view.constant(self._key(), average)
@@ -73,11 +73,11 @@ class MeanHopsMLP(PropagatedModel):
     def propagated(self, view: View) -> Operator:
         def mean(data: GraphTensors) -> Matrix:
             level: Matrix = data.graph.features
-            total = level
+            total = weighted(level, 1.0)
             for _ in range(self.hops):
                 level = data.step(level)
-                total = add(total, level)
-            return total * (1.0 / (self.hops + 1))
+                total = add_weighted(total, level, 1.0)
+            return weighted(total, 1.0 / (self.hops + 1))
 
         return view.constant(self._key(), mean)
 

@@ -6,7 +6,7 @@ their neighbours, and so on. A View holds exactly those rows, so that restrictin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Literal, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data import scratch
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.models.operators import DenseOperator, Operator, SparseOperator, operator, product
 
@@ -25,6 +26,9 @@ Norm: TypeAlias = Literal["gcn", "mean", "sum", "row", "loops"]
 Matrix: TypeAlias = "sp.csr_matrix | NDArray[np.float32]"
 
 T = TypeVar("T")
+
+_ROWS = 1 << 14
+"""Rows of a dense matrix that are worked on at once."""
 
 
 def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
@@ -63,10 +67,38 @@ def _ordered(matrix: sp.csr_matrix) -> sp.csr_matrix:
     return found
 
 
-def add(left: Matrix, right: Matrix) -> Matrix:
-    """left + right; sparse only where both are (scipy makes the mixed sum a numpy.matrix)."""
-    total = left + right
-    return total if sp.issparse(total) else np.asarray(total)
+def weighted(matrix: Matrix, weight: float) -> Matrix:
+    """weight · matrix, as a matrix of its own."""
+    if sp.issparse(matrix):
+        return sp.csr_matrix(weight * matrix)
+    total = scratch.empty(matrix.shape)
+    for rows in _row_blocks(matrix):
+        np.multiply(matrix[rows], np.float32(weight), out=total[rows])
+    return total
+
+
+def add_weighted(total: Matrix, matrix: Matrix, weight: float) -> Matrix:
+    """total + weight · matrix; a dense total is changed in place, and sparse only where both are."""
+    if sp.issparse(total):
+        result = total + weight * matrix
+        # scipy makes a mixed sum a numpy.matrix.
+        return sp.csr_matrix(result) if sp.issparse(result) else np.asarray(result)
+    for rows in _row_blocks(total):
+        part = matrix[rows]
+        total[rows] += weight * (part.toarray() if sp.issparse(part) else part)
+    return total
+
+
+def _times(adjacency: sp.csr_matrix, right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """adjacency @ right; a row of the product is the same sum whichever block it is in."""
+    result = scratch.empty(right.shape)
+    for rows in _row_blocks(right):
+        result[rows] = (adjacency if len(right) <= _ROWS else adjacency[rows]) @ right
+    return result
+
+
+def _row_blocks(matrix: Matrix) -> Iterator[slice]:
+    return (slice(start, start + _ROWS) for start in range(0, matrix.shape[0], _ROWS))
 
 
 class GraphTensors:
@@ -97,6 +129,10 @@ class GraphTensors:
             self._cache[key] = make()
         return self._cache[key]  # type: ignore[return-value]
 
+    def clear(self) -> None:
+        """Forget everything derived; it is made again when it is asked for."""
+        self._cache.clear()
+
     def matrix(self, norm: Norm) -> sp.csr_matrix:
         """The normalised adjacency of the whole graph, [n, n] scipy CSR."""
         return self.cached(("matrix", norm), lambda: normalise(self.graph.adjacency(), norm))
@@ -115,10 +151,16 @@ class GraphTensors:
         return self.graph.features if level == 0 else self.cached(("hop", level, norm), make)
 
     def step(self, matrix: Matrix, norm: Norm = "gcn") -> Matrix:
-        """Â times a [n, d] matrix; a sparse one becomes dense once a quarter of it is filled."""
-        result: Matrix = self.matrix(norm) @ matrix
-        if sp.issparse(result) and result.nnz > 0.25 * result.shape[0] * result.shape[1]:
-            return result.toarray()
+        """Â times a [n, d] matrix; a sparse one becomes dense once a quarter of it is filled.
+
+        A dense result is made block by block where :mod:`graphsilo.data.scratch` has room: in a mapped file if large.
+        """
+        operator = self.matrix(norm)
+        if not sp.issparse(matrix):
+            return _times(operator, matrix)
+        result = operator @ matrix
+        if result.nnz > 0.25 * result.shape[0] * result.shape[1]:
+            return np.asarray(result.toarray())
         return result
 
     @property
@@ -144,6 +186,12 @@ def tensors_of(graph: Graph | GraphCollection, *, device: torch.device | str = "
     if key not in kept:
         kept[key] = GraphTensors(graph, device=device)
     return kept[key]
+
+
+def forget_tensors(graph: Graph | GraphCollection) -> None:
+    """Drop what ``tensors_of`` made, at once: tensors and views hold each other, and would wait for the collector."""
+    for tensors in graph.__dict__.pop("_tensors", {}).values():
+        tensors.clear()
 
 
 class View:
@@ -313,4 +361,4 @@ def _nodes_of(pointer: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[
     return np.repeat(pointer[graphs] - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
 
 
-__all__ = ["DenseOperator", "GraphTensors", "Matrix", "Norm", "View", "add", "normalise"]
+__all__ = ["DenseOperator", "GraphTensors", "Matrix", "Norm", "View", "add_weighted", "normalise", "weighted"]

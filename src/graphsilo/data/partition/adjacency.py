@@ -19,24 +19,30 @@ def undirected_adjacency(graph: Graph) -> sp.csr_matrix:
     order in which edges were listed. Edge weights play no part in cutting. O(nodes + edges).
     """
     source, target = graph.edges
-    proper = source != target
-    source, target = source[proper], target[proper]
-    ones = np.ones(2 * len(source), dtype=np.float32)
-    rows, columns = np.concatenate([source, target]), np.concatenate([target, source])
-    matrix = sp.csr_matrix((ones, (rows, columns)), shape=(graph.num_nodes, graph.num_nodes))
-    matrix.sum_duplicates()
-    matrix.data[:] = 1.0
-    matrix.sort_indices()
-    return matrix
+    if (source == target).any():
+        proper = source != target
+        source, target = source[proper], target[proper]
+    # One byte per entry until the pattern is known: on a large graph the entries are most of the memory.
+    shape = (graph.num_nodes, graph.num_nodes)
+    forward = sp.csr_matrix((np.ones(len(source), dtype=np.bool_), (source, target)), shape=shape)
+    forward.sort_indices()
+    backward = forward.T.tocsr()
+    if np.array_equal(forward.indptr, backward.indptr) and np.array_equal(forward.indices, backward.indices):
+        pattern = forward
+    else:
+        pattern = forward + backward
+        pattern.sort_indices()
+    del backward
+    return sp.csr_matrix((np.ones(pattern.nnz, dtype=np.float32), pattern.indices, pattern.indptr), shape=shape)
 
 
 def undirected_links(edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """[2, m] every link once, smaller end first, without self-loops, ascending."""
-    low, high = edges.min(axis=0, initial=np.iinfo(np.int64).max), edges.max(axis=0, initial=-1)
+    low, high = edges.min(axis=0, initial=np.iinfo(edges.dtype).max), edges.max(axis=0, initial=-1)
     proper = low != high
     if not proper.any():
         return np.zeros((2, 0), dtype=np.int64)
-    base = int(high[proper].max()) + 1
+    base = np.int64(high[proper].max()) + 1  # wide, so that the keys are even where node numbers are narrow
     keys = np.unique(low[proper] * base + high[proper])
     return np.stack([keys // base, keys % base])
 
@@ -57,7 +63,8 @@ def positions_inside(
     sizes = np.array([len(nodes) for nodes in clients], dtype=np.int64)
     everyone = np.concatenate([*clients, np.zeros(0, dtype=np.int64)])
     if len(np.unique(everyone)) == len(everyone):
-        owner = np.full(num_nodes, -1, dtype=np.int64)
+        # 16 bits are enough for most federations, and are sorted in linear time.
+        owner = np.full(num_nodes, -1, dtype=np.int16 if len(clients) < 2**15 else np.int64)
         owner[everyone] = np.repeat(np.arange(len(clients)), sizes)
         owners = owner[edges[0]]
         kept = np.flatnonzero((owners >= 0) & (owners == owner[edges[1]]))

@@ -118,13 +118,13 @@ class Partition:
                 bad = int(ids.min()) if ids.min() < 0 else int(ids.max())
                 raise PartitionError(f"the partition's {name} names {bad}, but {what} are numbered 0 to {size - 1}.")
         for client in range(self.num_clients):
-            used = np.zeros(size, dtype=np.int8)
-            np.add.at(used, self.nodes[client], 1)
-            if (used > 1).any():
-                raise PartitionError(f"client {client} holds {what[:-1]} {int(np.argmax(used > 1))} twice.")
+            held, times = np.unique(self.nodes[client], return_counts=True)
+            if (times > 1).any():
+                raise PartitionError(f"client {client} holds {what[:-1]} {int(held[times > 1][0])} twice.")
             splits = np.concatenate([self.train[client], self.val[client], self.test[client]])
-            if (used[splits] == 0).any():
-                bad = int(splits[used[splits] == 0][0])
+            foreign = ~np.isin(splits, held)
+            if foreign.any():
+                bad = int(splits[foreign][0])
                 raise PartitionError(f"client {client} has {what[:-1]} {bad} in a split but does not hold it.")
             unique, counts = np.unique(splits, return_counts=True)
             if (counts > 1).any():

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.adjacency import both_directions, edges_inside
+from graphsilo.data.partition.adjacency import both_directions, positions_inside
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.types import NodeIds
 
@@ -108,13 +108,14 @@ def audit(partition: Partition, graph: Graph) -> Audit:
     partition.check(graph)
     n = graph.num_nodes
     holders = np.bincount(np.concatenate(partition.nodes), minlength=n)
-    inside = edges_inside(graph.edges, partition.nodes, num_nodes=n)
+    inside = positions_inside(graph.edges, partition.nodes, num_nodes=n)
     if (holders > 1).any():
         # A link inside two clients is still one kept edge of the graph.
-        keys = np.concatenate([edges[0] * n + edges[1] for edges in inside])
-        kept = int(np.isin(graph.edges[0] * n + graph.edges[1], keys).sum())
+        held = np.zeros(graph.num_edges, dtype=bool)
+        held[np.concatenate(inside)] = True
+        kept = int(held.sum())
     else:
-        kept = sum(edges.shape[1] for edges in inside)
+        kept = sum(map(len, inside))
     trained, tested = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     trained[np.concatenate(partition.train)] = True
     tested[np.concatenate(partition.test)] = True
@@ -137,7 +138,8 @@ def audit(partition: Partition, graph: Graph) -> Audit:
         kept_share=kept / graph.num_edges if graph.num_edges else 1.0,
         homophily=edge_homophily(graph.edges, graph.labels),
         per_client=tuple(
-            _audit_client(partition, graph, client, inside[client], table) for client in range(partition.num_clients)
+            _audit_client(partition, graph, client, graph.edges[:, inside[client]], table)
+            for client in range(partition.num_clients)
         ),
     )
 

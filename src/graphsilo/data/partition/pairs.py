@@ -15,7 +15,7 @@ PairKind: TypeAlias = Literal["any", "same", "different"]
 
 def pair_keys(pairs: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
     """One number per unordered pair: smaller · n + larger."""
-    return np.asarray(pairs.min(axis=0) * num_nodes + pairs.max(axis=0), dtype=np.int64)
+    return np.asarray(pairs.min(axis=0) * np.int64(num_nodes) + pairs.max(axis=0), dtype=np.int64)
 
 
 class PairSpace:
