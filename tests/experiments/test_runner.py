@@ -15,6 +15,7 @@ from graphsilo.errors import ConfigError, FederationError, GraphsiloError, RunEr
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments import conformance
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.evaluation import scored_clients
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
@@ -188,6 +189,23 @@ def test_evaluation_every_few_rounds_and_after_the_last(small):
     for number in (3, 6, 7):
         assert seed["rounds"][number - 1]["test"] == every["rounds"][number - 1]["test"]
     assert all("upload_bytes" in row for row in seed["rounds"])
+
+
+def test_a_share_of_the_clients_is_scored_and_all_train(small):
+    """Two of six: the same ones in every round, with the scores that they have when all are scored."""
+    some = only(run(small(partition__clients=6, evaluation__share=0.4)))
+    every = only(run(small(partition__clients=6)))
+    scored = [row["client"] for row in some["clients"] if row["test"]]
+    assert len(scored) == 2
+    assert len([row for row in every["clients"] if row["test"]]) == 6
+    assert [row["participants"] for row in some["rounds"]] == [6, 6, 6]
+    assert some["modes"]["aggregate_local"]["test"]["accuracy"] is not None
+    config = small(evaluation__share=0.4).evaluation
+    assert list(scored_clients(config, range(6), 0)) == scored
+    assert scored_clients(config, range(1000), 7) == scored_clients(config, range(1000), 7)
+    assert len(scored_clients(config, range(1000), 7)) == 400
+    assert scored_clients(small().evaluation, range(6), 0) is None
+    assert scored_clients(small(evaluation__share=0.001).evaluation, range(6), 0) is not None
 
 
 def test_observers_hear_every_round(small):

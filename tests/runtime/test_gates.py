@@ -24,7 +24,7 @@ from graphsilo.federation.message import Message
 from graphsilo.federation.policy import DisclosurePolicy, Gate, is_filled
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
-from graphsilo.runtime import dispatch, in_process
+from graphsilo.runtime import dispatch, parking
 
 SHORT = {
     "fedlog": {"generator_epochs": 2, "networks": 2, "prototypes": 2, "embedding_dim": 8},
@@ -46,7 +46,9 @@ class Guard:
         self.answers: list[tuple[str, Message]] = []
         self.failures: list[Failure] = []
 
-    def call(self, client: ClientBase, name: str, round_number: int, inbox: dispatch.Inbox) -> Encoded | Failure:
+    def call(
+        self, client: ClientBase, name: str, round_number: int, inbox: dispatch.Inbox, _: Gate | None = None
+    ) -> Encoded | Failure:
         if id(client) not in self.gates:
             policy = self.policies.get(client.id, DisclosurePolicy())
             gate = Gate(policy, client.silo.class_counts().tolist())
@@ -66,7 +68,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Guard]:
     def install(policies: Mapping[int, Mapping[str, object]] | None = None) -> Guard:
         found = {client: DisclosurePolicy.from_mapping(values) for client, values in (policies or {}).items()}
         guard = Guard(found)
-        monkeypatch.setattr(in_process, "call", guard.call)
+        monkeypatch.setattr(parking, "call", guard.call)
         return guard
 
     return install

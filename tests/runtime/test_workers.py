@@ -17,11 +17,14 @@ import torch
 
 from graphsilo.errors import FederationError
 from graphsilo.experiments import conformance
+from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.runner import run
 from graphsilo.federation.ledger import Ledger
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.in_process import InProcess
-from graphsilo.runtime.workers import WorkerPool, make_folder, remove_abandoned
+from graphsilo.runtime.placement import balanced, expected_work
+from graphsilo.runtime.temporary import make_folder, remove_abandoned
+from graphsilo.runtime.workers import WorkerPool
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +50,15 @@ def spread(pool, troubled, config_of, simulation_of):
 
 
 def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
-    assert pool.clients_of == [(0, 2), (1, 3)]
+    assert sorted(client for clients in pool.clients_of for client in clients) == [0, 1, 2, 3]
+    assert [len(clients) for clients in pool.clients_of] == [2, 2]
     _, federation = spread()
     replies = federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))
     assert replies.clients == (0, 1, 2, 3)
-    processes = [reply.process for _, reply in replies]
-    assert processes[0] == processes[2] != processes[1] == processes[3]
-    assert os.getpid() not in processes
+    processes = {client: reply.process for client, reply in replies}
+    places = [{processes[client] for client in clients} for clients in pool.clients_of]
+    assert [len(place) for place in places] == [1, 1]
+    assert len({os.getpid()}.union(*places)) == 3
     one = federation.ask(troubled.Client.echo, {3: troubled.Echo(client=0, round=0, process=0, value=5.0)})
     assert one.clients == (3,)
     assert one[3].value == 6.0
@@ -107,9 +112,12 @@ def test_rounds_states_models_and_ledger_are_those_of_one_process(spread, federa
 def test_failures_come_from_other_processes(spread, troubled, how, text):
     server, federation = spread(who=[2], when=1, how=how)
     total = federation.sum(troubled.Client.train, TrainRequest(weights=server.weights))
-    # Client 0 lives in the same process, and is refused as well where the bytes that both received were written to.
-    assert list(total.failures) == ([0, 2] if how == "write" and 0 in total.failures else [2])
-    assert {1, 3} <= set(total.clients)
+    # Its neighbour in the same process is refused as well where the bytes that both received were written to.
+    neighbours = {client for clients in federation.pool.clients_of if 2 in clients for client in clients}
+    assert {2} <= set(total.failures) <= (neighbours if how == "write" else {2})
+    assert {0, 1, 2, 3} - neighbours <= set(total.clients)
+    if how != "write":
+        assert list(total.failures) == [2]
     with pytest.raises(FederationError, match=text) as caught:
         total.require()
     assert ("troubled.py" in "".join(getattr(caught.value, "__notes__", []))) == (how == "raise")
@@ -153,7 +161,7 @@ def test_more_workers_than_clients_and_nothing_left_behind(simulation_of, troubl
     pool = WorkerPool(simulation_of.silos[:2], 9)
     processes = list(pool.processes)
     assert len(processes) == 2
-    assert pool.clients_of == [(0,), (1,)]
+    assert sorted(pool.clients_of) == [(0,), (1,)]
     federation = pool.federation(troubled.METHOD, config_of().method_config(), simulation_of.models, 0, "cpu")
     assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 2
     assert [path.name.startswith("graphsilo-") for path in tmp_path.iterdir()] == [True]
@@ -163,21 +171,56 @@ def test_more_workers_than_clients_and_nothing_left_behind(simulation_of, troubl
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_worker_is_told_and_the_run_resumes(config_of, monkeypatch, tmp_path):
+class Listener(Silent):
+    """Keeps what it is warned of, and the rounds it hears of."""
+
+    def __init__(self):
+        self.warnings, self.rounds = [], []
+
+    def warned(self, text):
+        self.warnings.append(text)
+
+    def progressed(self, progress):
+        self.rounds.append(progress.round)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "folder", "resident", "rounds"),
+    [(1, True, None, [1, 2, 3]), (2, True, 1, [1, 2, 3]), (1, False, None, [1, 2, 1, 2, 3])],
+)
+def test_a_killed_worker_is_told_and_the_run_goes_on(
+    config_of, simulation_of, monkeypatch, tmp_path, checkpoints, folder, resident, rounds
+):
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     settings = {"who": [1], "when": 3, "how": "kill", "marker": str(tmp_path / "killed")}
+    spread = {"workers": 2, "checkpoint_every": checkpoints, "resident_clients": resident}
+    listener = Listener()
+    found = run(config_of(run=spread, **settings), out=tmp_path / "run" if folder else None, observer=listener)
+    works = {silo.client: expected_work(silo) for silo in simulation_of.silos}
+    names = next(", ".join(map(str, clients)) for clients in balanced(works, 2) if 1 in clients)
+    told = [text for text in listener.warnings if "worker" in text]
+    assert len(told) == 1
+    assert f"the worker process of clients {names} was killed by SIGKILL" in told[0]
+    assert listener.rounds == rounds
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert conformance.numbers(found.tree) == conformance.numbers(run(config_of(**settings)).tree)
+
+
+def test_a_worker_that_is_killed_again_and_again(config_of, monkeypatch, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    settings = {"who": [1], "when": 3, "how": "kill", "marker": str(tmp_path / "nowhere" / "always")}
+    monkeypatch.setenv("GRAPHSILO_TROUBLE", "always")
     config = config_of(run={"workers": 2, "checkpoint_every": 1}, **settings)
-    with pytest.raises(FederationError, match=r"worker process of clients 1, 3 was killed by SIGKILL.*--resume"):
+    with pytest.raises(FederationError, match=r"killed by SIGKILL.*, 3 times without a round in between.*--resume"):
         run(config, out=tmp_path / "run")
     assert list((tmp_path / "scratch").iterdir()) == []
-    resumed = run(
-        config.model_copy(update={"run": config.run.model_copy(update={"workers": 1})}),
-        out=tmp_path / "run",
-        resume=True,
-    )
-    whole = run(config.model_copy(update={"run": config.run.model_copy(update={"workers": 1})}))
-    assert conformance.numbers(resumed.tree) == conformance.numbers(whole.tree)
+    monkeypatch.delenv("GRAPHSILO_TROUBLE")
+    (tmp_path / "nowhere").mkdir()
+    (tmp_path / "nowhere" / "always").touch()
+    resumed = run(config, out=tmp_path / "run", resume=True)
+    assert conformance.numbers(resumed.tree) == conformance.numbers(run(config_of(**settings)).tree)
 
 
 @pytest.mark.parametrize("name", ["local", "fedprox"])
@@ -199,7 +242,7 @@ def test_workers_end_when_the_coordinator_is_gone(simulation_of):
 
 def test_what_a_killed_coordinator_left_is_removed_at_the_next_start(simulation_of, monkeypatch, tmp_path):
     code = (
-        "import os, signal, sys; from graphsilo.runtime.workers import make_folder;"
+        "import os, signal, sys; from graphsilo.runtime.temporary import make_folder;"
         "folder, _ = make_folder(); (folder / 'silo.npy').write_bytes(b'x'); print(folder, flush=True);"
         "sys.stdin.readline(); os.kill(os.getpid(), signal.SIGKILL)"
     )

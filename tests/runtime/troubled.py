@@ -46,7 +46,8 @@ class Client(fedavg.Client[TroubledConfig]):
         if how == "raise":
             raise ValueError("the disk of this hospital is gone")
         if how == "kill" and not Path(self.config.marker).exists():
-            Path(self.config.marker).touch()
+            if "GRAPHSILO_TROUBLE" not in os.environ:
+                Path(self.config.marker).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "write":
             next(iter(request.weights.values())).add_(1.0)

@@ -1,8 +1,13 @@
-"""Checkpoints: everything a seed needs to go on after ``kill -9``, in one file, written atomically."""
+"""Checkpoints: everything a seed needs to go on after ``kill -9``, written atomically.
+
+One file, beside which stand the states of clients that were parked: links to the files that parking wrote, so that a
+checkpoint of a thousand clients neither holds them in memory nor copies those that have not changed.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,7 @@ import numpy as np
 from graphsilo.errors import MessageError, RunError
 from graphsilo.experiments.disk import write_bytes
 from graphsilo.federation.codec import decode_tree, encode_tree
+from graphsilo.runtime.parking import ParkedState, link_or_copy
 
 FORMAT = 1
 
@@ -27,12 +33,30 @@ class Checkpoints:
 
     def __init__(self, folder: Path, fingerprint: str, reason: Callable[[], str] = lambda: "choose another --out."):
         self.folder, self.fingerprint, self.reason = folder, fingerprint, reason
+        self._digests: dict[tuple[int, int, int], str] = {}  # of files that were looked through
 
     def save(self, seed: int, tree: Mapping[str, Any]) -> None:
-        """Replace the seed's checkpoint."""
+        """Replace the seed's checkpoint. Clients that are parked keep their files, under other names beside it.
+
+        Raises:
+            RunError: The disk is full or cannot be written; the checkpoint before is unharmed.
+        """
+        names: set[str] = set()
+        if any(isinstance(state, ParkedState) for state in tree.get("clients", {}).values()):
+            clients = {client: self._kept(seed, state) for client, state in tree["clients"].items()}
+            names = {state["parked"] for state in clients.values()} - {None}
+            if names:
+                _flush(self._beside(seed))
+            tree = {**tree, "clients": clients}
         data = encode_tree({"format": FORMAT, "fingerprint": self.fingerprint, **tree})
         digest = hashlib.sha256(data.data).digest()
         write_bytes(self._path(seed), np.concatenate([np.frombuffer(digest, dtype=np.uint8), data]).data)
+        if self._beside(seed).exists():  # only now is nothing but these files needed
+            for path in self._beside(seed).iterdir():
+                if path.name not in names:
+                    path.unlink()
+            if not names:
+                self._beside(seed).rmdir()
 
     def load(self, seed: int) -> dict[str, Any] | None:
         """The seed's checkpoint; None where there is none.
@@ -59,7 +83,62 @@ class Checkpoints:
             raise RunError(
                 f"the checkpoint {path} belongs to another configuration, data set or partition: {self.reason()}"
             )
+        if any("parked" in state for state in tree.get("clients", {}).values()):
+            tree["clients"] = {client: self._found(seed, state) for client, state in tree["clients"].items()}
         return dict(tree)
+
+    def _kept(self, seed: int, state: ParkedState) -> dict[str, Any]:
+        """What the checkpoint says of a parked client; its file is called after its contents."""
+        if state.path is None:
+            return {"parked": None, "remember": state.remember}
+        try:
+            name = self._digest(state.path, flush=True)
+            self._beside(seed).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"the state at {state.path} could not be kept ({error.strerror}).") from error
+        link_or_copy(state.path, self._beside(seed) / name)
+        return {"parked": name, "remember": state.remember}
+
+    def _found(self, seed: int, state: Mapping[str, Any]) -> ParkedState:
+        """A parked client's state, whose file is looked through once."""
+        name = state["parked"]
+        if name is None:
+            return ParkedState(None, state["remember"])
+        path = self._beside(seed) / name
+        try:
+            whole = self._digest(path) == name
+        except OSError:
+            whole = False
+        if not whole:
+            raise RunError(
+                f"the checkpoint {self._path(seed)} is damaged: {path} is missing or changed. Delete both to start "
+                f"seed {seed} anew, then --resume."
+            )
+        return ParkedState(path, state["remember"])
+
+    def _digest(self, path: Path, *, flush: bool = False) -> str:
+        """sha256 of a file that is never written to again, looked through once however many names it has."""
+        facts = path.stat()
+        known = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        if known not in self._digests:
+            with path.open("rb") as file:
+                if flush:
+                    os.fsync(file.fileno())
+                self._digests[known] = hashlib.file_digest(file, "sha256").hexdigest()
+        return self._digests[known]
+
+    def _beside(self, seed: int) -> Path:
+        """Where the files of parked clients stand."""
+        return self.folder / f"seed-{seed}.clients"
 
     def _path(self, seed: int) -> Path:
         return self.folder / f"seed-{seed}.ckpt"
+
+
+def _flush(folder: Path) -> None:
+    """Have the names in a folder on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -87,6 +87,12 @@ class EvaluationConfig(Settings):
         "method has, on the clients' own graphs",
     )
     every: int = setting(1, "evaluate every so many rounds, and after the last", ge=1)
+    share: float = setting(
+        1.0,
+        "share of the clients that are scored, at least one; the same ones throughout, drawn from the seed",
+        gt=0,
+        le=1,
+    )
     select_by: Literal["accuracy", "macro_f1", "auc"] = setting(
         "accuracy", "validation metric that picks the reported round; link prediction uses auc"
     )
@@ -104,6 +110,11 @@ class RunSection(Settings):
 
     seeds: list[int] = setting([0], "seeds of training, one result each", min_length=1)
     workers: int = setting(1, "processes that share the clients", ge=1)
+    resident_clients: int | None = setting(
+        None,
+        "most clients in memory at once; the others are parked on disk until they are asked. none: as many as fit",
+        ge=1,
+    )
     device: str = setting("cpu", "cpu, or cuda where there is one")
     checkpoint_every: int = setting(10, "rounds between checkpoints; 0 for none", ge=0)
     early_stopping: int | None = setting(None, "stop after so many evaluations without a better validation score", ge=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateReque
 from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
+from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId, Task
 
 NAMES = {"val": "validation", "test": "test", "train": "train"}
@@ -151,10 +152,12 @@ def evaluate(
     *,
     auc: bool,
     minimum: int | None = None,
+    to: Sequence[ClientId] | None = None,
 ) -> RoundScores:
     """Score the current models.
 
-    The aggregate is sent where its view is wanted; on the pooled graph one client scores it for all.
+    The aggregate is sent where its view is wanted; on the pooled graph one client scores it for all. ``to`` names who
+    is asked; None asks everybody.
 
     Raises:
         UnsupportedError: The aggregate's view is wanted, and the server has no aggregate.
@@ -179,7 +182,8 @@ def evaluate(
             auc=auc,
             aggregate=weights if "aggregate" in local else None,
         )
-        answers = believable(federation, federation.ask(client.evaluate, request), local, server.schema.num_classes)
+        given = federation.ask(client.evaluate, request, to=to)
+        answers = believable(federation, given, local, server.schema.num_classes)
         replies = list(answers.require(minimum))
     result = gather(replies)
     if "aggregate" in pooled:
@@ -280,6 +284,18 @@ def gather(replies: list[tuple[ClientId, EvaluateReply]]) -> RoundScores:
     for (view, which), arrays in counts.items():
         result[view][which].counts = np.concatenate(arrays).astype(np.int64)
     return result
+
+
+def scored_clients(config: EvaluationConfig, clients: Sequence[ClientId], seed: int) -> tuple[ClientId, ...] | None:
+    """Who is scored where ``evaluation.share`` asks for a part of the clients; None for everybody.
+
+    The same ones in all rounds, so that rounds can be compared: int(K · share) distinct ones, drawn uniformly.
+    """
+    count = max(1, int(len(clients) * config.share + 1e-9))
+    if count >= len(clients):
+        return None
+    draw = numpy_generator(seed, "evaluation", "clients")
+    return tuple(sorted(clients[place] for place in draw.choice(len(clients), count, replace=False).tolist()))
 
 
 def selection_metric(config: EvaluationConfig, task: Task) -> str:

@@ -17,8 +17,8 @@ from graphsilo.experiments.config import EvaluationConfig
 SHOWN = 5
 """Most differing settings that a refusal names."""
 _FREE = frozenset(
-    {"data.root", "run.workers", "run.checkpoint_every", "run.references", "run.deadline", "run.patience"}
-)
+    f"run.{name}" for name in ("workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience")
+) | {"data.root"}
 """Settings in which a run may differ from what it was begun with, beside its outputs."""
 _OUTPUTS = frozenset({"evaluation.models", "evaluation.embeddings"})
 _NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}

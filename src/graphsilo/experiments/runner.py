@@ -12,7 +12,7 @@ import yaml
 
 from graphsilo.experiments import disk, results
 from graphsilo.experiments.checkpoint import Checkpoints
-from graphsilo.experiments.checks import check_clients, check_device, check_support
+from graphsilo.experiments.checks import check_clients, check_device, check_room, check_support
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.observer import Observer, Silent
@@ -25,6 +25,7 @@ from graphsilo.experiments.simulation import Simulation, complete_config, finger
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
+from graphsilo.runtime.parking import Parking
 from graphsilo.runtime.remote_sites import StateLost
 from graphsilo.runtime.workers import WorkerPool
 
@@ -71,6 +72,7 @@ def run(
         simulation = simulation or prepare(config, method)
         if isinstance(simulation, Simulation):
             check_clients(config, simulation.partition)
+            check_room(simulation)
         check_support(config, method, method_config, simulation)
         print_of = fingerprint(config, simulation)
         settings = complete_config(config, simulation)
@@ -97,22 +99,28 @@ def run(
         for warning in simulation.warnings():
             observer.warned(warning)
         place = elsewhere
+        parking = Parking(folder)
+        stack.callback(parking.close)
         if place is None and isinstance(simulation, Simulation) and min(config.run.workers, len(simulation.silos)) > 1:
-            place = pool = WorkerPool(simulation.silos, config.run.workers)
+            place = pool = WorkerPool(
+                simulation.silos, config.run.workers, resident=config.run.resident_clients, parking=parking
+            )
             stack.callback(pool.close)
         seeds = []
         ledgers: list[tuple[int, Ledger]] = []
         for index, seed in enumerate(config.run.seeds):
             again = resume
             while True:
-                one = SeedRun(config, method, method_config, simulation, seed, place, checkpoints)
+                one = SeedRun(config, method, method_config, simulation, seed, place, checkpoints, parking)
                 try:
                     tree, ledger = one.run(index, resume=again, observer=observer, label=label, folder=folder)
                     break
                 except StateLost as lost:
-                    if elsewhere is None:
+                    if place is None:
                         raise
-                    elsewhere.recovering(lost)
+                    place.recovering(lost)
+                    if elsewhere is None:
+                        observer.warned(f"{lost} It was started again; the seed goes on from its last checkpoint.")
                     again = True
             seeds.append(tree)
             ledgers.append((seed, ledger))

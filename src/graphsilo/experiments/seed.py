@@ -11,7 +11,7 @@ from graphsilo.errors import RunError
 from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import evaluate, modes_of, selection_metric
+from graphsilo.experiments.evaluation import evaluate, modes_of, scored_clients, selection_metric
 from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.outputs import write_missing_embeddings, write_outputs
 from graphsilo.experiments.progress import SeedProgress
@@ -23,6 +23,8 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.in_process import InProcess, LocalFederation
+from graphsilo.runtime.parking import Parking
+from graphsilo.runtime.placement import Room, graph_bytes
 
 
 class SeedRun:
@@ -37,9 +39,12 @@ class SeedRun:
         seed: int,
         elsewhere: Federations | None,
         checkpoints: Checkpoints | None,
+        parking: Parking | None = None,
     ):
         self.config, self.method, self.method_config = config, method, method_config
         self.simulation, self.seed, self.elsewhere, self.checkpoints = simulation, seed, elsewhere, checkpoints
+        self.parking = parking
+        self.scored = scored_clients(config.evaluation, simulation.clients, seed)
         self.modes = modes_of(config.evaluation, method)
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
@@ -55,6 +60,10 @@ class SeedRun:
         if not isinstance(self.simulation, Simulation):
             raise RunError("clients whose data is elsewhere cannot be made in this process.")
         silos = {silo.client: silo for silo in self.simulation.silos}
+        room = None
+        if self.parking is not None:
+            sizes = sum(map(graph_bytes, silos.values()))
+            room = Room(self.config.run.resident_clients, sizes, self.parking.fresh)
         return InProcess(
             sorted(silos),
             lambda client: self.method.client(
@@ -63,6 +72,7 @@ class SeedRun:
                 )
             ),
             ledger,
+            room,
         )
 
     def run(
@@ -154,7 +164,7 @@ class SeedRun:
             federation.at("evaluation", number)
             scores = evaluate(
                 federation, server, self.method.client, self.modes, auc=config.auc or self.metric == "auc",
-                minimum=self.method_config.min_clients,
+                minimum=self.method_config.min_clients, to=self.scored,
             )  # fmt: skip
             if progress.note(number, scores, self.modes, self.metric) and self.keeps_models:
                 federation.remember()

@@ -23,12 +23,14 @@ from graphsilo.data.perturb import PerturbOptions, perturb
 from graphsilo.data.pooling import pool_silos, pooled_silo
 from graphsilo.data.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silo import Schema, Silo
+from graphsilo.data.sizes import require_memory
 from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios
 from graphsilo.data.union import check_finite, own_partition, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort, per_client_warnings
 from graphsilo.experiments.config import RunConfig
 from graphsilo.federation.registry import Method
+from graphsilo.runtime.placement import free_memory
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -118,6 +120,11 @@ def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | Graph
     chosen = config.data
     names = chosen.name if isinstance(chosen.name, list) else [chosen.name]
     catalog.check_distinct(names)
+    for name in names:
+        require_memory(
+            catalog.memory_needed(name, chosen.options or None), free_memory(), what=f"the generated graph {name}",
+            instead="Ask for fewer nodes, a smaller mean_degree or fewer features (--set data.nodes=...).",
+        )  # fmt: skip
     loaded = [catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed) for name in names]
     for item in loaded:
         check_finite(item)
@@ -450,7 +457,7 @@ def _absolute(name: str) -> str:
     return str(Path(name).resolve()) if Path(name).suffix.lower() in catalog.GRAPH_FILES else name
 
 
-_NO_EFFECT = {"workers", "checkpoint_every", "references", "deadline", "patience"}
+_NO_EFFECT = {"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"}
 """Settings of a run that change no number."""
 
 

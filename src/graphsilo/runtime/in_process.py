@@ -24,7 +24,9 @@ from graphsilo.federation.interface import (
 )
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message
-from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.parking import Residents
+from graphsilo.runtime.placement import Room
 from graphsilo.types import ClientId
 
 _WEIGHT = "num_samples"
@@ -163,7 +165,7 @@ class LocalFederation(Federation):
 
     @abstractmethod
     def client_states(self) -> dict[ClientId, Any]:
-        """Every client's state."""
+        """Every client's state; a ``ParkedState`` where it is in a file."""
 
     @abstractmethod
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
@@ -205,16 +207,24 @@ def bundled(
 
 
 class InProcess(LocalFederation):
-    """Serial execution in this process."""
+    """Serial execution in this process.
+
+    Args:
+        clients: Who takes part.
+        make_client: Makes one of them.
+        ledger: Where bytes are noted.
+        room: How many clients stay in memory; None for all.
+    """
 
     def __init__(
         self,
         clients: Sequence[ClientId],
         make_client: Callable[[ClientId], ClientBase],
         ledger: Ledger | None = None,
+        room: Room | None = None,
     ):
         super().__init__(clients, ledger)
-        self._clients = {client: make_client(client) for client in self.clients}
+        self.residents = Residents(self.clients, make_client, room)
 
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
@@ -222,23 +232,21 @@ class InProcess(LocalFederation):
         inboxes: dict[int, Inbox] = {}
         for client, encoded in outgoing.items():
             inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
-            yield client, call(self._clients[client], handler, round, inbox)
+            yield client, self.residents.call(client, handler, round, inbox)
 
     def remember(self) -> None:
-        for client in self._clients.values():
-            client.remember()
+        self.residents.remember()
 
     def client_states(self) -> dict[ClientId, Any]:
-        return {client: self._clients[client].full_state() for client in self.clients}
+        return self.residents.states()
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
-        for client, state in states.items():
-            self._clients[client].load_full_state(state)
+        self.residents.load(states)
 
     def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         for client in self.clients:
-            yield client, self._clients[client].finish(embeddings=embeddings, study=study)
+            yield client, self.residents.finish(client, embeddings=embeddings, study=study)
 
     def client(self, client: ClientId) -> ClientBase:
         """A client itself: for prediction after a run and for tests; methods cannot reach it."""
-        return self._clients[client]
+        return self.residents.get(client)

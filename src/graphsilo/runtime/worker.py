@@ -10,18 +10,25 @@ import socket
 import sys
 import time
 import traceback
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from graphsilo.data.store import SiloStore
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, FederationError
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.runtime import frames
-from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.parking import Residents, received_states, sent_states
+from graphsilo.runtime.placement import Room
+from graphsilo.types import ClientId
+
+_MOST_MAPPED = 2000
+"""Silos that are mapped at once, of a dozen arrays each; Linux allows 65 530 mappings."""
 
 
 def main() -> None:
@@ -30,37 +37,36 @@ def main() -> None:
     torch.set_num_threads(1)
     # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    clients: dict[int, ClientBase] = {}
+    residents: Residents | None = None
     try:
         while True:
             header, payloads = frames.receive(connection)
             operation = header["do"]
             if operation == "stop":
                 return
-            if operation == "call":
-                _call(connection, clients, header, payloads)
-                continue
             try:
                 if operation == "start":
-                    clients = _start(header)
+                    residents = None  # what the seed before left makes room first
+                    residents = _start(header)
                     frames.send(connection, {"ok": True})
-                elif operation == "states":
-                    tree = {client: clients[client].full_state() for client in header["clients"]}
-                    frames.send(connection, {"ok": True}, [encode_tree(tree)])
-                elif operation == "load":
-                    for client, state in decode_tree(payloads[0]).items():
-                        clients[client].load_full_state(state)
-                    frames.send(connection, {"ok": True})
-                elif operation == "remember":
-                    for held in clients.values():
-                        held.remember()
-                    frames.send(connection, {"ok": True})
-                elif operation == "finish":
-                    found = clients[header["client"]].finish(embeddings=header["embeddings"], study=header["study"])
-                    frames.send(connection, {"ok": True}, [encode_tree(found)])
                 elif operation == "memory":
                     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
                     frames.send(connection, {"ok": True, "bytes": peak})
+                elif residents is None:
+                    raise FederationError("no clients were started here.")
+                elif operation == "call":
+                    _call(connection, residents, header, payloads)
+                elif operation == "states":
+                    frames.send(connection, {"ok": True}, [encode_tree(sent_states(residents.states()))])
+                elif operation == "load":
+                    residents.load(received_states(decode_tree(payloads[0])))
+                    frames.send(connection, {"ok": True})
+                elif operation == "remember":
+                    residents.remember()
+                    frames.send(connection, {"ok": True})
+                elif operation == "finish":
+                    found = residents.finish(header["client"], embeddings=header["embeddings"], study=header["study"])
+                    frames.send(connection, {"ok": True}, [encode_tree(found)])
             except Exception as error:
                 frames.send(
                     connection,
@@ -70,19 +76,25 @@ def main() -> None:
         return  # the coordinator has gone; nothing here is worth keeping
 
 
-def _start(header: dict[str, Any]) -> dict[int, ClientBase]:
-    store = SiloStore(Path(header["store"]))
+def _start(header: dict[str, Any]) -> Residents:
+    # Silos are mapped, which costs no memory of their own; a parked client need not open a dozen files again.
+    silo_of = lru_cache(maxsize=_MOST_MAPPED)(SiloStore(Path(header["store"])).read)
     # By module and name, not through the registry: the very classes that the coordinator uses.
     kind: type[ClientBase] = _named(header["client_class"])
     config = _named(header["config_class"]).model_validate(header["config"])
-    clients: dict[int, ClientBase] = {}
-    for client in header["clients"]:
+
+    def make(client: ClientId) -> ClientBase:
         name, settings = header["models"][str(client)]
         model = ModelSpec(name, settings)
-        clients[client] = kind(
-            ClientContext(client, store.read(client), config, model, header["seed"], header["device"])
-        )
-    return clients
+        return kind(ClientContext(client, silo_of(client), config, model, header["seed"], header["device"]))
+
+    def folder() -> Path:
+        place = Path(header["parked"])
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    room = Room(header["resident"], header["graph_bytes"], folder, header["processes"])
+    return Residents(header["clients"], make, room)
 
 
 def _named(place: list[str]) -> Any:
@@ -100,13 +112,11 @@ def _named(place: list[str]) -> Any:
     return found
 
 
-def _call(
-    connection: socket.socket, clients: dict[int, ClientBase], header: dict[str, Any], payloads: list[Any]
-) -> None:
+def _call(connection: socket.socket, residents: Residents, header: dict[str, Any], payloads: list[Any]) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
     for client, index in header["to"]:
         started = time.process_time()
-        reply = call(clients[client], header["handler"], header["round"], inboxes[index])
+        reply = residents.call(client, header["handler"], header["round"], inboxes[index])
         answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started}
         if isinstance(reply, Failure):
             frames.send(connection, {**answer, "failure": [reply.kind, reply.reason, reply.trace]})

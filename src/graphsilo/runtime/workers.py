@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from graphsilo.data.silo import Silo
@@ -21,12 +19,31 @@ from graphsilo.errors import FederationError, RunError
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime import frames
 from graphsilo.runtime.in_process import LocalFederation, bundled
+from graphsilo.runtime.parking import Parking, received_states, sent_states
+from graphsilo.runtime.placement import balanced, expected_work, graph_bytes
+from graphsilo.runtime.remote_sites import StateLost
+from graphsilo.runtime.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.types import ClientId
+
+_MOST_LOSSES = 3
+"""Times that worker processes may go without a round in between."""
+_LONGEST_END = 20.0
+"""Seconds that a process may take to end when it is told to; on a busy machine, Python needs some."""
+_MOST_EARLY = 32
+"""Answers that may wait in memory for those of clients before them."""
+
+
+class WorkerLost(StateLost):
+    """A worker process has gone, and with it the state of its clients."""
+
+    def __init__(self, index: int, clients: Sequence[ClientId], why: str):
+        FederationError.__init__(self, f"the worker process of clients {_names(clients)} {why}.")
+        self.site = f"worker {index}"
 
 
 class WorkerPool:
@@ -35,17 +52,27 @@ class WorkerPool:
     Args:
         silos: The silos of all clients; written once to a temporary folder that the workers map. Folders that a
             killed process left behind are removed first.
-        workers: How many processes; client k lives in process k mod workers.
+        workers: How many processes; clients are spread over them by expected work.
+        resident: Most clients in memory at once, over all processes; None for as many as fit.
+        parking: Where the others' states go; None puts them beside the silos.
+
+    Attributes:
+        clients_of: Who lives in which process.
     """
 
-    def __init__(self, silos: Sequence[Silo], workers: int):
+    def __init__(
+        self, silos: Sequence[Silo], workers: int, *, resident: int | None = None, parking: Parking | None = None
+    ):
         remove_abandoned()
         self.folder, self._lock = make_folder()
+        self.resident, self.parking = resident, parking or Parking(self.folder)
         self.processes: list[subprocess.Popen] = []
         self.connections: list[socket.socket] = []
-        clients = [silo.client for silo in silos]
-        workers = max(1, min(workers, len(clients)))
-        self.clients_of = [tuple(clients[index::workers]) for index in range(workers)]
+        workers = max(1, min(workers, len(silos)))
+        self.clients_of = balanced({silo.client: expected_work(silo) for silo in silos}, workers)
+        sizes = {silo.client: graph_bytes(silo) for silo in silos}
+        self._graph_bytes = [sum(sizes[client] for client in clients) for clients in self.clients_of]
+        self._losses, self._reached = 0, (-1, 0)
         try:
             store = SiloStore(self.folder)
             for silo in silos:
@@ -81,7 +108,13 @@ class WorkerPool:
         device: str,
         ledger: Ledger | None = None,
     ) -> Workers:
-        """Start all clients for one seed."""
+        """Start all clients for one seed.
+
+        Raises:
+            WorkerLost: A process has gone.
+            FederationError: A process cannot make its clients.
+        """
+        parked = self.parking.fresh()
         for index, clients in enumerate(self.clients_of):
             header = {
                 "do": "start",
@@ -93,19 +126,46 @@ class WorkerPool:
                 "models": {str(client): [models[client].name, dict(models[client].settings)] for client in clients},
                 "seed": seed,
                 "device": device,
+                "resident": self.resident,
+                "graph_bytes": self._graph_bytes[index],
+                "processes": len(self.clients_of),
+                "parked": str(parked / str(index)),
             }
             self.send(index, header)
         for index in range(len(self.processes)):
             self.answer(index)
-        return Workers(self, ledger)
+        return Workers(self, seed, ledger)
 
     def for_reference(self, name: str) -> WorkerPool:
         """A pool keeps nothing between seeds, so that references need no place of their own."""
         return self
 
-    def recovering(self, lost: FederationError) -> None:
-        """Workers of a pool are not started again while it runs."""
-        raise lost
+    def recovering(self, lost: StateLost) -> None:
+        """Start the processes anew, so that the seed can go on from its last checkpoint.
+
+        All of them: the others stand in the middle of a round that begins again.
+
+        Raises:
+            FederationError: It has happened too often without a round in between.
+        """
+        self._losses += 1
+        self._end(patience=0.0)
+        if self._losses >= _MOST_LOSSES:
+            raise FederationError(
+                f"{str(lost).removesuffix('.')}, {self._losses} times without a round in between. Continue from the "
+                f"last checkpoint with --resume; if memory is short, with fewer workers or a smaller "
+                f"run.resident_clients."
+            ) from lost
+        try:
+            for _ in self.clients_of:
+                self._spawn()
+        except OSError as error:
+            raise RunError(f"{str(lost).removesuffix('.')}, and no other could be started ({error}).") from error
+
+    def reached(self, seed: int, round: int) -> None:
+        """A round begins; one that was not reached before shows that the processes are fit for work."""
+        if seed != self._reached[0] or round > self._reached[1]:
+            self._losses, self._reached = 0, (seed, round)
 
     def send(self, index: int, header: dict[str, Any], payloads: Sequence[Any] = ()) -> None:
         try:
@@ -122,16 +182,29 @@ class WorkerPool:
     def answer(self, index: int) -> tuple[dict[str, Any], list[Any]]:
         """The reply to anything but a call."""
         header, payloads = self.receive(index)
-        if not header["ok"]:
-            error = FederationError(
-                f"the worker process of clients {_names(self.clients_of[index])} could not go on "
-                f"({header['kind']}: {header['text']})."
-            )
-            error.add_note(header["trace"])
-            raise error
+        self._check(index, header)
         return header, payloads
 
-    def died(self, index: int) -> FederationError:
+    def call_answer(self, index: int) -> tuple[dict[str, Any], list[Any]]:
+        """The reply of one client to a call."""
+        header, payloads = self.receive(index)
+        if "client" not in header:
+            self._check(index, header)
+        return header, payloads
+
+    def _check(self, index: int, header: dict[str, Any]) -> None:
+        if header["ok"]:
+            return
+        text = f"({header['kind']}: {header['text']})"
+        if header["kind"] == RunError.__name__:
+            raise RunError(header["text"])  # such as a full disk: it says itself what to do
+        error = FederationError(
+            f"the worker process of clients {_names(self.clients_of[index])} could not go on {text}."
+        )
+        error.add_note(header["trace"])
+        raise error
+
+    def died(self, index: int) -> WorkerLost:
         """What to say of a process that has gone."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.processes[index].wait(timeout=5)
@@ -143,86 +216,43 @@ class WorkerPool:
                 why += ", perhaps because memory ran out"
         elif code:
             why = f"ended with exit code {code}"
-        return FederationError(
-            f"the worker process of clients {_names(self.clients_of[index])} {why}. Continue from the last checkpoint "
-            f"with --resume, with fewer workers if memory is short."
-        )
+        return WorkerLost(index, self.clients_of[index], why)
 
     def close(self) -> None:
-        """End the processes and remove the temporary folder."""
+        """End the processes and remove the temporary folders."""
         for connection in self.connections:
             with contextlib.suppress(OSError):
                 frames.send(connection, {"do": "stop"})
+        self._end(patience=_LONGEST_END)
+        remove_folder(self.folder, self._lock)
+        self._lock = None
+        self.parking.close()
+
+    def _end(self, patience: float) -> None:
+        """Wait for the processes so many seconds, then kill them."""
+        for connection in self.connections:
             connection.close()
         for process in self.processes:
             try:
-                process.wait(timeout=5)
+                process.wait(timeout=patience)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
         self.processes, self.connections = [], []
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-
-_PREFIX = "graphsilo-"
-_LOCK = "owner.lock"
-
-
-def make_folder() -> tuple[Path, int | None]:
-    """A new temporary folder, and the lock on it, which holds until it is closed or the process ends.
-
-    None in place of the lock where the file system has no locks; such a folder is never taken for an abandoned one.
-    """
-    import fcntl  # not on every system; neither are the sockets that worker processes inherit
-
-    fresh = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
-    handle = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    lock: int | None = handle
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        (fresh / _LOCK).unlink()
-        lock = None
-    # Only now under the name that others look for: nobody ever sees it before it is locked.
-    return fresh.rename(fresh.with_name(fresh.name.removeprefix("."))), lock
-
-
-def remove_abandoned() -> None:
-    """Remove this user's temporary folders whose process has gone without doing so (killed, out of memory).
-
-    Whether it has gone is told by the lock, which ends with the process. A process number would not do: it may have
-    been given to another, or belong to another container that shares the temporary folder.
-    """
-    import fcntl
-
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        try:
-            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-                continue
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:
-            continue  # not of this kind, or just removed by another process
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            pass  # its process lives
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
 
 
 class Workers(LocalFederation):
     """The federation over a pool, for one seed."""
 
-    def __init__(self, pool: WorkerPool, ledger: Ledger | None = None):
+    def __init__(self, pool: WorkerPool, seed: int, ledger: Ledger | None = None):
         super().__init__([client for clients in pool.clients_of for client in clients], ledger)
-        self.pool = pool
+        self.pool, self.seed = pool, seed
         self._worker = {client: index for index, clients in enumerate(pool.clients_of) for client in clients}
+
+    def at(self, phase: Phase, round: int) -> None:
+        super().at(phase, round)
+        if phase == "round":
+            self.pool.reached(self.seed, round)
 
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
@@ -254,9 +284,8 @@ class Workers(LocalFederation):
                     yield client, early.pop(client)
                 if position == len(order):
                     return
-                for key, _ in selector.select():
-                    index = key.data
-                    header, payloads = self.pool.receive(index)
+                for index in self._ready(selector, order[position], len(early)):
+                    header, payloads = self.pool.call_answer(index)
                     self.client_cpu_seconds += header["cpu"]
                     client = header["client"]
                     if "failure" in header:
@@ -266,14 +295,20 @@ class Workers(LocalFederation):
                         early[client] = Encoded(payloads[0], header["name"], sizes)
                     waiting[index] -= 1
                     if waiting[index] == 0:
-                        selector.unregister(key.fileobj)
+                        selector.unregister(self.pool.connections[index])
+
+    def _ready(self, selector: selectors.BaseSelector, needed: ClientId, early: int) -> list[int]:
+        """Processes whose answer is to be read now; only the needed one while many others wait in memory."""
+        if early >= _MOST_EARLY:
+            return [self._worker[needed]]
+        return [key.data for key, _ in selector.select()]
 
     def _gather(self, operation: str) -> dict[ClientId, Any]:
         found: dict[ClientId, Any] = {}
         for index, clients in enumerate(self.pool.clients_of):
             self.pool.send(index, {"do": operation, "clients": list(clients)})
         for index in range(len(self.pool.clients_of)):
-            found.update(decode_tree(self.pool.answer(index)[1][0]))
+            found.update(received_states(decode_tree(self.pool.answer(index)[1][0])))
         return dict(sorted(found.items()))
 
     def remember(self) -> None:
@@ -288,7 +323,7 @@ class Workers(LocalFederation):
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
         for index, clients in enumerate(self.pool.clients_of):
             part = {client: states[client] for client in clients if client in states}
-            self.pool.send(index, {"do": "load"}, [encode_tree(part)])
+            self.pool.send(index, {"do": "load"}, [encode_tree(sent_states(part))])
         for index in range(len(self.pool.clients_of)):
             self.pool.answer(index)
 
