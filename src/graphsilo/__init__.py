@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.__about__ import __version__
 
 if TYPE_CHECKING:
-    from graphsilo.api import compare, load, partition, predict, run
+    from graphsilo.api import compare, load, partition, plan, predict, run
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.artefact import Partition
     from graphsilo.errors import GraphsiloError
     from graphsilo.experiments.config import RunConfig
+    from graphsilo.experiments.planning import Plan
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.results import Result
     from graphsilo.report.tables import Comparison
@@ -33,6 +34,7 @@ __all__ = [
     "GraphCollection",
     "GraphsiloError",
     "Partition",
+    "Plan",
     "Prediction",
     "Result",
     "RunConfig",
@@ -40,6 +42,7 @@ __all__ = [
     "compare",
     "load",
     "partition",
+    "plan",
     "predict",
     "run",
 ]
@@ -50,12 +53,14 @@ _HOMES = {
     "GraphCollection": "graphsilo.data.graph",
     "GraphsiloError": "graphsilo.errors",
     "Partition": "graphsilo.data.partition.artefact",
+    "Plan": "graphsilo.experiments.planning",
     "Prediction": "graphsilo.experiments.predict",
     "Result": "graphsilo.experiments.results",
     "RunConfig": "graphsilo.experiments.config",
     "compare": "graphsilo.api",
     "load": "graphsilo.api",
     "partition": "graphsilo.api",
+    "plan": "graphsilo.api",
     "predict": "graphsilo.api",
     "run": "graphsilo.api",
 }

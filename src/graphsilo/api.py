@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphsilo.data.partition import Partition
     from graphsilo.experiments.config import RunConfig
     from graphsilo.experiments.observer import Observer
+    from graphsilo.experiments.planning import Plan
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.results import Result
     from graphsilo.report import Comparison, record
@@ -194,35 +195,71 @@ def run(
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         scratch = Path(folder)
         place = None if out is None else Path(out)
-        kept = place or scratch
-        given: dict[str, Any] = {
-            **_data_settings(data, kept, scratch),
-            "data.root": None if data_root is None else fspath(data_root),
-            **_partition_settings(partition, kept, scratch),
-            "partition.clients": clients,
-            "partition.seed": partition_seed,
-            **_section("scenario", scenario),
-            "task": task,
-            **_section("model", model),
-            **_section("method", method),
-            "method.rounds": rounds,
-            "run.seeds": None
-            if seeds is None
-            else [seeds]
-            if isinstance(seeds, int)
-            else [int(seed) for seed in seeds],
-            "run.references": None if references is None else list(references),
-            "run.workers": workers,
-            "run.device": device,
-        }
-        overrides = {name: value for name, value in given.items() if value is not None}
-        chosen = _configuration(config, overrides, _dotted(settings), scratch)
+        arguments = {
+            "data": data, "data_root": data_root, "partition": partition, "clients": clients,
+            "partition_seed": partition_seed, "scenario": scenario, "task": task, "model": model, "method": method,
+            "rounds": rounds, "seeds": seeds, "references": references, "workers": workers, "device": device,
+        }  # fmt: skip
+        chosen = _configuration(config, _overrides(arguments, place or scratch, scratch), _dotted(settings), scratch)
         observer, finish = _observer(progress)
         draw = _draw_report if report else None
         try:
             return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw)
         finally:
             finish()
+
+
+def plan(
+    config: PathName | Mapping[str, Any] | RunConfig | None = None,
+    *,
+    seconds: float = 10.0,
+    bandwidth: str | None = None,
+    latency: str | None = None,
+    out: PathName | None = None,
+    **settings: Any,
+) -> Plan:
+    """Estimate what a run will cost: memory, bytes, CPU and wall time.
+
+    The data is loaded and cut, and the method's set-up and a few rounds run in a process of their own. As with
+    workers, a method of your own must stand in a package with an entry point.
+
+    Args:
+        config: A configuration, as ``run`` takes it.
+        seconds: CPU seconds that a trial aims at, up to three times as many where set-up or two rounds take longer.
+        bandwidth: Rate of each site's line, such as ``100Mbit/s``, for a run between machines.
+        latency: Time of a message on that line, one way, such as ``20ms``.
+        out: Where the run would write; None leaves results, checkpoints and the disk out.
+        settings: What ``run`` takes by the same names: data, clients, method, rounds, workers, ``"method.mu"`` and so
+            on.
+
+    Returns:
+        The plan; ``to_dict`` gives plain values, ``findings`` what to know, ``is_refused`` whether it does not fit.
+
+    Raises:
+        ConfigError: An unknown setting, or one that contradicts another.
+        GraphsiloError: As the run itself would.
+
+    Example:
+        >>> small = {"name": "citation-sbm", "nodes": 100, "classes": 3, "features": 30}
+        >>> found = plan(data=small, partition="random", clients=2, rounds=2)
+        >>> found.bytes.seed.exact
+        True
+    """
+    from graphsilo.experiments import planning
+    from graphsilo.experiments.planning import lines
+
+    if latency is not None and bandwidth is None:
+        raise ConfigError("graphsilo.plan(latency=...) goes with bandwidth: how much a site's line carries.")
+    line = None
+    if bandwidth is not None:
+        line = planning.Line(lines.bandwidth(bandwidth), 0.0 if latency is None else lines.latency(latency))
+    with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
+        scratch = Path(folder)
+        arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}
+        chosen = _configuration(config, _overrides(arguments, scratch, scratch), _dotted(settings), scratch)
+        place = None if out is None else Path(out)
+        finish = "" if place is None else "graphsilo.report:write"
+        return planning.plan(chosen, seconds=seconds, line=line, out=place, finish=finish)
 
 
 def compare(
@@ -294,6 +331,36 @@ def predict(
         place = run.out
     target = Path(graph) if isinstance(graph, str | PathLike) else graph
     return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target)
+
+
+_ARGUMENTS = (
+    "data", "data_root", "partition", "clients", "partition_seed", "scenario", "task", "model", "method", "rounds",
+    "seeds", "references", "workers", "device",
+)  # fmt: skip
+"""What says in ``run`` and ``plan`` what is run."""
+
+
+def _overrides(arguments: Mapping[str, Any], kept: Path, scratch: Path) -> dict[str, Any]:
+    """Settings by dotted name, of those arguments of ``run`` that were given."""
+    named = {name: arguments.get(name) for name in _ARGUMENTS}
+    seeds, root, references = named["seeds"], named["data_root"], named["references"]
+    given: dict[str, Any] = {
+        **_data_settings(named["data"], kept, scratch),
+        "data.root": None if root is None else fspath(root),
+        **_partition_settings(named["partition"], kept, scratch),
+        "partition.clients": named["clients"],
+        "partition.seed": named["partition_seed"],
+        **_section("scenario", named["scenario"]),
+        "task": named["task"],
+        **_section("model", named["model"]),
+        **_section("method", named["method"]),
+        "method.rounds": named["rounds"],
+        "run.seeds": None if seeds is None else [seeds] if isinstance(seeds, int) else [int(seed) for seed in seeds],
+        "run.references": None if references is None else list(references),
+        "run.workers": named["workers"],
+        "run.device": named["device"],
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _unusable(where: str, wanted: str, value: object) -> ConfigError:

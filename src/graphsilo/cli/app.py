@@ -58,6 +58,53 @@ Assignments = Annotated[
 _what = partial(typer.Option, rich_help_panel="What is run (a flag wins over the file, --set over both)")
 _how = partial(typer.Option, rich_help_panel="How it is run")
 _where = partial(typer.Option, rich_help_panel="Where results go")
+_apart = partial(typer.Option, rich_help_panel="Between machines")
+_tried = partial(typer.Option, rich_help_panel="How it is estimated")
+
+
+ConfigFile = Annotated[
+    Path | None, typer.Argument(metavar="CONFIG.yaml", help="Settings; without it, flags and defaults decide.")
+]
+Data = Annotated[
+    list[str] | None,
+    _what(
+        metavar="NAME",
+        help="Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.",
+    ),
+]
+RunDataRoot = Annotated[
+    Path | None,
+    _what(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
+]
+Rule = Annotated[str | None, _what(metavar="RULE", help="Rule that cuts the data into clients.")]
+Clients = Annotated[int | None, _what(metavar="K", help="Number of clients.")]
+CutSeed = Annotated[int | None, _what(metavar="N", help="Seed of the cut and its splits.")]
+CutFile = Annotated[Path | None, _what(metavar="P.npz", help="A stored partition instead of a rule.")]
+ScenarioName = Annotated[
+    str | None, _what(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.")
+]
+TaskName = Annotated[str | None, _what(metavar="TASK", help="node, graph or link; else what the data is made for.")]
+ModelName = Annotated[str | None, _what(metavar="NAME", help="Backbone that the clients run.")]
+MethodName = Annotated[str | None, _what(metavar="NAME", help="Federated method.")]
+Rounds = Annotated[int | None, _what(metavar="N", help="Communication rounds.")]
+Seeds = Annotated[str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.")]
+Settings = Annotated[
+    list[str] | None,
+    _what(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
+    ),
+]
+References = Annotated[
+    list[str] | None,
+    _what(
+        metavar="ROW",
+        help="Also run local, global or global_cut (centralised without cross-client edges), or all; repeatable.",
+    ),
+]
+Workers = Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")]
+Device = Annotated[str | None, _how(metavar="cpu|cuda", help="Device.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -76,53 +123,23 @@ def graphsilo(
 
 @app.command()
 def run(
-    config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.yaml", help="Settings; without it, flags and defaults decide.")
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        _what(
-            metavar="NAME",
-            help="Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.",
-        ),
-    ] = None,
-    data_root: Annotated[
-        Path | None,
-        _what(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
-    ] = None,
-    partition: Annotated[str | None, _what(metavar="RULE", help="Rule that cuts the data into clients.")] = None,
-    clients: Annotated[int | None, _what(metavar="K", help="Number of clients.")] = None,
-    partition_seed: Annotated[int | None, _what(metavar="N", help="Seed of the cut and its splits.")] = None,
-    partition_file: Annotated[Path | None, _what(metavar="P.npz", help="A stored partition instead of a rule.")] = None,
-    scenario: Annotated[
-        str | None, _what(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.")
-    ] = None,
-    task: Annotated[
-        str | None, _what(metavar="TASK", help="node, graph or link; else what the data is made for.")
-    ] = None,
-    model: Annotated[str | None, _what(metavar="NAME", help="Backbone that the clients run.")] = None,
-    method: Annotated[str | None, _what(metavar="NAME", help="Federated method.")] = None,
-    rounds: Annotated[int | None, _what(metavar="N", help="Communication rounds.")] = None,
-    seeds: Annotated[
-        str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        _what(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
-        ),
-    ] = None,
-    reference: Annotated[
-        list[str] | None,
-        _what(
-            metavar="ROW",
-            help="Also run local, global or global_cut (centralised without cross-client edges), or all; repeatable.",
-        ),
-    ] = None,
-    workers: Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")] = None,
-    device: Annotated[str | None, _how(metavar="cpu|cuda", help="Device.")] = None,
+    config: ConfigFile = None,
+    data: Data = None,
+    data_root: RunDataRoot = None,
+    partition: Rule = None,
+    clients: Clients = None,
+    partition_seed: CutSeed = None,
+    partition_file: CutFile = None,
+    scenario: ScenarioName = None,
+    task: TaskName = None,
+    model: ModelName = None,
+    method: MethodName = None,
+    rounds: Rounds = None,
+    seeds: Seeds = None,
+    assignments: Settings = None,
+    reference: References = None,
+    workers: Workers = None,
+    device: Device = None,
     quiet: Annotated[bool, _how("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.")] = False,
     out: Annotated[
         Path | None, _where(metavar="DIR", help="Folder for the results; else the next free one in runs/.")
@@ -134,27 +151,70 @@ def run(
     """Train a federation, evaluate it, and write results and a report."""
     from graphsilo.cli.run import run_command
 
-    overrides: dict[str, Any] = {
-        **data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
-        "scenario": scenario,
-        "task": task,
-        "model": model,
-        "method": method,
-        "method.rounds": rounds,
-        "run.seeds": None if seeds is None else whole_numbers(seeds, "--seeds"),
-        "run.references": references(reference),
-        "run.workers": workers,
-        "run.device": device,
-    }
+    overrides = _overrides(
+        data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
+        scenario, task, model, method, rounds, seeds, reference, workers, device,
+    )  # fmt: skip
     run_command(
         config,
-        overrides={name: value for name, value in overrides.items() if value is not None},
+        overrides=overrides,
         assignments=assignments or [],
         out=out,
         resume=resume,
         quiet=quiet,
         draw_report=not no_report,
         debug=debug,
+    )
+
+
+@app.command()
+def plan(
+    config: ConfigFile = None,
+    data: Data = None,
+    data_root: RunDataRoot = None,
+    partition: Rule = None,
+    clients: Clients = None,
+    partition_seed: CutSeed = None,
+    partition_file: CutFile = None,
+    scenario: ScenarioName = None,
+    task: TaskName = None,
+    model: ModelName = None,
+    method: MethodName = None,
+    rounds: Rounds = None,
+    seeds: Seeds = None,
+    assignments: Settings = None,
+    reference: References = None,
+    workers: Workers = None,
+    device: Device = None,
+    bandwidth: Annotated[
+        str | None, _apart(metavar="100Mbit/s", help="Rate of each site's line, for a run between machines.")
+    ] = None,
+    latency: Annotated[str | None, _apart(metavar="20ms", help="Time of a message on that line, one way.")] = None,
+    seconds: Annotated[
+        float, _tried(metavar="S", help="CPU seconds for each trial; more make hard plans surer.")
+    ] = 10.0,
+    as_json: Annotated[bool, _tried("--json", help="Print one JSON object.")] = False,
+    out: Annotated[
+        Path | None, _where(metavar="DIR", help="Where the run would write: is there room? Nothing is written.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Estimate memory, bytes and time of a run, from its data and a few rounds of its method."""
+    from graphsilo.cli.plan import plan_command
+
+    overrides = _overrides(
+        data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
+        scenario, task, model, method, rounds, seeds, reference, workers, device,
+    )  # fmt: skip
+    plan_command(
+        config,
+        overrides=overrides,
+        assignments=assignments or [],
+        seconds=seconds,
+        bandwidth=bandwidth,
+        latency=latency,
+        out=out,
+        as_json=as_json,
     )
 
 
@@ -298,3 +358,31 @@ def references(names: list[str] | None) -> list[str] | None:
         return None
     parts = [part for name in names for part in name.replace(",", " ").split()]
     return ["local", "global", "global_cut"] if "all" in parts else list(dict.fromkeys(parts))
+
+
+def _overrides(
+    data: dict[str, Any],
+    scenario: str | None,
+    task: str | None,
+    model: str | None,
+    method: str | None,
+    rounds: int | None,
+    seeds: str | None,
+    reference: list[str] | None,
+    workers: int | None,
+    device: str | None,
+) -> dict[str, Any]:
+    """What the flags of a run say, by dotted name; without those that were not given."""
+    given = {
+        **data,
+        "scenario": scenario,
+        "task": task,
+        "model": model,
+        "method": method,
+        "method.rounds": rounds,
+        "run.seeds": None if seeds is None else whole_numbers(seeds, "--seeds"),
+        "run.references": references(reference),
+        "run.workers": workers,
+        "run.device": device,
+    }
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,94 @@
+"""What this machine has: memory that a process may still take, and room on a disk."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+_CGROUP = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+"""Limit and use of a container's memory, in version 2 and version 1 of control groups."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of memory.
+
+    Attributes:
+        total: What the machine has, or the container's limit where that is less.
+        free: What can be taken now without anything being moved to disk.
+    """
+
+    total: int
+    free: int
+
+
+def memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory | None:
+    """Memory of this machine or container; None where the system does not tell.
+
+    Args:
+        proc, groups: Where Linux tells of processes and of control groups.
+    """
+    table = _table(proc / "meminfo")
+    if "MemTotal" not in table:
+        return None
+    total, free = table["MemTotal"], table.get("MemAvailable", table.get("MemFree", 0))
+    for limit_name, used_name in _CGROUP:
+        limit, used = _number(groups / limit_name), _number(groups / used_name)
+        if limit is not None and limit < total:
+            total = limit
+            # What the container's files take of it is given back when it is needed.
+            kept = _table(groups / limit_name.replace(limit_name.split("/")[-1], "memory.stat")).get("inactive_file", 0)
+            free = min(free, max(0, limit - (used or 0) + kept))
+    return Memory(total, free)
+
+
+def room(folder: Path) -> int:
+    """Free bytes on the disk on which a folder is, or will be made."""
+    place = folder.expanduser().absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+class Resident(NamedTuple):
+    """Bytes of memory that a process has: now, at most so far, and how many of those now are pages of files."""
+
+    now: int
+    most: int
+    files: int
+
+
+def resident(process: int | str = "self") -> Resident:
+    """Memory of a process; zeros where the system does not tell.
+
+    The most that ``getrusage`` tells is no use here: a process started by another begins with the other's.
+    """
+    table = _table(Path(f"/proc/{process}/status"))
+    return Resident(table.get("VmRSS", 0), table.get("VmHWM", 0), table.get("RssFile", 0))
+
+
+def _table(path: Path) -> dict[str, int]:
+    """Lines of ``name: number [kB]`` or ``name number``, in bytes."""
+    found = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    for line in lines:
+        words = line.replace(":", " ").split()
+        if len(words) >= 2 and words[1].isdecimal():
+            found[words[0]] = int(words[1]) * (1024 if words[-1] == "kB" else 1)
+    return found
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdecimal() else None

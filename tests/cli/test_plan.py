@@ -1,0 +1,62 @@
+"""``graphsilo plan``: tables, JSON, refusals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_tables(call, small):
+    code, out, _ = call(
+        "plan", *small, "--rounds", "3", "--seconds", "1", "--bandwidth", "10Mbit/s", "--latency", "5ms"
+    )
+    assert code == 0
+    assert out.startswith("FedAvg on citation-sbm: 3 clients (random), 3 rounds, 1 seed.")
+    assert "Known from: set-up and 3 of 3 rounds of one seed measured, all clients." in out
+    for words in (
+        "Each later round of 3",
+        "Seed: set-up, rounds",
+        "Memory at its peak",
+        "Disk: ",
+        "A round waits",
+    ):
+        assert words in out
+    assert "≈" not in out
+
+
+def test_json(call, small):
+    code, out, _ = call("plan", *small, "--rounds", "3", "--seconds", "1", "--workers", "2", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["about"]["rounds"] == 3
+    assert found["bytes"]["round"]["exact"]
+    assert found["wall"]["workers"] == 2
+    assert {process["name"] for process in found["processes"]} == {"coordinator", "worker"}
+
+
+def test_a_run_that_does_not_fit_is_planned_and_refused(call, small, monkeypatch):
+    from graphsilo.experiments.planning import calibration
+    from graphsilo.experiments.planning.machine import Memory
+
+    monkeypatch.setattr(calibration, "memory", lambda: Memory(10**8, 10**10))
+    code, out, err = call("plan", *small, "--rounds", "2", "--seconds", "1")
+    assert code == 1
+    assert "The whole run" in out
+    assert "would be needed, and this machine has 0.1 GB" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--latency", "5ms"], "--latency goes with --bandwidth"),
+        (["--bandwidth", "fast"], "--bandwidth takes a rate such as 100Mbit/s"),
+        (["--bandwidth", "1Mbit/s", "--latency", "5"], "--latency takes a time such as 20ms"),
+        (["--seconds", "0"], "--seconds takes a time above 0"),
+        (["--method", "fedavgg"], "did you mean 'fedavg'?"),
+    ],
+)
+def test_wrong_usage(call, arguments, words):
+    code, out, err = call("plan", *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
