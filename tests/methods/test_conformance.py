@@ -5,20 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphsilo.experiments import conformance
+from graphsilo.experiments.conformance import SHORT
 from graphsilo.federation import registry
-
-SHORT = {
-    "fedlog": {"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8},
-    "fedpg": {"server_epochs": 5},
-    "fedsage_plus": {
-        "local_generator_epochs": 2,
-        "generator_epochs": 2,
-        "generator_hidden": (16, 32),
-        "encoder_widths": (8, 16),
-    },
-    "opfgl": {"surrogate_steps": 100, "stage1_epochs": 60, "stage1_check": 10, "stage2_epochs": 40, "stage2_check": 10},
-}
-"""Settings that shorten set-up phases; they leave every step in."""
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
@@ -38,3 +26,47 @@ ONLY_SUMS = {"fedavg", "fedlog", "fedprox", "fedsage", "global", "local", "opfgl
 @pytest.mark.parametrize("name", registry.names())
 def test_needs_only_sums(name):
     assert conformance.needs_only_sums(registry.load(name), SHORT.get(name, {})) is (name in ONLY_SUMS)
+
+
+# -- labels of validation and test nodes in variants that take another path ------------------------------------------
+
+VARIANTS = [
+    ("fedlog", {"compat": "release", "pretrain_epochs": 12, "pretrain_patience": 2}),
+    ("fedlog", {"compat": "release", "pretrain_epochs": 0}),
+    ("fedpg", {"neighbour_weights": "scorer"}),
+    ("fedpg", {"annotation": "labelled", "batch_size": 8}),
+    ("fairfgl", {"pseudo_labels": True}),
+    ("fedsage", {"fan_out": 2}),
+    ("fedsage_plus", {"exchange": "outputs"}),
+    ("fedsage_plus", {"neighgen": "shared"}),
+    ("fedsage_plus", {"fan_out": 2}),
+    ("opfgl", {"condense_at": "clients"}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), VARIANTS, ids=str)
+def test_labels_stay_in_variants(name, settings):
+    method = registry.load(name)
+    settings = {**SHORT.get(name, {}), **settings}
+    conformance.check_labels_stay(method, settings)
+
+
+CHOOSING = {"fedlog": {"compat": "release"}, "opfgl": {}}
+"""Who chooses by validation inside the client; everybody else is held to the labels of validation nodes, too."""
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_who_chooses_by_validation(name):
+    method = registry.load(name)
+    assert method.config().chooses_by_validation is (name == "opfgl")
+    assert method.config(**CHOOSING.get(name, {})).chooses_by_validation is (name in CHOOSING)
+
+
+@pytest.mark.parametrize("settings", [{}, {"condense_at": "clients"}], ids=str)
+def test_epochs_that_validation_chose_stay_at_the_client(settings):
+    """O-pFGL picks epochs by validation nodes, but nothing that it sends depends on their labels."""
+    method, settings = registry.load("opfgl"), {**SHORT["opfgl"], **settings}
+    before = conformance.traces(method, settings)
+    after = conformance.traces(method, settings, hide=conformance.hide_labels)
+    assert before["what is sent"] == after["what is sent"]
+    assert before["the server's state"] == after["the server's state"]

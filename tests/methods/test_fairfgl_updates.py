@@ -11,14 +11,14 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
 from graphsilo.errors import MessageError
+from graphsilo.methods import fairfgl_clusters
+from graphsilo.methods.fairfgl_clusters import cluster, cut, hierarchy_silhouettes, points_of
 from graphsilo.methods.fairfgl_updates import (
     SparseUpdate,
-    cluster,
     expand,
     gram,
     keep_largest,
     most_dissimilar,
-    points_of,
 )
 
 
@@ -172,3 +172,43 @@ def test_an_update_of_zeros_is_nobodys_opposite():
     assert most_dissimilar(gram(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))).tolist() == [-1, 0]
     assert most_dissimilar(gram(torch.ones(1, 3))).tolist() == [-1]
     assert most_dissimilar(gram(torch.zeros(2, 3))).tolist() == [-1, -1]
+
+
+def planted(groups: int, size: int, noise: float, seed: int = 0) -> tuple[torch.Tensor, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    owners = draw.permutation(np.repeat(np.arange(groups), size))
+    rows = 5.0 * draw.normal(size=(groups, 40))[owners] + noise * draw.normal(size=(len(owners), 40))
+    return torch.from_numpy(rows).float(), owners
+
+
+def test_silhouettes_of_a_hierarchy():
+    from scipy.cluster.hierarchy import fcluster, ward
+    from scipy.spatial.distance import pdist, squareform
+
+    updates, _ = planted(5, 6, 2.0)
+    condensed = pdist(updates.double().numpy())
+    tree = ward(condensed)
+    merges = tree[:, :2].astype(np.int64)
+    scores = hierarchy_silhouettes(squareform(condensed), merges)
+    assert np.isinf(scores[:2]).all()
+    for count in range(2, 30):
+        labels = cut(merges, count)
+        same = fcluster(tree, count, "maxclust")
+        assert len(set(zip(labels.tolist(), same.tolist(), strict=True))) == count
+        wanted = silhouette_score(squareform(condensed), labels, metric="precomputed")
+        assert scores[count] == pytest.approx(wanted)
+
+
+def test_with_many_updates_a_hierarchy_says_which_numbers_are_worth_trying(monkeypatch):
+    updates, owners = planted(7, 12, 1.0)
+    found = cluster(gram(updates), seed=0)
+    assert found.clusters == 7
+    assert len(set(zip(found.labels.tolist(), owners.tolist(), strict=True))) == 7
+    monkeypatch.setattr(fairfgl_clusters, "ALL_NUMBERS", 84)
+    assert found.silhouette == pytest.approx(cluster(gram(updates), seed=0).silhouette)
+
+
+def test_many_updates_of_two_kinds():
+    updates = torch.eye(2).repeat(40, 1)
+    found = cluster(gram(updates), seed=0)
+    assert (found.clusters, found.silhouette) == (2, pytest.approx(1.0, abs=1e-6))

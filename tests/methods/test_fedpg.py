@@ -484,7 +484,7 @@ def test_what_is_sent_is_named(kit):
     run(server, federation, 2)
     assert set(federation.ledger.by_kind("up")) == {"prototype", "counts", "control"}
     assert set(federation.ledger.by_kind("down")) == {"prototype", "control"}
-    request = server._request(0)
+    request = server._requests([0])[0]
     assert encode(request).num_bytes < 4 * 9 * 4 + 500
 
 
@@ -492,7 +492,7 @@ def test_the_first_round_carries_nothing(kit):
     server, federation = kit.build("fedpg", [silo_of(0), silo_of(1)], **SHORT)
     federation.at("setup", 0)
     server.set_up(federation)
-    assert server._request(0).prototypes is None
+    assert server._requests([0])[0].prototypes is None
 
 
 def test_links_are_not_supported():

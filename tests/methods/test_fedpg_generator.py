@@ -7,9 +7,11 @@ import math
 import pytest
 import torch
 
+from graphsilo.methods import fedpg_generator
 from graphsilo.methods.fedpg_generator import (
     PrototypeGenerator,
     Queries,
+    SplitQueries,
     choose_queries,
     client_similarity,
     contrastive_loss,
@@ -258,3 +260,23 @@ def test_queries_are_frozen():
     assert isinstance(queries, Queries)
     with pytest.raises(AttributeError):
         queries.shift = 0.0
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_hop_by_hop_the_loss_is_the_same(monkeypatch, temperature, share):
+    prototypes = uploads(clients=5, classes=4, levels=3)
+    prototypes[:, 1, 2] = 0.0  # nobody has this one, and another class is missing altogether
+    prototypes[:, 3] = 0.0
+    prototypes[0, 0, 1] = 0.0
+    universal = torch.randn(12, 6, dtype=DOUBLE, generator=generator(3, "test"))
+    whole = queries_of(prototypes, share=share)
+    monkeypatch.setattr(fedpg_generator, "_MASKED", 0)
+    split = queries_of(prototypes, share=share)
+    assert isinstance(whole, Queries)
+    assert isinstance(split, SplitQueries)
+    assert (split.shift, split.margin) == (whole.shift, whole.margin)
+    for mine, wanted in zip(
+        contrastive_loss(universal, split, temperature), contrastive_loss(universal, whole, temperature), strict=True
+    ):
+        torch.testing.assert_close(mine, wanted)

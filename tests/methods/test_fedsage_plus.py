@@ -12,7 +12,7 @@ import torch
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.data.silo import EvaluationSet
-from graphsilo.errors import FederationError
+from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
@@ -21,7 +21,14 @@ from graphsilo.federation.message import KINDS
 from graphsilo.methods import fedsage_plus_generator as neighgen
 from graphsilo.methods import fedsage_plus_impaired as impaired_graph
 from graphsilo.methods import fedsage_plus_mended as mended_graph
-from graphsilo.methods.fedsage_plus import Client, ImproveRequest, OfferRequest, PretrainRequest
+from graphsilo.methods.fedsage_plus import (
+    Client,
+    FedSagePlusConfig,
+    ImproveRequest,
+    OfferRequest,
+    PretrainRequest,
+    check_volume,
+)
 from graphsilo.methods.fedsage_plus_generator import NeighGen, Rows, Sizes, Strength
 from graphsilo.methods.fedsage_plus_impaired import Targets
 from graphsilo.methods.fedsage_plus_mended import Mended, MendedTensors
@@ -590,3 +597,14 @@ def test_other_scenarios(scenario):
     config = config.model_copy(update={"scenario": config.scenario.model_copy(update={"name": scenario})})
     result = run(config)
     assert 0 <= result.accuracy() <= 1
+
+
+def test_an_exchange_that_would_not_end_is_refused_before_it_starts():
+    check_volume(FedSagePlusConfig(), 10, 1433)
+    # Body 128 · 256 + 256 + 256 · 2048 + 2048, one slot 2049 · 1433; there and back; 1000 · 999 · 20 times: 558.7 TB.
+    with pytest.raises(UnsupportedError, match=r"2e\+07 comparisons that carry at least 559 TB.*neighgen=shared"):
+        check_volume(FedSagePlusConfig(), 1000, 1433)
+    with pytest.raises(UnsupportedError, match=r"2e\+07 comparisons\. Set"):
+        check_volume(FedSagePlusConfig(exchange="outputs"), 1000, 1433)
+    check_volume(FedSagePlusConfig(alpha=0.0), 1000, 1433)
+    check_volume(FedSagePlusConfig(exchange="outputs", generator_epochs=5), 1000, 1433)

@@ -24,6 +24,7 @@ from graphsilo.methods import opfgl, opfgl_stages
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.runtime.in_process import InProcess
+from graphsilo.training import sharing
 from graphsilo.training.condensation import ClassStatistics
 from graphsilo.training.local import weights_of
 
@@ -352,7 +353,7 @@ def test_sharing_a_path_changes_no_number(monkeypatch):
     assert same(*found)
     assert made[0].count(True) == 1  # one path on the surrogate for three clients
     assert made[1].count(False) == 3
-    assert not opfgl_stages._SHARED or all(value is not None for value in opfgl_stages._SHARED.values())
+    assert not sharing._SHARED or all(value is not None for value in sharing._SHARED.values())
 
 
 @pytest.mark.parametrize("condense_at", ["server", "clients"])
@@ -369,7 +370,7 @@ def test_a_held_path_serves_no_other_data_seed_or_setting(condense_at, monkeypat
         return federation
 
     held = [trained(*variant) for variant in variants]  # all alive at once, as no prediction was asked for
-    assert len(opfgl_stages._SHARED) >= len(variants)
+    assert len(sharing._SHARED) >= len(variants)
     monkeypatch.setattr(opfgl_stages, "shared", lambda names, tensors, make: make())
     for federation, variant in zip(held, variants, strict=True):
         assert same(own_weights(federation), own_weights(trained(*variant)))

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 
+from graphsilo.errors import ConfigError
 from graphsilo.training import condensation
 from graphsilo.training.condensation import (
     ClassStatistics,
@@ -271,3 +272,12 @@ def test_moments_differ_only_with_several_nodes():
 
     assert torch.equal(features([0, 1], "std"), features([0, 1], "variance"))
     assert not torch.equal(features([0, 0, 1], "std"), features([0, 0, 1], "variance"))
+
+
+def test_too_many_pairs_are_refused_with_the_memory_they_would_take():
+    condensation.check_pairs(300, Condensation())
+    # 6 values of 4 bytes, 128 wide, for 4000² pairs
+    with pytest.raises(ConfigError, match="4000 nodes, which takes 49 GB"):
+        condensation.check_pairs(4000, Condensation())
+    condensation.check_pairs(4000, Condensation(links="cosine"))
+    condensation.check_pairs(4000, Condensation(delta=1.0))

@@ -48,6 +48,11 @@ class MethodConfig(Settings):
         None, "fewest answers a round goes on with; none means that every client asked must answer", ge=1
     )
 
+    @property
+    def chooses_by_validation(self) -> bool:
+        """Whether clients choose something by the score on their own validation nodes, such as when to stop."""
+        return False
+
 
 class LocalTrainingConfig(MethodConfig):
     """For methods whose clients run local epochs."""

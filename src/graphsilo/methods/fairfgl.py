@@ -32,9 +32,9 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
+from graphsilo.methods.fairfgl_clusters import cluster
 from graphsilo.methods.fairfgl_updates import (
     SparseUpdate,
-    cluster,
     expand,
     gram,
     keep_largest,
@@ -45,6 +45,8 @@ from graphsilo.models.view import View
 from graphsilo.random import derive_seed
 from graphsilo.training.local import borrowed, check_weights, weights_of
 from graphsilo.training.optimizer import Optimizer, optimizer
+from graphsilo.training.sharing import shared_copy
+from graphsilo.training.upstream import gradients_through
 from graphsilo.types import ClientId
 
 
@@ -264,17 +266,9 @@ def embedded_trace(
             embedding = embedding if embedding.requires_grad else None
 
     def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
-        joined = inner is not None and embedding is not None
-        found = torch.autograd.grad(
-            [logits, embedding] if joined else [logits],
-            parameters,
-            [gradient, inner] if joined else [gradient],
-            allow_unused=True,
-        )
-        return [
-            torch.zeros_like(parameter) if one is None else one
-            for parameter, one in zip(parameters, found, strict=True)
-        ]
+        if inner is None or embedding is None:
+            return gradients_through([logits], [gradient], parameters)
+        return gradients_through([logits, embedding], [gradient, inner], parameters)
 
     return logits.detach(), None if embedding is None else embedding.detach(), pull
 
@@ -334,7 +328,7 @@ class Client(TrainingClient[FairFGLConfig]):
         check_weights(self.weights, request.weights)
         with torch.no_grad():
             direction = self._direction(request)
-            self._history.append(request.weights)
+            self._history.append(shared_copy(request.weights))
             mean = self._mean_of_history()
             self._local.copy_(self._flat(request.weights))
             for name in self._buffer_names():
@@ -382,7 +376,7 @@ class Client(TrainingClient[FairFGLConfig]):
         self._alpha = torch.sigmoid(self._logit)
         self._logit_optimizer.load_state(state["logit_optimizer"])
         self._history.clear()
-        self._history.extend(state["history"])
+        self._history.extend(shared_copy(weights) for weights in state["history"])
         self._steps, self._corrected = int(state["steps"]), int(state["corrected"])
 
     # -- weights -----------------------------------------------------------------------------------------------

@@ -130,66 +130,6 @@ def gram(updates: Tensor, *, block: int = 1 << 16) -> NDArray[np.float64]:
     return total
 
 
-def points_of(products: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[K, K] points with these inner products, hence with the same distances as the vectors behind them."""
-    values, vectors = np.linalg.eigh((products + products.T) / 2)
-    points: NDArray[np.float64] = vectors * np.sqrt(np.clip(values, 0.0, None))
-    return points
-
-
-class Clustering(NamedTuple):
-    """Which updates go together.
-
-    Attributes:
-        labels: [K] cluster of each update, from 0.
-        clusters: How many there are.
-        silhouette: Mean silhouette coefficient; None for one cluster.
-    """
-
-    labels: NDArray[np.int64]
-    clusters: int
-    silhouette: float | None
-
-
-def cluster(products: NDArray[np.float64], *, seed: int, restarts: int = 3) -> Clustering:
-    """k-means with the number of clusters, 2 to K - 1, that has the best silhouette; the fewer of equals.
-
-    One cluster where there are fewer than three updates, or all are equal.
-
-    Args:
-        products: [K, K] inner products of the updates. k-means needs their distances only, and these are the
-            distances of K points in K dimensions, so that its cost does not depend on the model's size.
-        seed: Of the starting centres.
-        restarts: Runs of k-means per number of clusters; the tightest counts.
-
-    Source: FairFGL, clustering-based aggregation.
-    """
-    from sklearn.cluster import KMeans
-    from sklearn.metrics import silhouette_score
-
-    size = len(products)
-    one = Clustering(np.zeros(size, dtype=np.int64), 1, None)
-    norms = products.diagonal()
-    squared = norms[:, None] + norms[None, :] - 2 * products
-    equal = squared <= 1e-12 * norms.max(initial=0.0)
-    distinct = int((~np.tril(equal, -1).any(axis=1)).sum())
-    if size < 3 or distinct == 1:
-        return one
-    points = points_of(products)
-    distances = np.sqrt(np.clip(squared, 0.0, None))
-    np.fill_diagonal(distances, 0.0)
-    best = one
-    for count in range(2, min(size - 1, distinct) + 1):
-        labels = KMeans(count, n_init=restarts, random_state=seed).fit_predict(points)
-        found = len(np.unique(labels))
-        if not 2 <= found <= size - 1:
-            continue
-        score = float(silhouette_score(distances, labels, metric="precomputed"))
-        if best.silhouette is None or score > best.silhouette:
-            best = Clustering(labels.astype(np.int64), found, score)
-    return best
-
-
 def most_dissimilar(products: NDArray[np.float64]) -> NDArray[np.int64]:
     """[K] for each update the other one with the smallest cosine, the first of equals; -1 where there is none.
 

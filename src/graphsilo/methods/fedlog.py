@@ -52,6 +52,7 @@ from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
 from graphsilo.training.local import check_weights, load_weights, tensors_of
 from graphsilo.training.optimizer import Adam
+from graphsilo.training.sharing import SharedTensors, shared, shared_copy
 
 Knowledge: TypeAlias = Literal["HH", "HT", "TH", "TT"]
 """Whose knowledge synthetic nodes hold: of Head or Tail classes, from the Head- or Tail-degree branch."""
@@ -193,6 +194,11 @@ class FedLoGConfig(MethodConfig):
     def uses_generator(self) -> bool:
         """Whether neighbours are generated at all."""
         return self.local_generalization and self.neighbour_generator
+
+    @property
+    def chooses_by_validation(self) -> bool:
+        """Pre-training stops by it."""
+        return self.pretrain_epochs > 0
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -342,7 +348,7 @@ class Client(ClientBase[FedLoGConfig]):
         self.difficulty = torch.zeros(schema.num_classes, device=device)
         self.optimizer = Adam(list(self.weights.values()), lr=config.lr, weight_decay=config.weight_decay)
         self.prototype_optimizer = Adam([self.prototypes], lr=config.prototype_lr)
-        self.generators: dict[str, Tensor] | None = None
+        self.generators: Mapping[str, Tensor] | None = None
         self.output: generators.Output = "tanh"
         self.global_nodes: Tensor | None = None
         self.pretrained = False
@@ -400,12 +406,21 @@ class Client(ClientBase[FedLoGConfig]):
 
     def keep_generators(self, mixed: Tensors) -> None:
         """Use these; or, as the authors' code does with what it trained and mixed, ones that were never trained."""
-        device, schema = self.context.device, self.silo.schema
-        if not self.config.class_generators:
-            seeds = [generator(self.context.seed, "untrained", label) for label in range(schema.num_classes)]
-            each = [generators.draw(schema.num_features, seed) for seed in seeds]
-            mixed = {name: torch.stack([one[name] for one in each]) for name in each[0]}
-        self.generators = {name: value.to(device) for name, value in mixed.items()}
+        device, schema, seed = self.context.device, self.silo.schema, self.context.seed
+        if self.config.class_generators:
+            if not isinstance(mixed, SharedTensors):
+                mixed = {name: value.to(device) for name, value in mixed.items()}
+            self.generators = mixed
+            return
+
+        def make() -> SharedTensors:
+            seeds = [generator(seed, "untrained", label) for label in range(schema.num_classes)]
+            each = [generators.draw(schema.num_features, one) for one in seeds]
+            return SharedTensors((name, torch.stack([one[name] for one in each]).to(device)) for name in each[0])
+
+        # A generator per class takes more memory than all else a client has, and every client draws the same ones.
+        names = ("untrained generators", seed, schema.num_features, schema.num_classes, device)
+        self.generators = shared(names, [], make)
 
     @handler
     def pretrain(self, request: PretrainRequest) -> Done:
@@ -668,7 +683,8 @@ class Client(ClientBase[FedLoGConfig]):
         self.prototype_optimizer.load_state(state["prototype_optimizer"])
         self.generators = None
         if state["generators"] is not None:
-            self.keep_generators(state["generators"])
+            # Received by all clients of a process they were one tensor; read from a file they would be one for each.
+            self.keep_generators(shared_copy(state["generators"], device))
         self.output = state["output"]
         nodes = state["global_nodes"]
         self.global_nodes = None if nodes is None else nodes.to(device, copy=True)

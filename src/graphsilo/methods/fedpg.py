@@ -9,7 +9,7 @@ client, the prototypes of similar clients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -49,6 +49,7 @@ from graphsilo.models.view import View
 from graphsilo.random import Name, generator, numpy_generator
 from graphsilo.training.objective import Classified
 from graphsilo.training.optimizer import Optimizer, optimizer
+from graphsilo.training.upstream import gradients_through
 from graphsilo.types import ClientId
 
 DEEPEST = 3
@@ -262,18 +263,14 @@ class Client(TrainingClient[FedPGConfig]):
         )
         slope = slope * self.config.mu
         if weights:
-            found = torch.autograd.grad(reached, [*parameters, *weights], slope, allow_unused=True)
+            found = gradients_through([reached], [slope], [*parameters, *weights])
         else:
             back = membership.mean_operator().tmm(slope.flatten(0, 1))
-            found = torch.autograd.grad(embeddings, parameters, back, allow_unused=True)
+            found = gradients_through([embeddings], [back], parameters)
         for gradient, extra in zip(gradients, found, strict=False):
-            if extra is not None:
-                gradient.add_(extra)
+            gradient.add_(extra)
         if self.scorer_optimizer is not None:
-            own = found[len(parameters) :]
-            self.scorer_optimizer.step(
-                [torch.zeros_like(weight) if one is None else one for weight, one in zip(weights, own, strict=True)]
-            )
+            self.scorer_optimizer.step(found[len(parameters) :])
 
     # -- prototypes ----------------------------------------------------------------------------------------------
 
@@ -429,19 +426,28 @@ class Server(ServerBase[FedPGConfig]):
 
     def round(self, federation: Federation, number: int) -> None:
         chosen = self.select(federation, number)
-        requests = {client: self._request(client) for client in chosen}
+        requests = self._requests(chosen)
         replies = federation.ask(Client.train, requests).require(self.config.min_clients)
         for client, reply in replies:
             self._keep(client, reply)
         if bool(self.present.any()):
             self._mix(number)
 
-    def _request(self, client: ClientId) -> TrainRequest:
-        """Ṗ for one client; nothing for one that has uploaded nothing yet."""
-        place = self.place[client]
-        if self.targets is None or not bool(self.present[place].any()):
-            return TrainRequest(hops=self.hops)
-        return TrainRequest(hops=self.hops, prototypes=self.targets[place], present=self.present[place])
+    def _requests(self, chosen: Sequence[ClientId]) -> dict[ClientId, TrainRequest]:
+        """Ṗ for each client; nothing for one that has uploaded nothing yet."""
+        fresh = TrainRequest(hops=self.hops)
+        if self.targets is None:
+            return dict.fromkeys(chosen, fresh)
+        present = self.present
+        known = present.flatten(1).any(1).tolist()
+        requests = {}
+        for client in chosen:
+            place = self.place[client]
+            if known[place]:
+                requests[client] = TrainRequest(hops=self.hops, prototypes=self.targets[place], present=present[place])
+            else:
+                requests[client] = fresh
+        return requests
 
     def _keep(self, client: ClientId, reply: TrainReply) -> None:
         place = self.place[client]

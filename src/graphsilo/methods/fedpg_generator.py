@@ -20,6 +20,8 @@ Discrepancy: TypeAlias = Literal["one_minus_cosine", "cosine"]
 MarginSign: TypeAlias = Literal["minus", "paper"]
 
 _TINY = 1e-12
+_MASKED = 1 << 22
+"""Most pairs of a row and an upload that are compared with masks over all of them."""
 
 
 def unit_rows(values: Tensor) -> Tensor:
@@ -42,6 +44,38 @@ class Queries:
     values: Tensor
     positive: Tensor
     negative: Tensor
+    shift: float
+    margin: float
+
+
+@dataclass(frozen=True)
+class HopQueries:
+    """What the rows of one hop learn from.
+
+    Attributes:
+        values: [m_h, p] unit vectors.
+        classes: [m_h] theirs.
+        alive: [C] the rows that learn.
+    """
+
+    values: Tensor
+    classes: Tensor
+    alive: Tensor
+
+
+@dataclass(frozen=True)
+class SplitQueries:
+    """The same hop by hop, for many clients: no [R, m] matrix, most of whose entries no row would use.
+
+    Attributes:
+        values, shift, margin: As in ``Queries``.
+        hops: L + 1 of them.
+        rows: How many rows learn.
+    """
+
+    values: Tensor
+    hops: list[HopQueries]
+    rows: int
     shift: float
     margin: float
 
@@ -120,7 +154,7 @@ def make_queries(
     sign: MarginSign,
     by: Discrepancy,
     draw: torch.Generator,
-) -> Queries:
+) -> Queries | SplitQueries:
     """Query sets and margin of a round.
 
     Args:
@@ -136,18 +170,33 @@ def make_queries(
     _, classes, hops = present.nonzero(as_tuple=True)
     values = prototypes[present]
     chosen = choose_queries(classes, hops, (num_classes, levels), share, draw)
+    margin = margin_between(values, classes, num_classes, limit=limit, by=by)
+    shift = -margin if sign == "minus" else margin
+    if num_classes * levels * len(values) > _MASKED:
+        return _split(unit_rows(values), classes, chosen, present, shift, margin)
     mine = classes.unsqueeze(0) == torch.arange(num_classes, device=classes.device).unsqueeze(1)
     positive = (mine.unsqueeze(1) & chosen.unsqueeze(0)).flatten(0, 1)
     negative = (~mine.unsqueeze(1) & chosen.unsqueeze(0)).flatten(0, 1)
-    margin = margin_between(values, classes, num_classes, limit=limit, by=by)
     # A row without a prototype of its own class and hop has nothing to learn, even if other hops lend it some.
     alive = present.any(0).flatten().unsqueeze(1)
-    return Queries(
-        unit_rows(values), positive & alive, negative & alive, -margin if sign == "minus" else margin, margin
-    )
+    return Queries(unit_rows(values), positive & alive, negative & alive, shift, margin)
 
 
-def contrastive_loss(universal: Tensor, queries: Queries, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+def _split(
+    values: Tensor, classes: Tensor, chosen: Tensor, present: Tensor, shift: float, margin: float
+) -> SplitQueries:
+    hops, rows, alive = [], 0, present.any(0)
+    for level, mine in enumerate(chosen):
+        own = classes[mine]
+        learns = alive[:, level] & (torch.bincount(own, minlength=len(alive)) > 0)
+        hops.append(HopQueries(values[mine], own, learns))
+        rows += int(learns.sum())
+    return SplitQueries(values, hops, max(rows, 1), shift, margin)
+
+
+def contrastive_loss(
+    universal: Tensor, queries: Queries | SplitQueries, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Mean over rows of −log [Σ_pos e^{(D+s)/T} / (Σ_pos e^{(D+s)/T} + Σ_neg e^{D/T})], and its gradient.
 
     D is the cosine of a universal prototype and an uploaded one, s the margin's shift. Each term is
@@ -163,6 +212,9 @@ def contrastive_loss(universal: Tensor, queries: Queries, temperature: float = 1
     """
     lengths = universal.norm(dim=1, keepdim=True).clamp_min(_TINY)
     unit = universal / lengths
+    if isinstance(queries, SplitQueries):
+        loss, pull = _split_loss(unit, queries, temperature)
+        return loss, (pull - unit * (pull * unit).sum(1, keepdim=True)) / lengths
     # Shifted by the largest cosine there is, so that no exponential overflows.
     scores = ((unit @ queries.values.t() - 1.0) / temperature).exp_()
     positive, negative = scores * queries.positive, scores * queries.negative
@@ -178,6 +230,28 @@ def contrastive_loss(universal: Tensor, queries: Queries, temperature: float = 1
     negative -= positive * (force / attracted.clamp_min(tiny)).unsqueeze(1)
     pull = negative @ queries.values
     return loss, (pull - unit * (pull * unit).sum(1, keepdim=True)) / lengths
+
+
+def _split_loss(unit: Tensor, queries: SplitQueries, temperature: float) -> tuple[Tensor, Tensor]:
+    """The loss, and its gradient for unit rows, one hop after the other."""
+    tiny, levels = torch.finfo(unit.dtype).tiny, len(queries.hops)
+    loss, pull = unit.new_zeros(()), torch.zeros_like(unit)
+    for level, hop in enumerate(queries.hops):
+        scores = torch.mm(unit[level::levels], hop.values.t()).sub_(1.0).div_(temperature).exp_()
+        own = hop.classes.unsqueeze(0)
+        near = scores.gather(0, own)
+        scores.scatter_(0, own, 0.0)  # a class is pushed from the others alone
+        attracted = scores.new_zeros(len(scores)).index_add_(0, hop.classes, near[0])
+        repelled = scores.sum(1)
+        used = (attracted > 0) & (repelled > 0) & hop.alive
+        ratio = torch.where(used, repelled, 0.0) / attracted.clamp_min(tiny) * math.exp(-queries.shift / temperature)
+        loss = loss + ratio.log1p().sum() / queries.rows
+        force = ratio / (1.0 + ratio) / (temperature * queries.rows)
+        towards = torch.zeros_like(pull[level::levels]).index_add_(0, hop.classes, near.t() * hop.values)
+        away = torch.mm(scores, hop.values)
+        pull[level::levels] = away * (force / repelled.clamp_min(tiny)).unsqueeze(1)
+        pull[level::levels] -= towards * (force / attracted.clamp_min(tiny)).unsqueeze(1)
+    return loss, pull
 
 
 class PrototypeGenerator:

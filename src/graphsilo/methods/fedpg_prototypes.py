@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from graphsilo.errors import ConfigError
+from graphsilo.methods import fedpg_reach as reach
 from graphsilo.models.base import Dense
 from graphsilo.models.operators import SparseOperator
 
@@ -24,6 +26,10 @@ Reduction: TypeAlias = Literal["squared_mean", "norm_sum"]
 
 _BLOCK = 1 << 23
 """Entries of the largest block of an items × items matrix that is looked at at once."""
+_ENUMERATED = 4096
+"""Most nodes of a graph whose pairs are listed before some are drawn: listing grows with the square of the nodes."""
+_MOST_PAIRS = 1 << 28
+"""Most pairs that are kept, 4 GB of them."""
 UNKNOWN = -1
 """The class of an item that is not annotated."""
 
@@ -48,14 +54,36 @@ def hop_pairs(
     Returns:
         Pairs (v, j), v ≠ j, per hop 1 to L.
 
+    Raises:
+        ConfigError: All neighbours are wanted, and there are more pairs than fit in memory.
+
+    With more than ``_ENUMERATED`` nodes they are drawn without ever being listed: the same distribution, other draws.
+
     Example:
         >>> path = sp.csr_matrix(np.eye(3, k=1) + np.eye(3, k=-1))
         >>> [(v.tolist(), j.tolist()) for v, j in hop_pairs(path, 2)]
         [([0, 1, 1, 2], [1, 0, 2, 1]), ([0, 2], [2, 0])]
     """
-    n = adjacency.shape[0]
     pattern = sp.csr_matrix(adjacency, dtype=np.float32)
     pattern.data = np.ones_like(pattern.data)
+    if pattern.shape[0] > _ENUMERATED and hops > 1:
+        if most and draw is not None:
+            return reach.draw_pairs(pattern, hops, within=within, most=most, draw=draw)
+        pairs = reach.count_pairs(pattern, hops, within=within)
+        if pairs > _MOST_PAIRS:
+            raise ConfigError(
+                f"method.max_neighbours=0 keeps all {pairs:.3g} pairs of nodes at 2 to {hops} hops in a silo of "
+                f"{pattern.shape[0]} nodes, which takes {16e-9 * pairs:.0f} GB; set method.max_neighbours (32), or "
+                f"fewer method.hops."
+            )
+    return _enumerate(pattern, hops, within, most, draw)
+
+
+def _enumerate(
+    pattern: sp.csr_matrix, hops: int, within: bool, most: int, draw: np.random.Generator | None
+) -> list[Pairs]:
+    """Lists every pair, then draws from them."""
+    n = pattern.shape[0]
     parts: list[list[Pairs]] = [[] for _ in range(hops)]
     # Rows are taken in blocks, so that the many pairs at distance 2 and 3 are never all in memory.
     step = max(1, _BLOCK // max(n, 1))

@@ -10,6 +10,7 @@ never the features. The generated neighbours are added to the client's graph onc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
+from graphsilo.errors import UnsupportedError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, Handler, Reply, Request, handler
 from graphsilo.federation.message import Message, Tensors, sends
@@ -95,6 +97,11 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         """The three λ."""
         return Strength(self.lambda_d, self.lambda_f, self.lambda_c)
 
+
+MOST_RELAYS = 10_000_000
+"""Most comparisons of a set-up: at a millisecond each they take three hours."""
+MOST_BYTES = 20 * 10**12
+"""Most bytes of a set-up's exchange of weights: some five hours of encoding, comparing and adding up."""
 
 _WEIGHTS = {"neighgen": "own", "exchange": "weights"}
 _OUTPUTS = {"neighgen": "own", "exchange": "outputs"}
@@ -416,6 +423,14 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         self._tensors = {}
         self.trainer.objective = self.objective_on(self.mended_tensors(self.data))
 
+    @property
+    def is_at_rest(self) -> bool:
+        return self.neighgen is None  # the generator is in no state: it lives between two steps of set-up
+
+    def release(self) -> None:
+        for tensors in self._tensors.values():
+            tensors.clear()
+
     def _same_nodes(self, graph: object) -> bool:
         own = self.silo.graph
         if graph is own:
@@ -493,6 +508,7 @@ class Server(fedavg.Server[FedSagePlusConfig]):
             if total.nodes:
                 self.log["generated_neighbours"] = total.generated / total.nodes
             return
+        check_volume(self.config, len(federation.clients), self.schema.num_features)
         everyone = federation.sum(Client.pretrain, PretrainRequest())
         reply = everyone.require(self.config.min_clients)
         if reply.nodes:
@@ -580,6 +596,29 @@ class Server(fedavg.Server[FedSagePlusConfig]):
             if total.clients:
                 optimizer.step([total.gradient[name].div_(total.clients).float() for name in weights])
         return weights
+
+
+def check_volume(config: FedSagePlusConfig, clients: int, features: int) -> None:
+    """Refuse an exchange of everybody with everybody that would not end: it grows with the square of the clients.
+
+    Raises:
+        UnsupportedError: There are too many comparisons, or they carry too much; the text names both.
+    """
+    if config.lambda_f * config.alpha == 0:
+        return  # nobody is asked to compare
+    relays = clients * (clients - 1) * config.generator_epochs
+    widths = (config.encoder_widths[1], *config.generator_hidden)
+    weights = sum(inputs * outputs + outputs for inputs, outputs in pairwise(widths)) + (widths[-1] + 1) * features
+    volume = 8 * weights * relays if config.exchange == "weights" else 0  # one slot at least, there and back
+    if relays <= MOST_RELAYS and volume <= MOST_BYTES:
+        return
+    carried = f" that carry at least {volume / 1e12:.0f} TB" if volume else ""
+    raise UnsupportedError(
+        f"FedSage+ has every client's generator compared by all others in each epoch: with {clients} clients and "
+        f"{config.generator_epochs} epochs these are {relays:.2g} comparisons{carried}. Set method.neighgen=shared "
+        f"(one generator for all, the paper's appendix D; linear in the clients), method.alpha=0 (no comparisons), "
+        f"or lower method.generator_epochs."
+    )
 
 
 def sizes_of(config: FedSagePlusConfig, features: int, classes: int) -> Sizes:

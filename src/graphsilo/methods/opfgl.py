@@ -20,10 +20,12 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from pydantic import model_validator
 from torch import Tensor
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
+from graphsilo.errors import ConfigError
 from graphsilo.evaluate.scores import roc_auc
 from graphsilo.federation.client import ClientBase, ClientContext, log_probabilities
 from graphsilo.federation.interface import Federation, handler
@@ -149,6 +151,20 @@ class OpFGLConfig(MethodConfig):
     link_epochs: int = setting(200, "link prediction: most epochs of fine-tuning", ge=1)
     link_lr: float = setting(1e-2, "link prediction: Adam's rate", source="OpenFGL", gt=0)
     link_check: int = setting(10, "link prediction: epochs between validations", ge=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> OpFGLConfig:
+        if self.gamma_max is not None and self.gamma_min > self.gamma_max:
+            raise ConfigError(
+                f"method.gamma_min is {self.gamma_min}, more than method.gamma_max, {self.gamma_max}; lower the one or "
+                f"raise the other."
+            )
+        return self
+
+    @property
+    def chooses_by_validation(self) -> bool:
+        """Both stages take the epoch that is best on it."""
+        return True
 
     def condensation(self) -> Condensation:
         """The settings of the surrogate's fit."""
@@ -579,5 +595,5 @@ METHOD = Method(
     tasks=("node", "link"),
     heterogeneous=True,
     evaluates=("own",),
-    model={"name": "gcn", "hidden": 64, "layers": 2, "dropout": 0.0},
+    model={"name": "gcn", "hidden": 64, "layers": 2},
 )

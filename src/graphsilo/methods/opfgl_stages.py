@@ -7,11 +7,8 @@ decides it, holds nothing private, and its numbers are those each client would c
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +18,8 @@ from graphsilo.models.base import Model
 from graphsilo.models.view import View
 from graphsilo.training.local import tensors_of, weights_of
 from graphsilo.training.optimizer import Adam
+from graphsilo.training.sharing import shared
+from graphsilo.training.upstream import gradients_through
 
 LogitGradient = Callable[[Tensor], Tensor]
 """From logits [rows, C] to the gradient of a loss for them; may overwrite the logits."""
@@ -28,9 +27,6 @@ Weights = Mapping[str, Tensor]
 
 SHARED_BYTES = 128 * 2**20
 """Paths whose check points take more than this are not kept for others."""
-
-T = TypeVar("T")
-
 
 # -- losses --------------------------------------------------------------------------------------------------------
 
@@ -93,11 +89,7 @@ def parameter_gradients(
     logits = model(view, generator)
     with torch.no_grad():
         upstream = gradient(logits.detach().clone())
-    found = torch.autograd.grad(logits, parameters, upstream, allow_unused=True)
-    return [
-        torch.zeros_like(parameter) if value is None else value
-        for parameter, value in zip(parameters, found, strict=True)
-    ]
+    return gradients_through([logits], [upstream], parameters)
 
 
 # -- paths ---------------------------------------------------------------------------------------------------------
@@ -180,30 +172,6 @@ def choose(path: Path, score: Callable[[Weights], float] | None, patience: int) 
 def copy_of(weights: Weights) -> Weights:
     """The same numbers in memory of their own."""
     return {name: tensor.detach().clone() for name, tensor in weights.items()}
-
-
-# -- sharing within a process --------------------------------------------------------------------------------------
-
-_SHARED: WeakValueDictionary[str, Any] = WeakValueDictionary()
-
-
-def shared(names: Sequence[object], tensors: Sequence[Tensor], make: Callable[[], T]) -> T:
-    """What ``make`` gives for this content, made once while somebody holds it.
-
-    Args:
-        names: Plain values that decide the result, beside the tensors: settings, seeds, sizes.
-        tensors: On the CPU.
-        make: Must depend on nothing else.
-    """
-    digest = hashlib.blake2b(repr(tuple(names)).encode(), digest_size=16)
-    for tensor in tensors:
-        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().contiguous().numpy().data)
-    key = digest.hexdigest()
-    found = _SHARED.get(key)
-    if found is None:
-        found = _SHARED[key] = make()
-    return found
 
 
 def shareable(model: Model, checks: int) -> bool:

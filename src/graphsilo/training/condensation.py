@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.errors import ConfigError
 from graphsilo.training.optimizer import Adam
 
 Array: TypeAlias = "NDArray[np.float64]"
@@ -29,6 +30,8 @@ LinkRule: TypeAlias = Literal["learned", "edgeless", "direct", "cosine"]
 
 ROWS = 4096
 """Rows that are turned into a dense float64 block at once."""
+PAIR_BYTES = 1 << 34
+"""Most bytes that a step of learned links may hold."""
 TINY = 1e-12
 """Variances below this have no gradient of their root, which would be infinite at 0."""
 
@@ -425,6 +428,9 @@ def condense(
         The surrogate of the last step, and numbers about it: ``loss`` (of the statistics, α_f included), ``links``
         (undirected) and ``link_weight`` (their mean).
 
+    Raises:
+        ConfigError: A step of learned links would take more than ``PAIR_BYTES``.
+
     Source: SimGC's schedule; O-pFGL, L = α_f Σ_c λ_c (MSE(μ'_c, μ_c) + MSE(m'_c, m_c)) + α_s L_smooth, λ_c the share
     of class c. Cost: a step of ``learned`` links holds [n'², hidden] numbers several times.
     """
@@ -433,6 +439,7 @@ def condense(
     features = torch.randn((count, width), generator=generator).to(device)
     if count == 0:
         return Surrogate(features.cpu(), torch.from_numpy(labels), torch.zeros(0, 0)), {}
+    check_pairs(count, settings)
     # A pair needs two nodes; and no sigmoid reaches a threshold of 1.
     links = None if settings.links == "edgeless" or settings.delta >= 1.0 or count < 2 else _links(
         settings, count, width, generator, device
@@ -462,6 +469,22 @@ def condense(
         "link_weight": float(adjacency.sum()) / (2 * number) if number else 0.0,
     }
     return Surrogate(features.cpu(), torch.from_numpy(labels), adjacency.cpu()), facts
+
+
+def check_pairs(nodes: int, settings: Condensation) -> None:
+    """Refuse learned links over so many surrogate nodes that a step does not fit in memory.
+
+    Raises:
+        ConfigError: They do not; the text says what they would take.
+    """
+    # Kept for the way back: the inputs, the normed and the active values of both hidden layers.
+    needed = 6 * 4 * settings.link_hidden * nodes**2
+    if settings.links == "learned" and settings.delta < 1.0 and needed > PAIR_BYTES:
+        raise ConfigError(
+            f"method.links=learned looks at every pair of the surrogate's {nodes} nodes, which takes "
+            f"{needed / 1e9:.0f} GB in each step; the paper has 300 nodes at most. Lower method.nodes_percent or "
+            f"method.nodes_per_class, or set method.links to edgeless, direct or cosine."
+        )
 
 
 def _links(settings: Condensation, count: int, width: int, generator: torch.Generator, device: str) -> Links:
@@ -500,6 +523,6 @@ def _gradients(
 
 __all__ = [
     "ClassStatistics", "ClassSums", "Condensation", "CosineLinks", "DirectLinks", "LearnedLinks", "Links", "Moments",
-    "Surrogate", "class_sums", "condense", "keep_links", "pooled_statistics", "smooth_loss", "surrogate_labels",
-    "symmetric_norm",
+    "Surrogate", "check_pairs", "class_sums", "condense", "keep_links", "pooled_statistics", "smooth_loss",
+    "surrogate_labels", "symmetric_norm",
 ]  # fmt: skip

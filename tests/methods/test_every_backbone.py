@@ -1,0 +1,79 @@
+"""Every method with every backbone: it runs, or says at once what it wants instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphsilo import models
+from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.conformance import SHORT
+from graphsilo.experiments.runner import run
+from graphsilo.federation import registry
+
+METHODS = {name: registry.load(name) for name in registry.names()}
+NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).tasks]
+ENCODERS = {"sage", "gcn", "sgc_stacked", "mlp"}
+"""Whose layers FedLoG knows how to run on single points; ``sgc_stacked`` is a GCN."""
+NO_HIDDEN_LAYER = {"sgc", "ssgc"}
+"""One linear layer on propagated features: FedPG's prototypes would be means of features."""
+
+QUICK = {
+    **SHORT,
+    "fedlog": {**SHORT["fedlog"], "generator_epochs": 1, "networks": 1},
+    "fedsage_plus": {**SHORT["fedsage_plus"], "local_generator_epochs": 1, "generator_epochs": 1},
+    "opfgl": {**SHORT["opfgl"], "surrogate_steps": 20, "stage1_epochs": 10, "stage2_epochs": 10},
+}
+
+
+@pytest.fixture(autouse=True)
+def _methods_found_at_once(monkeypatch):
+    """Reading every package's entry points anew would be half of these tests."""
+    for name, method in METHODS.items():
+        monkeypatch.setitem(registry._REGISTERED, name, method)
+
+
+def config_of(method, model, **more):
+    """Two clients with 30 nodes each, one round."""
+    overrides = {
+        "data.name": "citation-sbm", "data.generator": {"nodes": 60, "classes": 2, "features": 12},
+        "partition.rule": "random", "partition.clients": 2, "model.name": model, "method.name": method,
+        "method.rounds": 1, "evaluation.models": False,
+        **{f"method.{name}": value for name, value in QUICK.get(method, {}).items()},
+        **({"model.hidden": 8} if model not in NO_HIDDEN_LAYER else {}),
+        **({"model.layers": 2} if model.startswith("gcnii") else {}), **more,
+    }  # fmt: skip
+    return load_config(overrides=overrides)
+
+
+def runs(config):
+    (seed,) = run(config).tree["seeds"]
+    return 0 <= seed["test"]["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("model", NODE_MODELS)
+@pytest.mark.parametrize("method", METHODS)
+def test_it_runs_or_refuses(method, model):
+    config = config_of(method, model)
+    if method == "fedlog" and model not in ENCODERS:
+        with pytest.raises(
+            UnsupportedError, match=r"known here for sage, gcn and mlp; \w+ was asked for\. Use --model"
+        ):
+            run(config)
+    elif method == "fedpg" and model in NO_HIDDEN_LAYER:
+        with pytest.raises(ConfigError, match=rf"{model} as it is set has no hidden layer.*Set model\.layers to 2"):
+            run(config)
+    else:
+        assert runs(config)
+
+
+@pytest.mark.parametrize("model", sorted(NO_HIDDEN_LAYER))
+def test_what_fedpg_advises_works(model):
+    assert runs(config_of("fedpg", model, **{"model.layers": 2, "model.hidden": 8}))
+
+
+@pytest.mark.parametrize("model", ["gcn", "mlp", "sign"])
+@pytest.mark.parametrize("method", ["fedsage", "fedsage_plus"])
+def test_neighbours_are_sampled_for_sage_alone(method, model):
+    with pytest.raises(ConfigError, match="samples neighbours for GraphSAGE; the model is"):
+        run(config_of(method, model, **{"method.fan_out": 2}))
