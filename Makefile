@@ -12,7 +12,7 @@ TEST_PROCESSES ?= 2
 # Slow tests run where GRAPHSILO_SLOW is set, as in continuous integration.
 MARKS := $(if $(GRAPHSILO_SLOW),,-m "not slow")
 
-.PHONY: help install quickstart test test-flower check bench papers docs docs-serve clean
+.PHONY: help install quickstart test test-flower check bench bench-gate papers docs docs-serve clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -45,10 +45,13 @@ test-flower: .venv-flower/.done ## run the tests of the Flower engine, which nee
 check: .venv/.dev ## everything a change must pass: format, lint, types, imports, tests, docs
 	@scripts/check
 
-bench: .venv/.dev ## measure speed, memory and scores (minutes; needs the real graphs)
-	$(BIN)/python benchmarks/foundation.py
+bench: .venv/.dev ## measure cost and scores (an hour; BENCH=--quick for minutes; needs the real graphs)
+	$(BIN)/python benchmarks/suite.py $(BENCH)
 	$(BIN)/python benchmarks/papers.py --show
 	$(BIN)/python benchmarks/between_machines.py --sites 3
+
+bench-gate: .venv/.dev ## has anything become dearer than benchmarks/cost/bounds.yaml allows (a minute)
+	$(BIN)/python benchmarks/suite.py --gate
 
 papers: .venv/.dev ## run the papers' comparisons again (hours; PAPERS="opfgl --priority 2" for a part)
 	$(BIN)/python benchmarks/papers.py $(PAPERS)
@@ -60,6 +63,6 @@ docs: .venv/.dev ## build the documentation into site/
 docs-serve: .venv/.dev ## show the documentation and rebuild it on every change
 	$(BIN)/mkdocs serve
 
-clean: ## remove what was built; .venv and runs stay
-	rm -rf site build dist .quickstart .benchmarks .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+clean: ## remove what was built; .venv, runs and measurements stay
+	rm -rf site build dist .quickstart .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find src tests scripts examples -name __pycache__ -type d -prune -exec rm -rf {} +

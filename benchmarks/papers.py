@@ -15,9 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -27,11 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from children import RESULTS, ChildFailed, commit, data_root, run_code, write_json
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-KEPT = ROOT / ".benchmarks" / "papers"
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+KEPT = RESULTS / "papers"
 
 CHILD = """
 import json, resource, sys
@@ -117,44 +114,22 @@ def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def execute(run: Run, data_root: str, limit: float) -> str:
+def execute(run: Run, root: str, limit: float) -> str:
     """Run it unless it was; returns a line for the person waiting."""
     if run.place.exists():
         return ""
-    overrides = {**run.overrides, "data.root": data_root, "run.seeds": [run.seed], "evaluation.models": False}
+    overrides = {**run.overrides, "data.root": root, "run.seeds": [run.seed], "evaluation.models": False}
     overrides = {name: value for name, value in overrides.items() if value is not None}
     start = time.perf_counter()
     name = f"{run.file} {run.row} '{run.label}' seed {run.seed}"
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, json.dumps(overrides)],
-            env={**os.environ, **ONE_THREAD},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=limit,
-        )
-    except subprocess.TimeoutExpired:
-        return f"{name}: stopped after {limit:.0f} s"
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return f"{name}: failed: {reason}"
-    result = json.loads(done.stdout.splitlines()[-1])
+        result = run_code(CHILD, json.dumps(overrides), limit=limit)
+    except ChildFailed as error:
+        return f"{name}: {error}"
     result["commit"] = commit()
     result["overrides"] = run.overrides
-    run.place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = run.place.with_suffix(".part")
-    temporary.write_text(json.dumps(result), encoding="utf-8")
-    temporary.replace(run.place)
+    write_json(run.place, result)
     return f"{name}: {time.perf_counter() - start:.0f} s"
-
-
-def commit() -> str:
-    """The commit the code is at."""
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    return done.stdout.strip() or "unknown"
 
 
 def score(result: dict[str, Any], wanted: str) -> float | None:
@@ -259,7 +234,7 @@ def main() -> None:
     known = sorted(path.stem for path in (HERE / "papers").glob("*.yaml"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", help=f"which comparisons: {', '.join(known)}; none means all")
-    parser.add_argument("--data-root", default=os.environ.get("GRAPHSILO_DATA", str(ROOT.parent / "shared" / "data")))
+    parser.add_argument("--data-root", default=data_root())
     parser.add_argument("--priority", type=int, default=1, help="rows up to this priority (1 to 3)")
     parser.add_argument("--seeds", type=int, default=None, help="only the first so many seeds of each row")
     parser.add_argument("--rows", nargs="*", help="only these rows")

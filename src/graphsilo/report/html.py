@@ -59,20 +59,30 @@ def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, *, baselin
 
 def render(run: Run) -> str:
     """The report page of a run, as HTML."""
-    return _page("run.html.j2", *run_page.describe(run))
+    return page("run.html.j2", *run_page.describe(run))
 
 
 def render_comparison(runs: Sequence[Run], *, baseline: str | None = None) -> str:
     """The comparison page of runs in memory, as HTML."""
-    return _page("comparison.html.j2", *comparison_page.describe(runs, baseline=baseline))
+    return page("comparison.html.j2", *comparison_page.describe(runs, baseline=baseline))
 
 
-def _page(template: str, context: Context, drawn: Sequence[Figure]) -> str:
+def page(template: str, context: Context, drawn: Sequence[Figure], *, folder: Path | None = None) -> str:
+    """A page as HTML.
+
+    Args:
+        template: Name of its template, which extends ``base.html.j2``.
+        context: What the template shows.
+        drawn: The page's figures.
+        folder: Where the template is, if not among the package's.
+    """
     import jinja2
     from markupsafe import Markup
 
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_packaged),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.FileSystemLoader([] if folder is None else folder), jinja2.FunctionLoader(_packaged)]
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
