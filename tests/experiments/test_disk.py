@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import resource
 import subprocess
@@ -14,6 +15,7 @@ import torch
 from graphsilo.errors import RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.checkpoint import Checkpoints
+from graphsilo.runtime.parking import ParkedState
 
 
 @pytest.fixture
@@ -128,6 +130,30 @@ def test_a_checkpoint_comes_back(tmp_path):
     assert torch.equal(tree["server"]["w"], TREE["server"]["w"])
     assert tree["number"] == 0.1
     assert kept.load(1) is None
+
+
+def test_parked_clients_keep_their_files_and_only_these(tmp_path):
+    kept = Checkpoints(tmp_path / "checkpoints", "print")
+    one, two = tmp_path / "client-0.1", tmp_path / "client-1.1"
+    one.write_bytes(b"first")
+    two.write_bytes(b"second")
+    clients = {0: ParkedState(one, False), 1: ParkedState(two, True), 2: ParkedState(None, False)}
+    kept.save(0, {**TREE, "clients": clients})
+    beside = tmp_path / "checkpoints" / "seed-0.clients"
+    assert {path.name for path in beside.iterdir()} == {
+        hashlib.sha256(data).hexdigest() for data in (b"first", b"second")
+    }
+    assert one.stat().st_nlink == 2  # another name, not a copy
+    newer = tmp_path / "client-1.2"
+    newer.write_bytes(b"third")
+    two.unlink()
+    kept.save(0, {**TREE, "clients": {**clients, 1: ParkedState(newer, False)}})
+    found = Checkpoints(tmp_path / "checkpoints", "print").load(0)["clients"]
+    assert [state.path and state.path.read_bytes() for state in found.values()] == [b"first", b"third", None]
+    assert [state.remember for state in found.values()] == [False, False, False]
+    assert len(list(beside.iterdir())) == 2
+    kept.save(0, TREE)
+    assert not beside.exists()
 
 
 def test_another_runs_checkpoint_is_refused(tmp_path):

@@ -12,6 +12,7 @@ from graphsilo.data.perturb import perturb
 from graphsilo.errors import PartitionError, UnsupportedError
 from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.conformance import SHORT
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -20,7 +21,21 @@ from graphsilo.federation.codec import encode
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.in_process import InProcess
 
-METHODS = ["fedavg", "fedprox", "local", "global"]
+METHODS = registry.names()
+"""Every method; where rounds cost, the settings of the conformance suite shorten its set-up."""
+
+
+def able(task, *settings):
+    """The methods that do a task and have these settings."""
+    loaded = [registry.load(name) for name in METHODS]
+    return [
+        method.name for method in loaded if task in method.tasks and set(settings) <= set(method.config.model_fields)
+    ]
+
+
+def short(method, **more):
+    """What makes a run of a method short, as settings of ``small``."""
+    return {"method__name": method, **{f"method__{key}": value for key, value in SHORT.get(method, {}).items()}, **more}
 
 
 def only(result):
@@ -55,7 +70,7 @@ def test_the_rule_of_a_file(small, tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scenario", ["unseen", "open"])
 def test_scenarios_with_a_new_client(small, scenario, method):
-    config = small(scenario__name=scenario, partition__rule="metis", method__name=method, method__rounds=1)
+    config = small(**short(method), scenario__name=scenario, partition__rule="metis", method__rounds=1)
     seed = only(run(config))
     assert set(seed["scenarios"]) == {"missing_class", "unseen_node", "new_client"}
     assert all(score["items"] > 0 for score in seed["scenarios"].values())
@@ -71,11 +86,48 @@ def test_a_new_client_is_asked_of_every_model(small):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_inductive(small, method):
-    seed = only(run(small(scenario__name="inductive", method__name=method, method__rounds=2)))
+    seed = only(run(small(**short(method), scenario__name="inductive", method__rounds=2)))
     assert fair(seed["test"]["accuracy"])
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_clients_that_overlap(small, method):
+    tree = run(small(**short(method), partition__rule="overlap", partition__clients=10, method__rounds=1)).tree
+    assert tree["partition"]["is_disjoint_cover"] is False
+    assert fair(tree["seeds"][0]["test"]["accuracy"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_skewed_labels(small, method):
+    """With α = 0.2 some clients lack classes; prototypes, statistics and generators must do without them."""
+    config = small(**short(method), partition__rule="dirichlet", partition__alpha=0.2, method__rounds=2)
+    tree = run(config).tree
+    counts = [silo.class_counts() for silo in prepare(config).silos]
+    assert min(int((row > 0).sum()) for row in counts) < 3
+    assert fair(tree["seeds"][0]["test"]["accuracy"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_some_clients_per_round(small, method):
+    """Two of five; who trains on all data pooled in one place is one client."""
+    config = small(**short(method), method__participation=0.4, partition__clients=5, method__rounds=2)
+    seed = only(run(config))
+    asked = 1 if registry.load(method).pooled else 2
+    assert [row["participants"] for row in seed["rounds"]] == [asked] * len(seed["rounds"])
+    assert len(seed["rounds"]) == (1 if method == "opfgl" else 2)
+    assert fair(seed["test"]["accuracy"])
+
+
+def test_opfgl_keeps_dropout_when_asked_to(small):
+    """With the default model: without it by default, as with a rate of 0."""
+    by_default, heard, without = (
+        conformance.numbers(run(small(**short("opfgl"), **more)).tree)
+        for more in ({}, {"method__dropout": True}, {"model__dropout": 0.0})
+    )
+    assert by_default == without != heard
+
+
+@pytest.mark.parametrize("method", able("link", "lr"))
 def test_link_prediction(small, method):
     config = small(task="link", method__name=method, method__lr=0.05)
     seed = only(run(config))
@@ -98,7 +150,7 @@ def test_links_can_be_learned(small):
     assert seed["test"]["auc"] > 0.55
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", able("graph"))
 def test_graph_classification(molecules, method):
     config = load_config(
         overrides={
@@ -206,6 +258,16 @@ def test_perturbed(small, spoil, method):
         again = perturb(before, spoil, seed=2024)
         assert np.array_equal(again.graph.edges, after.graph.edges)
         assert np.array_equal(again.train, after.train)
+
+
+ALL_AT_ONCE = {"label_noise": 0.3, "edge_sparsity": 0.3, "feature_sparsity": 0.3, "label_sparsity": 0.3}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_perturbed_in_four_ways(small, method):
+    tree = run(small(**short(method), perturb=ALL_AT_ONCE, method__rounds=2)).tree
+    assert fair(tree["seeds"][0]["test"]["accuracy"])
+    assert tree["config"]["perturb"] == ALL_AT_ONCE
 
 
 def test_edges_of_links_can_be_spoilt(small):

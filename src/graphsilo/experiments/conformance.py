@@ -35,6 +35,19 @@ from graphsilo.runtime.in_process import InProcess
 
 SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
 
+SHORT: Mapping[str, Mapping[str, Any]] = {
+    "fedlog": {"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8},
+    "fedpg": {"server_epochs": 5},
+    "fedsage_plus": {
+        "local_generator_epochs": 2,
+        "generator_epochs": 2,
+        "generator_hidden": (16, 32),
+        "encoder_widths": (8, 16),
+    },
+    "opfgl": {"surrogate_steps": 100, "stage1_epochs": 60, "stage1_check": 10, "stage2_epochs": 40, "stage2_check": 10},
+}
+"""Settings of built-in methods that shorten set-up phases; they leave every step in."""
+
 
 class ConformanceError(AssertionError):
     """A method breaks a promise; the text says which and how."""
@@ -91,11 +104,7 @@ def check_determinism(method: Method, settings: Mapping[str, Any]) -> None:
 def check_messages(method: Method, settings: Mapping[str, Any]) -> None:
     """Every message that is sent survives the codec unchanged, and every byte is in the ledger."""
     server, federation, spy = assemble(method, settings)
-    federation.at("setup", 0)
-    server.set_up(spy)
-    for number in (1, 2):
-        federation.at("round", number)
-        server.round(spy, number)
+    play(server, spy)
     for message in spy.messages:
         again = decode(encode(message).data, type(message))
         same = encode(again).data
@@ -165,18 +174,36 @@ def check_single_client(method: Method, settings: Mapping[str, Any]) -> None:
 
 
 def check_labels_stay(method: Method, settings: Mapping[str, Any]) -> None:
-    """Labels of validation and test nodes influence nothing: permuting them leaves every uploaded byte as it was."""
-    if method.pooled:
-        return
-    sent = []
-    for shuffle in (False, True):
-        server, federation, spy = assemble(method, settings, shuffle_labels=shuffle)
-        server.set_up(spy)
-        for number in (1, 2):
-            federation.at("round", number)
-            server.round(spy, number)
-        sent.append([encode(message).data.tobytes() for message in spy.messages])
-    _require(sent[0] == sent[1], method, "labels of validation or test nodes change what is sent")
+    """Labels of validation and test nodes change no message, no state and no prediction when they are permuted.
+
+    Those of test nodes alone where the method's configuration says ``chooses_by_validation``.
+    """
+    chooses = small_config(method, settings).method_config().chooses_by_validation
+    which = "test nodes" if chooses else "validation or test nodes"
+    hint = "" if chooses else " (validation may choose at the client, if the configuration says chooses_by_validation)"
+    before = traces(method, settings)
+    after = traces(method, settings, hide=lambda silo: hide_labels(silo, validation=not chooses))
+    for name in before:
+        _require(before[name] == after[name], method, f"labels of {which} change {name}{hint}")
+
+
+def traces(
+    method: Method, settings: Mapping[str, Any], hide: Callable[[Silo], Silo] | None = None
+) -> dict[str, list[bytes]]:
+    """Everything that set-up and two rounds leave behind, as bytes: one entry per message, state and prediction."""
+    server, federation, spy = assemble(method, settings, hide=hide)
+    play(server, spy)
+    predictions = []
+    for number in federation.clients if "own" in method.evaluates else ():
+        client = federation.client(number)
+        with torch.no_grad():
+            predictions.append(client.predict(client.tensors(client.silo.seen.graph)).cpu().numpy().tobytes())
+    return {
+        "what is sent": [encode(message).data.tobytes() for message in spy.messages],
+        "the server's state": [encode_tree(server.state()).tobytes()],
+        "a client's state": [encode_tree(state).tobytes() for _, state in sorted(federation.client_states().items())],
+        "what a client predicts": predictions,
+    }
 
 
 def check_workers(method: Method, settings: Mapping[str, Any]) -> None:
@@ -186,6 +213,13 @@ def check_workers(method: Method, settings: Mapping[str, Any]) -> None:
     _require(serial == spread, method, "with worker processes the numbers differ")
 
 
+def check_parking(method: Method, settings: Mapping[str, Any]) -> None:
+    """Clients that are put away and made again between their calls give the numbers of clients that stay."""
+    whole = numbers(run(small_config(method, settings)).tree)
+    parked = numbers(run(small_config(method, settings, run={"resident_clients": 1})).tree)
+    _require(whole == parked, method, "with parked clients the numbers differ: state() lacks something")
+
+
 CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_registered,
     check_determinism,
@@ -193,6 +227,7 @@ CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_partial_participation,
     check_resume,
     check_state,
+    check_parking,
     check_poor_clients,
     check_single_client,
     check_labels_stay,
@@ -219,12 +254,12 @@ def small_config(
 
 
 def assemble(
-    method: Method, settings: Mapping[str, Any], *, shuffle_labels: bool = False
+    method: Method, settings: Mapping[str, Any], *, hide: Callable[[Silo], Silo] | None = None
 ) -> tuple[Any, InProcess, Spy]:
-    """A server and its clients, ready for set-up, with every message noted."""
+    """A server and its clients, ready for set-up, with every message noted; ``hide`` changes the silos before."""
     config = small_config(method, settings)
     simulation = prepare(config, method)
-    silos = [hide_labels(silo) if shuffle_labels else silo for silo in simulation.silos]
+    silos = [hide(silo) if hide else silo for silo in simulation.silos]
     typed = config.method_config()
     federation = InProcess(
         [silo.client for silo in silos],
@@ -237,6 +272,15 @@ def assemble(
         ServerContext(typed, simulation.schema, simulation.models[silos[0].client], 0, federation.clients)
     )
     return server, federation, Spy(federation)
+
+
+def play(server: Any, federation: Spy, rounds: int = 2) -> None:
+    """Set-up and the first rounds; one-shot methods have but one."""
+    federation.at("setup", 0)
+    server.set_up(federation)
+    for number in range(1, min(rounds, server.rounds) + 1):
+        federation.at("round", number)
+        server.round(federation, number)
 
 
 class Spy(CountingFederation):
@@ -284,11 +328,8 @@ def handlers_of(client: type[ClientBase]) -> dict[str, Handler]:
 
 def needs_only_sums(method: Method, settings: Mapping[str, Any] | None = None) -> bool:
     """Whether the server never looked at a single answer, found by running two rounds on small data."""
-    server, federation, spy = assemble(method, settings or {})
-    server.set_up(spy)
-    for number in (1, 2):
-        federation.at("round", number)
-        server.round(spy, number)
+    server, _, spy = assemble(method, settings or {})
+    play(server, spy)
     return not spy.asked
 
 
@@ -323,11 +364,12 @@ def impoverish(silos: Sequence[Silo]) -> list[Silo]:
     return changed
 
 
-def hide_labels(silo: Silo) -> Silo:
-    """The same silo with the labels of everything outside its training items permuted."""
+def hide_labels(silo: Silo, *, validation: bool = True) -> Silo:
+    """The same silo with the labels of everything outside its training (and its validation) items permuted."""
     graph = silo.graph
     labels = graph.labels.copy()
-    hidden = np.setdiff1d(np.arange(len(labels)), silo.train)
+    kept = silo.train if validation else np.concatenate([silo.train, silo.seen.items["val"]])
+    hidden = np.setdiff1d(np.arange(len(labels)), kept)
     labels[hidden] = labels[np.roll(hidden, 1)]
     shuffled = replace(graph, labels=labels)
     evaluations = tuple(
@@ -368,6 +410,7 @@ def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
 
 
 __all__ = [
-    "CHECKS", "ConformanceError", "assemble", "check_method",
-    "check_workers", "handlers_of", "messages_of", "needs_only_sums", "numbers", "small_config",
+    "CHECKS", "SHORT", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_parking",
+    "check_workers", "handlers_of", "hide_labels", "messages_of", "needs_only_sums", "numbers", "play", "small_config",
+    "traces",
 ]  # fmt: skip

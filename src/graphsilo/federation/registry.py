@@ -7,11 +7,12 @@ that it needs no torch; using a method imports it.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -79,12 +80,18 @@ def listings() -> list[Listing]:
         listing = _read_listing(path, "graphsilo")
         if listing is not None:
             found[listing.name] = listing
-    for point in entry_points(group=GROUP):
+    for point in _installed():
         module = point.value.partition(":")[0]
         spec = _find(module)
         listing = _read_listing(Path(spec), point.dist.name if point.dist else module) if spec else None
         found[point.name] = listing or Listing(point.name, point.name, "", module)
     return sorted(found.values(), key=lambda listing: listing.name)
+
+
+@functools.cache
+def _installed() -> tuple[EntryPoint, ...]:
+    """What other packages offer; looked up once in a process, as it reads a file per package."""
+    return tuple(entry_points(group=GROUP))
 
 
 def names() -> list[str]:
@@ -101,7 +108,7 @@ def load(name: str) -> Method:
     wanted = _spelled(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted]
-    for point in entry_points(group=GROUP):
+    for point in _installed():
         if point.name == wanted:
             return _checked(point.load(), wanted)
     path = _file_of(wanted)
@@ -118,7 +125,7 @@ def usual_model(name: str) -> Mapping[str, Any] | None:
     wanted = _spelled(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted].model
-    modules = (point.value.partition(":")[0] for point in entry_points(group=GROUP) if point.name == wanted)
+    modules = (point.value.partition(":")[0] for point in _installed() if point.name == wanted)
     outside = next((spec for module in modules if (spec := _find(module))), None)
     path = _file_of(wanted) if outside is None else Path(outside)
     return None if path is None else (_literals(path, ("model",)) or {}).get("model")
