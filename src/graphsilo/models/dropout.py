@@ -25,10 +25,18 @@ _AHEAD = 1 << 20
 def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
     """0 with probability ``rate``, else 1 / (1 - rate); same dtype and device as ``like``."""
     threshold, scale = keep_threshold(rate)
-    draws = draw_bits(shape.numel(), rate, generator).view(shape)
-    if like.is_cpu and like.dtype is torch.float32 and draws.is_cpu:
+    draws = draw_bits(shape.numel(), rate, _beside(like, generator)).view(shape)
+    if like.is_cpu and like.dtype is torch.float32:
         return torch.from_numpy(_scaled(draws.numpy(), rate))
-    return (draws.to(like.device) >= threshold).to(like.dtype).mul_(scale)
+    return (draws >= threshold).to(like.dtype).mul_(scale)
+
+
+def _beside(values: Tensor, generator: torch.Generator) -> torch.Generator:
+    """A generator on the device of the values: copying masks over would stop a GPU in every layer of every step."""
+    if generator.device == values.device:
+        return generator
+    there = torch.Generator(values.device)
+    return there.manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
 
 
 def masks_ahead(
