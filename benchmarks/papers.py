@@ -238,7 +238,7 @@ def main() -> None:
     parser.add_argument("--priority", type=int, default=1, help="rows up to this priority (1 to 3)")
     parser.add_argument("--seeds", type=int, default=None, help="only the first so many seeds of each row")
     parser.add_argument("--rows", nargs="*", help="only these rows")
-    parser.add_argument("--runs", nargs="*", help="only runs whose label begins with one of these")
+    parser.add_argument("--runs", nargs="*", help="only runs with these labels")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     parser.add_argument("--limit", type=float, default=7200, help="seconds after which a run is stopped")
     parser.add_argument("--show", action="store_true", help="run nothing")
@@ -255,7 +255,7 @@ def main() -> None:
             for run in runs
             if run.priority <= options.priority
             and (not options.rows or run.row in options.rows)
-            and (not options.runs or run.label.startswith(tuple(options.runs)))
+            and (not options.runs or run.label in options.runs)
         ]
         for name, (_, runs) in comparisons.items()
     }
