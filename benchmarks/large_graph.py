@@ -13,7 +13,6 @@ import json
 import math
 import os
 import platform
-import subprocess
 import sys
 import time
 import traceback
@@ -21,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-ROOT = Path(__file__).resolve().parent.parent
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+import children
+
 MODELS = ("gcn", "sgc", "sign", "gamlp")
 T = TypeVar("T")
 
@@ -178,18 +177,14 @@ def main() -> None:
             sys.executable, __file__, "--child", "--sizes", size, "--clients", str(options.clients), "--rounds",
             str(options.rounds), "--rules", *options.rules, "--models", *options.models,
         ]  # fmt: skip
-        done = subprocess.run(command, env={**os.environ, **ONE_THREAD}, stdout=subprocess.PIPE, text=True, check=True)
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+        rows.append(children.execute(command).json())
+        print(json.dumps(rows[-1], indent=1), file=sys.stderr, flush=True)
     result = {
-        "commit": commit.stdout.strip(), "machine": platform.processor() or platform.machine(),
+        "commit": children.commit(), "machine": platform.processor() or platform.machine(),
         "python": platform.python_version(), "sizes": rows, "exponents": exponents(rows),
     }  # fmt: skip
-    out = options.out or ROOT / ".benchmarks" / f"large-{commit.stdout.strip() or 'working-tree'}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    out = options.out or children.RESULTS / f"large-{children.commit()}.json"
+    children.write_json(out, result)
     print(json.dumps(result["exponents"], indent=1))
     print(f"written to {out}")
 

@@ -11,10 +11,9 @@ shortened, so that what is measured is a step and not its repetitions; ``CASES``
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +21,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+import children
+
+PROFILE = io.StringIO()
+"""Where a child writes its profile."""
 
 # Steps instead of schedules: one epoch of what is repeated, or a handful where an epoch costs nothing.
 CASES: dict[str, dict[str, Any]] = {
@@ -82,7 +83,7 @@ def suite(name: str, methods: list[str]) -> Iterator[tuple[str, dict[str, Any]]]
             }  # fmt: skip
         elif name == "physics":
             yield f"{method}, Physics, 1000 clients", {
-                "data.name": "Physics", "data.root": os.environ.get("GRAPHSILO_DATA"), "partition.rule": "metis",
+                "data.name": "Physics", "data.root": children.data_root(), "partition.rule": "metis",
                 "partition.clients": 1000, "model.hidden": 8, **named, **many,
             }  # fmt: skip
         elif name == "clients":
@@ -186,7 +187,7 @@ def _profiled(work: Callable[[], None]) -> None:
 
     profiler = cProfile.Profile(time.process_time)
     profiler.runcall(work)
-    pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(28)
+    pstats.Stats(profiler, stream=PROFILE).sort_stats("tottime").print_stats(28)
 
 
 def _forget_peak() -> None:
@@ -210,18 +211,14 @@ def _peak() -> int:
 
 def child(settings: dict[str, Any], rounds: int, profile: str | None = None) -> dict[str, Any]:
     """A measurement in a process of its own; one that fails says why."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--child", json.dumps([settings, rounds, profile])],
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, __file__, "--child", json.dumps([settings, rounds, profile])]
+    try:
+        found = children.execute(command, PYTHONWARNINGS="ignore").json()
+    except children.ChildFailed as error:
+        return {"error": str(error)}
     if profile:
-        print(done.stderr[-9000:])
-    if done.returncode:
-        return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+        print(found.pop("profile"))
+    return found
 
 
 def summary(found: dict[str, Any]) -> dict[str, float]:
@@ -283,12 +280,10 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.child:
         settings, rounds, profile = json.loads(chosen.child)
-        print(json.dumps(measure(settings, rounds, profile)))
+        found = measure(settings, rounds, profile)
+        print(json.dumps({**found, "profile": PROFILE.getvalue()} if profile else found))
         return
     differs = {key: json.loads(value) for key, _, value in (item.partition("=") for item in chosen.set)}
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
     for name in chosen.suite:
         print(f"\n{HEAD}")
         results: dict[str, list[dict[str, Any]]] = {method: [] for method in chosen.methods}
@@ -300,11 +295,9 @@ def main() -> None:
             for method, each in results.items():
                 growth = ", ".join(f"{key} {value:.2f}" for key, value in exponents(each, name).items())
                 print(f"\n{method}: exponents between the last two sizes: {growth}")
-        folder = ROOT / ".benchmarks"
-        folder.mkdir(exist_ok=True)
-        path = folder / f"methods-{name}-{commit.stdout.strip() or 'unknown'}.json"
+        path = children.RESULTS / f"methods-{name}-{children.commit()}.json"
         old = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({**old, **results}, indent=1))
+        children.write_json(path, {**old, **results})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+import children
+
 CASES: dict[str, list[str]] = {
     "FedAvg, Cora, 10 clients": ["--data", "Cora", "--method", "fedavg"],
     "FedAvg, PubMed, 10 clients": ["--data", "PubMed", "--method", "fedavg"],
@@ -51,13 +52,11 @@ COLUMNS = {
 def main() -> None:
     """Plan, run, compare, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-root", default=os.environ.get("GRAPHSILO_DATA", str(ROOT.parent / "shared" / "data")))
+    parser.add_argument("--data-root", default=children.data_root())
     parser.add_argument("--only", default="", help="cases whose title holds this")
     parser.add_argument("--seconds", type=float, default=10.0, help="of a plan's trials")
     options = parser.parse_args()
-    environment = {
-        **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GRAPHSILO_DATA": options.data_root,
-    }  # fmt: skip
+    environment = {**os.environ, **children.ONE_THREAD, "GRAPHSILO_DATA": options.data_root}
     rows = []
     for title, flags in CASES.items():
         if options.only in title:
@@ -115,7 +114,7 @@ def watched(command: list[str], environment: dict[str, str]) -> tuple[float, lis
         done, status, usage = os.wait4(process.pid, os.WNOHANG)
         if done:
             break
-        for number in [process.pid, *children(process.pid)]:
+        for number in [process.pid, *started_by(process.pid)]:
             peaks[number] = max(peaks.get(number, 0), peak(number))
         time.sleep(0.05)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -124,7 +123,7 @@ def watched(command: list[str], environment: dict[str, str]) -> tuple[float, lis
     return usage.ru_utime + usage.ru_stime, list(peaks.values())
 
 
-def children(number: int) -> list[int]:
+def started_by(number: int) -> list[int]:
     """Processes that a process has started and that run Python."""
     try:
         text = Path(f"/proc/{number}/task/{number}/children").read_text(encoding="ascii")
@@ -144,14 +143,8 @@ def peak(number: int) -> int:
 
 def write(rows: list[dict[str, Any]]) -> None:
     """Put what was found so far into this commit's file."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    place = ROOT / ".benchmarks"
-    place.mkdir(exist_ok=True)
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
-    name = f"plan-error-{commit.stdout.strip() or 'unknown'}.json"
-    (place / name).write_text(json.dumps({"machine": machine, "cases": rows}, indent=1) + "\n", encoding="utf-8")
+    children.write_json(children.RESULTS / f"plan-error-{children.commit()}.json", {"machine": machine, "cases": rows})
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
