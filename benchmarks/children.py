@@ -6,6 +6,7 @@ one JSON object on the last line of its output.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -103,6 +104,21 @@ def execute(command: Sequence[str], *, limit: float | None = None, **environment
             ended = f"exit code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
             raise ChildFailed(lines[-1] if lines else ended)
         return Ended(output.read().decode(errors="replace"), wall, usage.ru_utime + usage.ru_stime)
+
+
+def memory(field: str = "VmRSS", process: int | str = "self") -> int:
+    """Bytes of a process, 0 where it has gone; ``VmHWM`` is the most since the mark was reset."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def reset_peak() -> None:
+    """Begin the high-water mark anew; where the system does not allow it, peaks are those of the whole process."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def run_code(code: str, *arguments: str, limit: float | None = None) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Meter:
 
     def __call__(self, name: str, work: Callable[[], T]) -> T:
         """Do the work as a phase of this name."""
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        children.reset_peak()
         start = time.process_time()
         result = work()
         self.phases[name] = {"cpu_seconds": round(time.process_time() - start, 3), **memory()}
@@ -44,9 +44,8 @@ class Meter:
 
 def memory() -> dict[str, float]:
     """Peak and present resident memory in GB, and what of the latter is not a mapped file."""
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     names = {"peak_gb": "VmHWM", "gb": "VmRSS", "anonymous_gb": "RssAnon"}
-    return {key: round(int(lines[name].split()[0]) * 1024 / 1e9, 3) for key, name in names.items()}
+    return {key: round(children.memory(name) / 1e9, 3) for key, name in names.items()}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -17,8 +17,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import children
@@ -122,11 +121,11 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
 
     @contextmanager
     def part(name: str) -> Iterator[None]:
-        _forget_peak()
+        children.reset_peak()
         before = carried()
         start = time.process_time()
         yield
-        row = {"part": name, "cpu": time.process_time() - start, "rss": _peak()}
+        row = {"part": name, "cpu": time.process_time() - start, "rss": children.memory("VmHWM")}
         found["parts"].append(row | {key: size - before[key] for key, size in carried().items()})
 
     def carried() -> dict[str, int]:
@@ -188,22 +187,6 @@ def _profiled(work: Callable[[], None]) -> None:
     profiler = cProfile.Profile(time.process_time)
     profiler.runcall(work)
     pstats.Stats(profiler, stream=PROFILE).sort_stats("tottime").print_stats(28)
-
-
-def _forget_peak() -> None:
-    """Start the kernel's count of the largest memory anew; where it cannot, peaks are those so far."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak() -> int:
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # -- all of them -------------------------------------------------------------------------------------------------------

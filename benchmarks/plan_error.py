@@ -115,7 +115,7 @@ def watched(command: list[str], environment: dict[str, str]) -> tuple[float, lis
         if done:
             break
         for number in [process.pid, *started_by(process.pid)]:
-            peaks[number] = max(peaks.get(number, 0), peak(number))
+            peaks[number] = max(peaks.get(number, 0), children.memory("VmHWM", number))
         time.sleep(0.05)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -130,15 +130,6 @@ def started_by(number: int) -> list[int]:
     except OSError:
         return []
     return [int(word) for word in text.split()]
-
-
-def peak(number: int) -> int:
-    """Most memory that a process has held, in bytes; 0 where it has gone."""
-    try:
-        lines = Path(f"/proc/{number}/status").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def write(rows: list[dict[str, Any]]) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from children import memory, reset_peak
+
 from cost.loop import PlainFedAvg
-from cost.probe import Watch, memory, reset_peak
+from cost.probe import Watch
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run

@@ -19,22 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_STATUS = Path("/proc/self/status")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from children import memory, reset_peak
+
 _KEPT = ("wall", "cpu", "codec", "calls", "up", "down")
-
-
-def memory(field: str = "VmRSS") -> int:
-    """Bytes of this process; ``VmHWM`` is the most since the mark was reset."""
-    for line in _STATUS.read_text(encoding="ascii").splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def reset_peak() -> None:
-    """Begin the high-water mark anew; where the system does not allow it, peaks are those of the whole process."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def shared_out(pids: list[int]) -> int:

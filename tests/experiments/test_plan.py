@@ -7,13 +7,14 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.experiments import runner
-from graphsilo.experiments.planning import Line, lines, machine, plan
+from graphsilo.experiments.planning import Line, lines, plan
 from graphsilo.experiments.planning.calibration import Calibration, Trial
 from graphsilo.experiments.planning.costs import plan_of
 from graphsilo.experiments.planning.course import estimate
 from graphsilo.experiments.planning.extrapolation import Ask, Stretch, corrected, fitted, longer, spread
-from graphsilo.experiments.planning.machine import Memory
 from graphsilo.experiments.planning.probe import repeats
+from graphsilo.runtime import machine
+from graphsilo.runtime.machine import Memory
 
 
 def ask(*rows: tuple[float, ...], calls: float = 1) -> Ask:

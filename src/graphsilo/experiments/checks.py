@@ -17,11 +17,11 @@ from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import modes_of
-from graphsilo.experiments.planning.machine import room
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models.footprint import propagated_bytes
+from graphsilo.runtime.machine import room
 from graphsilo.runtime.placement import free_memory
 
 if TYPE_CHECKING:

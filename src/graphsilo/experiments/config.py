@@ -23,6 +23,10 @@ from graphsilo.types import Task
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
 REFERENCES = ("local", "global", "global_cut")
 RunReference = Literal["local", "global", "global_cut"]
+WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
+"""Settings of ``run`` that change no number."""
+OUTPUTS = frozenset({"models", "embeddings"})
+"""Settings of ``evaluation`` that only say what is written."""
 
 
 class DataConfig(Settings):

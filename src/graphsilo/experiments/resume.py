@@ -12,15 +12,13 @@ from graphsilo.data.partition import Partition
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.cohort import Cohort
-from graphsilo.experiments.config import EvaluationConfig
+from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, EvaluationConfig
 
 SHOWN = 5
 """Most differing settings that a refusal names."""
-_FREE = frozenset(
-    f"run.{name}" for name in ("workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience")
-) | {"data.root"}
+_FREE = frozenset(f"run.{name}" for name in WITHOUT_EFFECT) | {"data.root"}
 """Settings in which a run may differ from what it was begun with, beside its outputs."""
-_OUTPUTS = frozenset({"evaluation.models", "evaluation.embeddings"})
+_OUTPUTS = frozenset(f"evaluation.{name}" for name in OUTPUTS)
 _NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}
 _UNSET = object()
 

@@ -28,7 +28,7 @@ from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios
 from graphsilo.data.union import check_finite, own_partition, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort, per_client_warnings
-from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.placement import free_memory
 from graphsilo.types import ClientId, Task
@@ -457,10 +457,6 @@ def _absolute(name: str) -> str:
     return str(Path(name).resolve()) if Path(name).suffix.lower() in catalog.GRAPH_FILES else name
 
 
-_NO_EFFECT = {"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"}
-"""Settings of a run that change no number."""
-
-
 def fingerprint(config: RunConfig, simulation: Cohort) -> str:
     """sha256 of everything that decides a run's numbers: configuration, data, partition."""
     tree = config.complete()
@@ -471,10 +467,8 @@ def fingerprint(config: RunConfig, simulation: Cohort) -> str:
     # ratios of links are drawn later, hence named.
     tree["partition"] = config.partition.ratios if simulation.task == "link" else None
     tree["task"] = simulation.task
-    tree["run"] = {key: value for key, value in tree["run"].items() if key not in _NO_EFFECT}
-    tree["evaluation"] = {
-        key: value for key, value in tree["evaluation"].items() if key not in ("models", "embeddings")
-    }
+    tree["run"] = {key: value for key, value in tree["run"].items() if key not in WITHOUT_EFFECT}
+    tree["evaluation"] = {key: value for key, value in tree["evaluation"].items() if key not in OUTPUTS}
     text = json.dumps(tree, sort_keys=True, default=str)
     parts = [text, simulation.data_hash, simulation.cut_hash]
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()

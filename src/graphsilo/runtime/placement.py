@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import Silo
+from graphsilo.runtime.machine import memory
 from graphsilo.types import ClientId
 
 _SHARE = 0.5
@@ -55,21 +56,8 @@ class Room:
 
 def free_memory() -> int:
     """Bytes that this process can still take: of the machine, or of the container that it runs in."""
-    found = []
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        facts = dict(line.split(":", 1) for line in lines)
-        found.append(int(facts["MemAvailable"].split()[0]) * 1024)
-    except (OSError, KeyError, ValueError):
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    try:
-        group = Path("/sys/fs/cgroup")
-        most = (group / "memory.max").read_text(encoding="ascii").strip()
-        if most != "max":
-            found.append(max(0, int(most) - int((group / "memory.current").read_text(encoding="ascii"))))
-    except (OSError, ValueError):
-        pass  # no such limit here
-    return min(found)
+    found = memory()
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if found is None else found.free
 
 
 def graph_bytes(silo: Silo) -> int:

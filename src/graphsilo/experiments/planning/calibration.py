@@ -19,7 +19,7 @@ from typing import Any, Literal
 import graphsilo.errors
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.planning.machine import Memory, memory, resident
+from graphsilo.runtime.machine import Memory, memory, resident
 
 SAMPLE = 8
 """So many clients stand for all where these are too many to be tried; half of them tell how costs grow with clients."""

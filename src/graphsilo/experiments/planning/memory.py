@@ -10,8 +10,8 @@ from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.planning.calibration import Calibration, Trial
 from graphsilo.experiments.planning.course import Estimate
 from graphsilo.experiments.planning.extrapolation import UP
-from graphsilo.experiments.planning.machine import room
 from graphsilo.experiments.planning.plan import Finding, Process
+from graphsilo.runtime.machine import room
 
 ROW = 400
 """Bytes of a ledger's row while it is written: a tuple of eleven values, and a column's entry for each."""

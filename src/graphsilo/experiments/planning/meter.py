@@ -12,13 +12,13 @@ from typing import Any
 
 from graphsilo.errors import RunError
 from graphsilo.experiments.checkpoint import Checkpoints
-from graphsilo.experiments.planning.machine import resident
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.federation.codec import Encoded, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.in_process import LocalFederation
+from graphsilo.runtime.machine import resident
 from graphsilo.types import ClientId
 
 Emit = Callable[[dict[str, Any]], None]

@@ -28,11 +28,11 @@ from graphsilo.experiments import results
 from graphsilo.experiments.checks import check_clients, check_device, check_room, check_support
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Silent
-from graphsilo.experiments.planning.machine import resident
 from graphsilo.experiments.planning.meter import Meter, Trial, Weighed
 from graphsilo.experiments.simulation import Simulation, complete_config, prepare
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
+from graphsilo.runtime.machine import resident
 from graphsilo.runtime.parking import Parking
 from graphsilo.runtime.placement import expected_work, graph_bytes
 
