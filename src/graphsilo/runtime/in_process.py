@@ -25,6 +25,7 @@ from graphsilo.federation.interface import (
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message
 from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.machine import peak
 from graphsilo.runtime.parking import Residents
 from graphsilo.runtime.placement import Room
 from graphsilo.types import ClientId
@@ -177,9 +178,8 @@ class LocalFederation(Federation):
 
     def peak_rss_bytes(self) -> int:
         """Most memory any process of the federation has used."""
-        import resource
 
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak()
 
 
 def bundled(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +72,15 @@ def resident(process: int | str = "self") -> Resident:
     """
     table = _table(Path(f"/proc/{process}/status"))
     return Resident(table.get("VmRSS", 0), table.get("VmHWM", 0), table.get("RssFile", 0))
+
+
+def peak() -> int:
+    """Most bytes of memory this process had so far; where the system tells no better, its parent's count, too."""
+    known = resident().most
+    if known:
+        return known
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def _table(path: Path) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import resource
 import signal
 import socket
 import sys
@@ -23,6 +22,7 @@ from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.runtime import frames
 from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.machine import peak
 from graphsilo.runtime.parking import Residents, received_states, sent_states
 from graphsilo.runtime.placement import Room
 from graphsilo.types import ClientId
@@ -50,8 +50,7 @@ def main() -> None:
                     residents = _start(header)
                     frames.send(connection, {"ok": True})
                 elif operation == "memory":
-                    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-                    frames.send(connection, {"ok": True, "bytes": peak})
+                    frames.send(connection, {"ok": True, "bytes": peak()})
                 elif residents is None:
                     raise FederationError("no clients were started here.")
                 elif operation == "call":

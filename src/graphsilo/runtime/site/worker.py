@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import signal
 import socket
 import sys
@@ -50,6 +49,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.runtime.machine import peak
 from graphsilo.runtime.site.protocol import OPERATIONS, Packet, failed, pack, unpack
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
@@ -272,7 +272,7 @@ class SiteWorker:
 
     def do_memory(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
         """The most memory this process has used."""
-        return {"bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}, []
+        return {"bytes": peak()}, []
 
     # -- within ---------------------------------------------------------------------------------------------------
 
