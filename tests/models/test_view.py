@@ -64,6 +64,7 @@ def test_hops_equal_repeated_products(make_graph) -> None:
         for level, matrix in enumerate(wanted):
             np.testing.assert_allclose(data.full.hops(3)[level].dense().numpy(), matrix, atol=1e-6)
             np.testing.assert_allclose(data.view(rows).hop(level).dense().numpy(), matrix[rows], atol=1e-6)
+            np.testing.assert_allclose(data.kept_view(rows).hop(level).dense().numpy(), matrix[rows], atol=1e-6)
 
 
 def test_sparse_hops_stay_sparse() -> None:
@@ -71,7 +72,49 @@ def test_sparse_hops_stay_sparse() -> None:
     path = np.stack([np.arange(199), np.arange(1, 200)])
     data = GraphTensors(Graph(features, np.concatenate([path, path[::-1]], 1), np.zeros(200, np.int64), 1))
     assert all(sp.issparse(data.hop_matrix(level, "gcn")) for level in range(4))
-    assert type(data.full.hop(2)).__name__ == "SparseOperator"
+    assert type(data.view(np.arange(200)).hop(2)).__name__ == "SparseOperator"
+
+
+def _texts(nodes: int, words: int, links: int) -> Graph:
+    """Nodes with few of many words, so that their neighbourhoods have most words."""
+    draws = np.random.default_rng(0)
+    features = sp.random(nodes, words, density=0.05, random_state=0, format="csr", dtype=np.float32)
+    ends = draws.integers(0, nodes, (2, links))
+    ends = ends[:, ends[0] != ends[1]]
+    edges = np.unique(np.concatenate([ends, ends[::-1]], 1), axis=1)
+    return Graph(features, edges, np.zeros(nodes, np.int64), 1)
+
+
+@pytest.mark.parametrize("rows", [None, np.arange(60)])
+def test_filled_hops_are_factors_where_a_view_is_used_again_and_again(rows) -> None:
+    graph = _texts(100, 1000, 600)
+    data = GraphTensors(graph)
+    view = data.full if rows is None else data.kept_view(rows)
+    hop = view.hop(2)
+    assert type(hop).__name__ == "ChainOperator"
+    assert not [key for key in data._cache if key[0] == "hop"]  # the filled matrix was never made
+    step = data.matrix("gcn").toarray().astype(np.float64)
+    wanted = (step @ step @ graph.features.toarray())[slice(None) if rows is None else rows]
+    right, left = torch.randn(1000, 3), torch.randn(len(wanted), 3)
+    np.testing.assert_allclose(hop.mm(right).numpy(), wanted @ right.numpy(), atol=1e-4)
+    np.testing.assert_allclose(hop.tmm(left).numpy(), wanted.T @ left.numpy(), atol=1e-4)
+
+
+def test_filled_hops_are_one_matrix_where_factors_would_be_more_work() -> None:
+    data = GraphTensors(_texts(100, 1000, 600))
+    assert type(data.view(np.arange(60)).hop(2)).__name__ == "DenseOperator"  # a batch: used once
+    assert type(data.kept_view(np.arange(2)).hop(2)).__name__ == "DenseOperator"  # needs all, and is two rows
+    assert type(GraphTensors(PATH).full.hop(2)).__name__ == "DenseOperator"  # dense features
+
+
+def test_the_work_of_a_hop_is_known_before_it_is_made() -> None:
+    graph = _texts(60, 1000, 100)  # fewer than are sampled: exact
+    data = GraphTensors(graph)
+    for level in (1, 2, 3):
+        filled = data.hop_matrix(level, "gcn").nnz if sp.issparse(data.hop_matrix(level, "gcn")) else None
+        if filled is not None:
+            assert data.hop_cost(level, "gcn") == pytest.approx(min(5 * filled / 60, 1000))
+    assert data.hop_cost(20, "gcn") <= 1000
 
 
 def test_one_hop_keeps_no_lower_level() -> None:

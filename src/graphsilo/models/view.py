@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphsilo.data import scratch
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.models.operators import DenseOperator, Operator, SparseOperator, operator, product
+from graphsilo.models.operators import SPARSE_COST, DenseOperator, Operator, SparseOperator, operator, product
 
 Norm: TypeAlias = Literal["gcn", "mean", "sum", "row", "loops"]
 """gcn: D̃^-1/2 (A+I) D̃^-1/2; mean: D^-1 A; sum: A; row: D̃^-1 (A+I); loops: A + I (attention)."""
@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 _ROWS = 1 << 14
 """Rows of a dense matrix that are worked on at once."""
+_SAMPLED = 64
+"""Rows that tell how filled a product is."""
 
 
 def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
@@ -150,6 +152,19 @@ class GraphTensors:
 
         return self.graph.features if level == 0 else self.cached(("hop", level, norm), make)
 
+    def hop_cost(self, level: int, norm: Norm) -> float:
+        """Work per row of a product with Â^level X, before it is made: from what some evenly spread rows hold."""
+
+        def make() -> float:
+            some = np.unique(np.linspace(0, self.num_nodes - 1, min(_SAMPLED, self.num_nodes)).astype(np.int64))
+            rows = sp.eye(self.num_nodes, dtype=np.float32, format="csr")[some]
+            for _ in range(level):
+                rows = rows @ self.matrix(norm)
+            found = sp.csr_matrix(rows @ self.graph.features)
+            return min(SPARSE_COST * found.nnz / max(len(some), 1), float(self.num_features))
+
+        return self.cached(("hop cost", level, norm), make)
+
     def step(self, matrix: Matrix, norm: Norm = "gcn") -> Matrix:
         """Â times a [n, d] matrix; a sparse one becomes dense once a quarter of it is filled.
 
@@ -166,7 +181,7 @@ class GraphTensors:
     @property
     def full(self) -> View:
         """All rows."""
-        return self.cached(("full",), lambda: View(self, None))
+        return self.cached(("full",), lambda: View(self, None, kept=True))
 
     def view(self, items: NDArray[np.int64] | None) -> View:
         """Only what is needed to compute these items (nodes; graphs of a collection), in this order."""
@@ -175,7 +190,7 @@ class GraphTensors:
     def kept_view(self, items: NDArray[np.int64]) -> View:
         """The same, remembered: for items that are asked for again and again, such as the training nodes."""
         items = np.asarray(items, dtype=np.int64)
-        return self.cached(("view", items.tobytes()), lambda: View(self, items))
+        return self.cached(("view", items.tobytes()), lambda: View(self, items, kept=True))
 
 
 def tensors_of(graph: Graph | GraphCollection, *, device: torch.device | str = "cpu") -> GraphTensors:
@@ -200,11 +215,13 @@ class View:
     Attributes:
         data: The graph's tensors.
         items: Numbers of the rows (nodes, or graphs of a collection), or None for all.
+        kept: Whether it is used many times, so that what is made for it once pays.
     """
 
-    def __init__(self, data: GraphTensors, items: NDArray[np.int64] | None):
+    def __init__(self, data: GraphTensors, items: NDArray[np.int64] | None, *, kept: bool = False):
         self.data = data
         self.items = items
+        self.kept = kept
         self._cache: dict[tuple, object] = {}
         collection = data.collection
         if collection is None or items is None:
@@ -325,10 +342,24 @@ class View:
         return [self.hop(level, norm) for level in range(levels + 1)]
 
     def hop(self, level: int, norm: Norm = "gcn") -> Operator:
-        """Â^level X on the view's rows, without keeping the lower levels."""
+        """Â^level X on the view's rows, without keeping the lower levels; factors where that is less work.
+
+        Propagation fills sparse features: each further hop of a text's words costs more memory and more time in every
+        step. With factors a step propagates W's columns instead, X W first, and nothing is ever filled.
+        """
         if level == 0:
             return self.features()
-        return self.cached(("hop", level, norm), lambda: self._rows_of(self.data.hop_matrix(level, norm)))
+
+        def make() -> Operator:
+            if self.kept and sp.issparse(self.data.graph.features):
+                factors: Operator = self.features(norm, level)
+                for block in self.blocks(norm, level):
+                    factors = product(block, factors)
+                if factors.cost <= self.num_rows * self.data.hop_cost(level, norm):
+                    return factors
+            return self._rows_of(self.data.hop_matrix(level, norm))
+
+        return self.cached(("hop", level, norm), make)
 
     def constant(self, key: tuple, make: Callable[[GraphTensors], Matrix]) -> Operator:
         """The view's rows of a [n, d] matrix that ``make`` computes once for the whole graph."""
