@@ -70,9 +70,18 @@ class Run:
     @property
     def place(self) -> Path:
         """Where its result is kept; the name changes with the settings."""
-        text = json.dumps(self.overrides, sort_keys=True)
         label = "".join(letter if letter.isalnum() else "-" for letter in self.label.lower())
-        return KEPT / self.file / f"{self.row}.{label}.{hashlib.sha256(text.encode()).hexdigest()[:8]}.{self.seed}.json"
+        return KEPT / self.file / f"{self.row}.{label}.{self._settings}"
+
+    @property
+    def kept(self) -> Path | None:
+        """Its result, also where lines that show other scores of the same settings left it; None before it is run."""
+        return self.place if self.place.exists() else next(iter(self.place.parent.glob(f"*.{self._settings}")), None)
+
+    @property
+    def _settings(self) -> str:
+        text = json.dumps(self.overrides, sort_keys=True)
+        return f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.{self.seed}.json"
 
 
 def read(name: str) -> tuple[str, list[Run]]:
@@ -116,7 +125,7 @@ def _list(value: Any) -> list[Any]:
 
 def execute(run: Run, root: str, limit: float) -> str:
     """Run it unless it was; returns a line for the person waiting."""
-    if run.place.exists():
+    if run.kept:
         return ""
     overrides = {**run.overrides, "data.root": root, "run.seeds": [run.seed], "evaluation.models": False}
     overrides = {name: value for name, value in overrides.items() if value is not None}
@@ -190,7 +199,7 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
         lines = []
         for label in dict.fromkeys(run.label for run in mine):
             seeds = [run for run in mine if run.label == label]
-            found = [json.loads(run.place.read_text(encoding="utf-8")) for run in seeds if run.place.exists()]
+            found = [json.loads(run.kept.read_text(encoding="utf-8")) for run in seeds if run.kept]
             if not found:
                 continue
             for index, name in enumerate(seeds[0].scores):
