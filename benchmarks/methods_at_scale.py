@@ -6,6 +6,10 @@ shortened, so that what is measured is a step and not its repetitions; ``CASES``
 ``.benchmarks/`` as JSON, one file per commit and suite, and are printed as Markdown.
 
     python benchmarks/methods_at_scale.py --suite large many clients nodes --methods fedpg fairfgl
+    python benchmarks/methods_at_scale.py --suite many --methods fedlog --set run.resident_clients=50
+
+With ``run.resident_clients`` the others are parked as in a run; the bytes of their files and what each part read and
+wrote are measured, too.
 """
 
 from __future__ import annotations
@@ -15,9 +19,11 @@ import io
 import json
 import math
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import children
@@ -113,6 +119,7 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
     from graphsilo.federation import registry
     from graphsilo.federation.ledger import Ledger
     from graphsilo.federation.server import ServerContext
+    from graphsilo.runtime.parking import Parking
 
     torch.set_num_threads(1)
     config = load_config(overrides=settings)
@@ -122,23 +129,29 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
     @contextmanager
     def part(name: str) -> Iterator[None]:
         children.reset_peak()
-        before = carried()
+        before = carried() | file_bytes()
         start = time.process_time()
         yield
         row = {"part": name, "cpu": time.process_time() - start, "rss": children.memory("VmHWM")}
-        found["parts"].append(row | {key: size - before[key] for key, size in carried().items()})
+        row |= {key: size - before[key] for key, size in (carried() | file_bytes()).items()}
+        found["parts"].append(row | {"disk": 0 if beside is None else _size(beside)})
 
     def carried() -> dict[str, int]:
         phases = [ledger.total(phase) for phase in ("setup", "round", "evaluation")]
         return {key: sum(each[key] for each in phases) for key in ("up", "down")}
 
     ledger = Ledger()
+    beside: Path | None = None
     with part("data"):
         simulation = prepare(config, method)
     graph = simulation.graph
     found |= {"nodes": graph.num_nodes, "edges": int(graph.edges.shape[1]), "clients": len(simulation.silos)}
     check_support(config, method, options, simulation)
-    run = SeedRun(config, method, options, simulation, config.run.seeds[0], None, None)
+    parking = None
+    if config.run.resident_clients:
+        beside = Path(tempfile.mkdtemp())
+        parking = Parking(beside)
+    run = SeedRun(config, method, options, simulation, config.run.seeds[0], None, None, parking)
     with part("clients"):
         federation = run.federation(ledger)
         server = method.server(
@@ -172,7 +185,23 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
             else:
                 step()
     found["log"] = {key: float(value) for key, value in server.log.items()}
+    if parking is not None and beside is not None:
+        parking.close()
+        beside.rmdir()
     return found
+
+
+def file_bytes() -> dict[str, int]:
+    """Bytes that this process has read from files and written to them so far, in memory or on disk; or nothing."""
+    with suppress(OSError):
+        rows = (row.split(": ") for row in Path("/proc/self/io").read_text(encoding="ascii").splitlines())
+        counts = {name: int(value) for name, value in rows}
+        return {"read": counts["rchar"], "written": counts["wchar"]}
+    return {}
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _at(federation: Any, phase: str, number: int, work: Callable[[Any], None]) -> None:
@@ -205,7 +234,7 @@ def child(settings: dict[str, Any], rounds: int, profile: str | None = None) -> 
 
 
 def summary(found: dict[str, Any]) -> dict[str, float]:
-    """CPU seconds of set-up, of a later round and of a later evaluation; peak memory; bytes."""
+    """CPU seconds of set-up, of a later round and of a later evaluation; peak memory; parked files; bytes."""
     parts = {row["part"]: row for row in found["parts"]}
     last = max(int(name.split()[1]) for name in parts if name.startswith("round"))
     ours = [row for row in found["parts"] if row["part"] != "data"]
@@ -217,24 +246,26 @@ def summary(found: dict[str, Any]) -> dict[str, float]:
         "evaluation": parts[f"evaluation {last}"]["cpu"],
         "rss": max(row["rss"] for row in ours),
         "data_rss": parts["data"]["rss"],
+        "disk": max(row["disk"] for row in ours),
         "setup_bytes": parts["set-up"]["up"] + parts["set-up"]["down"],
         "round_bytes": parts[f"round {last}"]["up"] + parts[f"round {last}"]["down"],
     }
 
 
 HEAD = (
-    "| measured | clients s | set-up s | round 1 s | later round s | evaluation s | peak GB | set-up MB | round MB |\n"
-    "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    "| measured | clients s | set-up s | round 1 s | later round s | evaluation s | peak GB | disk GB | set-up MB |"
+    " round MB |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 
 
 def line(label: str, found: dict[str, Any]) -> str:
     """A row of the table."""
     if "error" in found:
-        return f"| {label} | {found['error']} ||||||||"
+        return f"| {label} | {found['error']} |||||||||"
     row = summary(found)
     numbers = [f"{row[key]:.1f}" for key in ("clients", "set-up", "round 1", "round", "evaluation")]
-    sizes = [f"{row['rss'] / 1e9:.2f}", f"{row['setup_bytes'] / 1e6:.1f}", f"{row['round_bytes'] / 1e6:.1f}"]
+    sizes = [f"{row[key] / 1e9:.2f}" for key in ("rss", "disk")]
+    sizes += [f"{row[key] / 1e6:.1f}" for key in ("setup_bytes", "round_bytes")]
     return f"| {label} | {' | '.join([*numbers, *sizes])} |"
 
 

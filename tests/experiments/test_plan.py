@@ -183,7 +183,8 @@ def test_too_little_memory_is_refused_and_scarce_memory_warned_of(small):
 def test_no_room_on_the_disk_is_refused(small, tmp_path, monkeypatch):
     tried = trial(3, 5, setup=4)
     tried.checkpoints = [
-        {"final": False, "round": number, "bytes": 1000 + number, "server": 100, "cpu": 0.5} for number in (1, 5)
+        {"final": False, "round": number, "bytes": 1000 + number, "server": 100, "shared": 0, "cpu": 0.5}
+        for number in (1, 5)
     ]
     known = calibration(tried, clients=3, rounds=20)
     found = plan_of(small(), known, out=tmp_path)
@@ -204,6 +205,17 @@ def test_an_unfinished_setup_is_carried_over_from_shorter_ones():
     assert found.course.setup.up == pytest.approx(150)
     assert "set-up (or a round) was not finished" in found.weak[0]
     assert "epochs 4 of 20" in found.basis
+
+
+def test_what_clients_share_is_kept_once_however_many_they_are(small, tmp_path):
+    eight, four = tuple(range(0, 40, 5)), tuple(range(0, 40, 10))
+    tried = trial(0, 4, setup=1, of=eight)
+    tried.checkpoints = [{"final": False, "round": 1, "bytes": 1400, "server": 100, "shared": 500, "cpu": 0.5}]
+    known = calibration(Trial(tuple(range(40))), tried, trial(0, 4, setup=1, of=four), clients=40, rounds=9)
+    found = plan_of(small(), known, out=tmp_path)
+    assert found.disk["checkpoint"] == 100 + 500 + 800 * 5
+    (process,) = found.processes
+    assert (process.parts["what clients share"], process.parts["clients' states"]) == (500, 4000)
 
 
 def test_a_sample_of_clients_stands_for_all():

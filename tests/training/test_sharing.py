@@ -6,7 +6,8 @@ import gc
 
 import torch
 
-from graphsilo.training.sharing import shared_copy
+from graphsilo.training import sharing
+from graphsilo.training.sharing import found_by_digest, shared_copy, under_digest
 
 
 def test_equal_tensors_are_kept_once_and_away_from_their_message():
@@ -20,3 +21,32 @@ def test_equal_tensors_are_kept_once_and_away_from_their_message():
     del first, again
     gc.collect()
     assert torch.equal(shared_copy({"a": message[:4], "b": message[4:]})["b"], message[4:])
+
+
+def test_one_broadcast_is_hashed_once_and_what_is_shared_is_given_back(monkeypatch):
+    calls = []
+    original = sharing.shared
+    monkeypatch.setattr(sharing, "shared", lambda *given: calls.append(given) or original(*given))
+    received = {"a": torch.arange(4.0), "b": torch.ones(2)}
+    first = shared_copy(received)
+    assert shared_copy(dict(received)) is first
+    assert shared_copy(first) is first
+    assert len(calls) == 1
+    received["b"][0] = 3.0  # written to: it is another content now
+    other = shared_copy(received)
+    assert other is not first
+    assert torch.equal(other["b"], torch.tensor([3.0, 1.0]))
+    assert torch.equal(first["b"], torch.ones(2))
+    assert shared_copy({"a": received["a"]}) is not other
+    assert len(calls) == 3
+
+
+def test_a_digest_finds_it_while_somebody_holds_it():
+    held = under_digest(shared_copy({"a": torch.arange(3.0)}), "some digest")
+    assert found_by_digest("some digest") is held
+    elsewhere = shared_copy(held, "meta")
+    assert elsewhere is not held
+    assert found_by_digest("some digest") is elsewhere  # where it is used
+    del held, elsewhere
+    gc.collect()
+    assert found_by_digest("some digest") is None

@@ -1,7 +1,8 @@
 """Checkpoints: everything a seed needs to go on after ``kill -9``, written atomically.
 
 One file, beside which stand the states of clients that were parked: links to the files that parking wrote, so that a
-checkpoint of a thousand clients neither holds them in memory nor copies those that have not changed.
+checkpoint of a thousand clients neither holds them in memory nor copies those that have not changed. What many clients
+share stands there, too, once, whether they are parked or not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from graphsilo.errors import MessageError, RunError
 from graphsilo.experiments.disk import write_bytes
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.runtime.parking import ParkedState, link_or_copy
+from graphsilo.runtime.shared_files import encode_shared, lifted, lowered, read_shared
+from graphsilo.training.sharing import SharedTensors
 
 FORMAT = 1
 
@@ -42,9 +45,16 @@ class Checkpoints:
             RunError: The disk is full or cannot be written; the checkpoint before is unharmed.
         """
         names: set[str] = set()
-        if any(isinstance(state, ParkedState) for state in tree.get("clients", {}).values()):
-            clients = {client: self._kept(seed, state) for client, state in tree["clients"].items()}
-            names = {state["parked"] for state in clients.values()} - {None}
+        if tree.get("clients"):
+            clients, shared = lifted(
+                {
+                    client: self._kept(seed, state, names) if isinstance(state, ParkedState) else state
+                    for client, state in tree["clients"].items()
+                }
+            )
+            for name, tensors in shared.items():
+                names.add(name)
+                self._write_shared(seed, name, tensors)
             if names:
                 _flush(self._beside(seed))
             tree = {**tree, "clients": clients}
@@ -83,30 +93,60 @@ class Checkpoints:
             raise RunError(
                 f"the checkpoint {path} belongs to another configuration, data set or partition: {self.reason()}"
             )
-        if any("parked" in state for state in tree.get("clients", {}).values()):
-            tree["clients"] = {client: self._found(seed, state) for client, state in tree["clients"].items()}
+        if "clients" in tree:
+            tree["clients"] = {
+                client: self._found(seed, state)
+                if "parked" in state
+                else lowered(state, lambda digest: self._read_shared(seed, digest))
+                for client, state in tree["clients"].items()
+            }
         return dict(tree)
 
-    def _kept(self, seed: int, state: ParkedState) -> dict[str, Any]:
-        """What the checkpoint says of a parked client; its file is called after its contents."""
+    def _kept(self, seed: int, state: ParkedState, names: set[str]) -> dict[str, Any]:
+        """What the checkpoint says of a parked client; its files are called after their contents, and noted."""
         if state.path is None:
             return {"parked": None, "remember": state.remember}
+        found = []
         try:
-            name = self._digest(state.path, flush=True)
             self._beside(seed).mkdir(parents=True, exist_ok=True)
+            for path in (state.path, *map(state.path.with_name, state.shared)):
+                found.append(self._digest(path, flush=True))
+                link_or_copy(path, self._beside(seed) / found[-1])
         except OSError as error:
             raise RunError(f"the state at {state.path} could not be kept ({error.strerror}).") from error
-        link_or_copy(state.path, self._beside(seed) / name)
-        return {"parked": name, "remember": state.remember}
+        names.update(found)
+        return {"parked": found[0], "remember": state.remember, "shared": list(state.shared)}
 
     def _found(self, seed: int, state: Mapping[str, Any]) -> ParkedState:
-        """A parked client's state, whose file is looked through once."""
-        name = state["parked"]
-        if name is None:
+        """A parked client's state, whose files are looked through once."""
+        if state["parked"] is None:
             return ParkedState(None, state["remember"])
+        shared = tuple(state.get("shared", ()))
+        path, *others = (self._beside(seed) / name for name in (state["parked"], *shared))
+        for each in (path, *others):
+            self._require_whole(seed, each)
+        return ParkedState(path, state["remember"], shared)
+
+    def _write_shared(self, seed: int, name: str, tensors: SharedTensors) -> None:
+        """Keep what clients in memory share; it never changes, so that it is written once."""
         path = self._beside(seed) / name
+        if path.exists():
+            return
         try:
-            whole = self._digest(path) == name
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"the folder {path.parent} could not be made ({error.strerror}).") from error
+        write_bytes(path, encode_shared(tensors).data)
+
+    def _read_shared(self, seed: int, name: str) -> SharedTensors:
+        path = self._beside(seed) / name
+        self._require_whole(seed, path)
+        return read_shared(path)
+
+    def _require_whole(self, seed: int, path: Path) -> None:
+        """Refuse a file that does not hold what it is called after."""
+        try:
+            whole = self._digest(path) == path.name
         except OSError:
             whole = False
         if not whole:
@@ -114,7 +154,6 @@ class Checkpoints:
                 f"the checkpoint {self._path(seed)} is damaged: {path} is missing or changed. Delete both to start "
                 f"seed {seed} anew, then --resume."
             )
-        return ParkedState(path, state["remember"])
 
     def _digest(self, path: Path, *, flush: bool = False) -> str:
         """sha256 of a file that is never written to again, looked through once however many names it has."""
@@ -128,7 +167,7 @@ class Checkpoints:
         return self._digests[known]
 
     def _beside(self, seed: int) -> Path:
-        """Where the files of parked clients stand."""
+        """Where the files of parked clients stand, and of what clients share."""
         return self.folder / f"seed-{seed}.clients"
 
     def _path(self, seed: int) -> Path:

@@ -2,8 +2,9 @@
 
 A client that nobody has asked yet is nowhere: it is made from its silo when its turn comes, with the same numbers as
 at the start. One that was asked leaves ``full_state()`` in a file when it has to make room, in the format of
-checkpoints, and is made again from its silo and that file. What it derived from its graphs is dropped with it, unless
-another client in memory uses the same graph. That this changes no number is what the promise of state says.
+checkpoints, and is made again from its silo and that file. What many clients hold stands in a file of its own, once.
+What a client derived from its graphs is dropped with it, unless another client in memory uses the same graph. That this
+changes no number is what the promise of state says.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from graphsilo.federation.policy import Gate
 from graphsilo.models.view import forget_tensors
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.placement import Room, graphs_of
+from graphsilo.runtime.shared_files import lifted, lowered, read_shared, received, write_shared
 from graphsilo.runtime.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.types import ClientId
 
@@ -40,12 +42,21 @@ class ParkedState:
     """A client's state that is in a file, or nowhere because it is that of a fresh client.
 
     Attributes:
-        path: Holds ``full_state()`` as ``encode_tree`` writes it; None for a fresh client.
+        path: Holds ``full_state()``, lifted, as ``encode_tree`` writes it; None for a fresh client.
         remember: Its models are those of the best round.
+        shared: Files beside it that hold what it shares with others.
     """
 
     path: Path | None
     remember: bool
+    shared: tuple[str, ...] = ()
+
+
+class _Written(NamedTuple):
+    """A parked client's file, and those beside it that it refers to."""
+
+    path: Path
+    shared: tuple[str, ...]
 
 
 class Parking:
@@ -118,7 +129,8 @@ class Residents:
         self.limit: int | None = None
         self._make, self._folder = make, Path()
         self._here: OrderedDict[ClientId, ClientBase] = OrderedDict()  # the longest unused first
-        self._files: dict[ClientId, Path] = {}
+        self._files: dict[ClientId, _Written] = {}
+        self._shared: Counter[str] = Counter()  # how many of them refer to a file
         self._changed: set[ClientId] = set()
         self._to_remember: set[ClientId] = set()  # parked while validation had never been better
         self._calls: dict[ClientId, dict[str, Any]] = {}
@@ -147,9 +159,9 @@ class Residents:
         held = self._here.get(client)
         if held is None:
             held = self._make(client)
-            path = self._files.get(client)
-            if path is not None:
-                held.load_full_state(_read(path, client))
+            file = self._files.get(client)
+            if file is not None:
+                held.load_full_state(_read(file.path, client))
             if client in self._to_remember:
                 held.remember()
             vars(held).update(self._calls.get(client, {}))
@@ -195,7 +207,11 @@ class Residents:
             return {client: held.full_state() for client, held in self._here.items()}
         for client in [*self._here]:
             self._write(client)
-        return {client: ParkedState(self._files.get(client), client in self._to_remember) for client in self.clients}
+        found = {}
+        for client in self.clients:
+            path, shared = self._files.get(client, (None, ()))
+            found[client] = ParkedState(path, client in self._to_remember, shared)
+        return found
 
     def load(self, states: Mapping[ClientId, Any]) -> None:
         """Put every client where it was.
@@ -207,7 +223,7 @@ class Residents:
             if isinstance(state, ParkedState) and self.limit is not None:
                 self._forget(client)
                 if state.path is not None:
-                    self._files[client] = self._taken(state.path, client)
+                    self._keep(client, self._taken(state.path, state.shared, client), state.shared)
                 if state.remember:
                     self._to_remember.add(client)
                 continue
@@ -249,33 +265,53 @@ class Residents:
         """Write a client's state, if there is anything new in it."""
         if client not in self._changed:
             return
-        data = encode_tree(self._here[client].full_state())
+        state, shared = lifted(self._here[client].full_state())
+        data = encode_tree(state)
         self._written += 1
         # Never over the old file: a checkpoint may be a link to it.
         path = self._folder / f"client-{client}.{self._written}"
         try:
+            for digest, tensors in shared.items():
+                write_shared(self._folder / digest, tensors)
             with path.open("wb") as file:
                 file.write(data.data)
         except OSError as error:
             path.unlink(missing_ok=True)
+            size = len(data) + sum(tensor.nbytes for tensors in shared.values() for tensor in tensors.values())
             raise RunError(
-                f"client {client} had to make room for others, and its state ({len(data) / 1e6:.1f} MB) could not be "
+                f"client {client} had to make room for others, and its state ({size / 1e6:.1f} MB) could not be "
                 f"written to {self._folder} ({error.strerror}). Free some space there or choose another --out, and "
                 f"continue with --resume; run.resident_clients says how many clients stay in memory."
             ) from error
-        old = self._files.get(client)
-        if old is not None:
-            old.unlink(missing_ok=True)
-        self._files[client] = path
+        self._keep(client, path, tuple(shared))
         self._changed.discard(client)
         self._to_remember.discard(client)
 
-    def _taken(self, path: Path, client: ClientId) -> Path:
-        """A file of a checkpoint, under a name of our own."""
+    def _taken(self, path: Path, shared: Sequence[str], client: ClientId) -> Path:
+        """The files of a checkpoint, under names of our own."""
         self._written += 1
         own = self._folder / f"client-{client}.{self._written}"
-        link_or_copy(path, own)
+        for each, target in [(path, own), *((path.with_name(name), self._folder / name) for name in shared)]:
+            link_or_copy(each, target)
         return own
+
+    def _keep(self, client: ClientId, path: Path, shared: Sequence[str]) -> None:
+        """This is a client's file from now on; the one before goes, and what nobody refers to any more."""
+        self._shared.update(shared)
+        self._unlink(client)
+        self._files[client] = _Written(path, tuple(shared))
+
+    def _unlink(self, client: ClientId) -> None:
+        """Remove a client's file, if there is one, and what only it referred to."""
+        old = self._files.pop(client, None)
+        if old is None:
+            return
+        old.path.unlink(missing_ok=True)
+        self._shared.subtract(old.shared)
+        for name in old.shared:
+            if not self._shared[name]:
+                del self._shared[name]
+                (self._folder / name).unlink(missing_ok=True)
 
     def _forget(self, client: ClientId) -> None:
         if client in self._here:
@@ -283,9 +319,7 @@ class Residents:
         self._changed.discard(client)
         self._to_remember.discard(client)
         self._calls.pop(client, None)
-        old = self._files.pop(client, None)
-        if old is not None:
-            old.unlink(missing_ok=True)
+        self._unlink(client)
 
     def _drop(self, client: ClientId) -> None:
         """Let go of a client and of what only it derived from its graphs."""
@@ -305,23 +339,27 @@ class Residents:
         self._undead.append(weakref.ref(held))
 
 
-def sent_states(states: Mapping[ClientId, Any]) -> dict[ClientId, Any]:
+def sent_states(states: Mapping[ClientId, Any]) -> dict[str, Any]:
     """States as plain values and tensors, for another process of this machine; ``received_states`` takes them."""
-    return {
-        client: {"parked": None if state.path is None else str(state.path), "remember": state.remember}
-        if isinstance(state, ParkedState)
-        else state
-        for client, state in states.items()
-    }
+    clients, shared = lifted(
+        {
+            client: {"parked": state.path and str(state.path), "remember": state.remember, "shared": state.shared}
+            if isinstance(state, ParkedState)
+            else state
+            for client, state in states.items()
+        }
+    )
+    return {"clients": clients, "shared": {digest: dict(tensors) for digest, tensors in shared.items()}}
 
 
-def received_states(tree: Mapping[ClientId, Any]) -> dict[ClientId, Any]:
-    """What ``sent_states`` was given."""
+def received_states(tree: Mapping[str, Any]) -> dict[ClientId, Any]:
+    """What ``sent_states`` was given; what this process holds already is not held twice."""
+    shared = {digest: received(digest, tensors) for digest, tensors in tree["shared"].items()}
     return {
-        client: ParkedState(None if state["parked"] is None else Path(state["parked"]), bool(state["remember"]))
+        client: ParkedState(state["parked"] and Path(state["parked"]), state["remember"], tuple(state["shared"]))
         if "parked" in state
-        else state
-        for client, state in tree.items()
+        else lowered(state, shared.__getitem__)
+        for client, state in tree["clients"].items()
     }
 
 
@@ -347,8 +385,9 @@ def link_or_copy(path: Path, target: Path) -> None:
 
 def _read(path: Path, client: ClientId) -> Any:
     try:
-        return decode_tree(np.fromfile(path, dtype=np.uint8))
+        state = decode_tree(np.fromfile(path, dtype=np.uint8))
     except OSError as error:
         raise RunError(
             f"the parked state of client {client} at {path} cannot be read ({error.strerror}). Continue with --resume."
         ) from error
+    return lowered(state, lambda digest: read_shared(path.with_name(digest)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any, NamedTuple, TypeVar
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 from torch import Tensor
 
@@ -34,20 +34,78 @@ def shared(names: Sequence[object], tensors: Sequence[Tensor], make: Callable[[]
 
 
 class SharedTensors(dict[str, Tensor]):
-    """Tensors by name that may be read by several clients and are written by none."""
+    """Tensors by name that may be read by several clients and are written by none.
+
+    In a client's state they are kept once on disk and once in memory, however many clients hold them.
+
+    Attributes:
+        digest: Of their contents, once they had to be told from others; given by ``under_digest``.
+    """
+
+    digest: str | None = None
+
+
+_BY_DIGEST: WeakValueDictionary[str, SharedTensors] = WeakValueDictionary()
+
+
+def under_digest(tensors: SharedTensors, digest: str) -> SharedTensors:
+    """Have these found under that digest while somebody holds them."""
+    tensors.digest = digest
+    _BY_DIGEST[digest] = tensors
+    return tensors
+
+
+def found_by_digest(digest: str) -> SharedTensors | None:
+    """What this process holds under a digest, on whichever device."""
+    return _BY_DIGEST.get(digest)
+
+
+class _Copied(NamedTuple):
+    """A copy that was made; nothing here keeps it or what it was made of alive."""
+
+    device: str
+    tensors: Sequence[tuple[str, ReferenceType[Tensor], int]]
+    copy: ReferenceType[SharedTensors]
+
+    def of(self, tensors: Mapping[str, Tensor], device: str) -> SharedTensors | None:
+        """The copy, if it is one of these very tensors, which nobody has written to since."""
+        same = (
+            device == self.device
+            and len(tensors) == len(self.tensors)
+            and all(
+                name == known and reference() is tensor and tensor._version == version
+                for (name, tensor), (known, reference, version) in zip(tensors.items(), self.tensors, strict=True)
+            )
+        )
+        return self.copy() if same else None
+
+
+_last: _Copied | None = None
 
 
 def shared_copy(tensors: Mapping[str, Tensor], device: str = "cpu") -> SharedTensors:
     """A copy of tensors that were received, one for all clients of the process that received the same.
 
-    A received tensor is a view of its whole message; who keeps it keeps the message.
+    A received tensor is a view of its whole message; who keeps it keeps the message. What is shared already and lies
+    on the device is given back as it is, so that ``load_state`` may call this on what ``state`` gave.
 
     Args:
-        tensors: On the CPU.
+        tensors: On the CPU, or shared.
         device: Where the copy lies.
     """
+    global _last
 
     def make() -> SharedTensors:
         return SharedTensors((name, tensor.detach().to(device, copy=True)) for name, tensor in tensors.items())
 
-    return shared(("copy", device, *tensors), list(tensors.values()), make)
+    if isinstance(tensors, SharedTensors) and all(tensor.to(device) is tensor for tensor in tensors.values()):
+        return tensors
+    # The clients of a process are asked one after the other, with one broadcast: its contents are hashed once.
+    found = None if _last is None else _last.of(tensors, device)
+    if found is None:
+        found = shared(("copy", device, *tensors), list(tensors.values()), make)
+        seen = [(name, ref(tensor), tensor._version) for name, tensor in tensors.items()]
+        _last = _Copied(device, seen, ref(found))
+    if isinstance(tensors, SharedTensors) and tensors.digest is not None:
+        under_digest(found, tensors.digest)
+    return found

@@ -48,6 +48,7 @@ def processes_of(
         "program and libraries": parts["program and libraries"],
         "data": int(share * sum(silo["bytes"] for silo in calibration.silos)),
         "clients' states": int(share * parts["clients' states"]),
+        "what clients share": parts["what clients share"],
         "working memory": int(share * _kept(calibration, found, parts) + _passing(found)),
     }
     return (
@@ -65,6 +66,7 @@ def at_a_site(calibration: Calibration, found: Estimate) -> Process:
         "program and libraries": parts["program and libraries"],
         "data": calibration.silos[largest]["bytes"],
         "clients' states": int(parts["clients' states"] / len(calibration.silos)),
+        "what clients share": parts["what clients share"],
         "working memory": int(share * _kept(calibration, found, parts) + _passing(found)),
     }
     return Process("site", len(calibration.silos), sum(held.values()), _positive(held))
@@ -76,7 +78,8 @@ def _parts(config: RunConfig | None, calibration: Calibration, found: Estimate) 
     clients = len(calibration.silos)
     saved = _last_checkpoint(found.main)
     server = 0 if saved is None else int(saved["server"])
-    states = 0 if saved is None else max(0, int((saved["bytes"] - server) * found.scale))
+    shared = 0 if saved is None else int(saved["shared"])
+    states = 0 if saved is None else max(0, int((saved["bytes"] - server - shared) * found.scale))
     resident = None if config is None else config.run.resident_clients
     if resident is not None:
         states = int(states * min(1.0, resident / clients))
@@ -91,12 +94,13 @@ def _parts(config: RunConfig | None, calibration: Calibration, found: Estimate) 
         grown = _peak(found.main, facts) - facts["now"]
         work = _share(calibration, [place for place, silo in enumerate(calibration.silos)
                                     if silo["client"] in found.main.clients])  # fmt: skip
-        passing = min(_passing(found), max(0, grown))
-        whole = max(whole, int(facts["now"] + passing + (grown - passing) / max(work, 1e-9)))
+        once = min(_passing(found) + shared, max(0, grown))
+        whole = max(whole, int(facts["now"] + once + (grown - once) / max(work, 1e-9)))
     known = {
         "program and libraries": int(start["now"]),
         "data": max(0, int(facts["now"] - start["now"])),
         "clients' states": states,
+        "what clients share": shared,
         "server's state": server,
         "messages": int(messages),
     }
@@ -140,7 +144,8 @@ def _kept(calibration: Calibration, found: Estimate, parts: Mapping[str, int]) -
     if not last:
         return 0.0
     private = last[-1]["now"] - last[-1]["files"] - (calibration.facts["now"] - calibration.facts["files"])
-    return max(0.0, float(private) * found.scale - parts["clients' states"] - parts["server's state"])
+    own = float(private - parts["what clients share"]) * found.scale
+    return max(0.0, own - parts["clients' states"] - parts["server's state"])
 
 
 def _passing(found: Estimate) -> int:
@@ -183,7 +188,8 @@ def disk_of(config: RunConfig, calibration: Calibration, found: Estimate, out: P
     checkpoint = 0.0
     if last is not None and config.run.checkpoint_every:
         checkpoint = last["bytes"] + max(0.0, slope) * max(0, rounds - 1 - last["round"])
-        checkpoint = (checkpoint - last["server"]) * found.scale + last["server"]
+        once = last["server"] + last["shared"]
+        checkpoint = (checkpoint - once) * found.scale + once
     done = max(1, trial.rounds)
     final = next((told["bytes"] or 0 for told in trial.checkpoints if told["final"]), 0) * rounds / done * found.scale
     models = trial.told.get("trained", {}).get("models", 0) * found.scale * seeds

@@ -19,6 +19,8 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.in_process import LocalFederation
 from graphsilo.runtime.machine import resident
+from graphsilo.runtime.parking import ParkedState
+from graphsilo.runtime.shared_files import lifted
 from graphsilo.types import ClientId
 
 Emit = Callable[[dict[str, Any]], None]
@@ -121,13 +123,14 @@ class Weighed(Checkpoints):
         try:
             super().save(seed, tree)
         except RunError:
-            self.meter.emit({**told, "bytes": None, "server": 0, "cpu": 0.0})
+            self.meter.emit({**told, "bytes": None, "server": 0, "shared": 0, "cpu": 0.0})
             return
         cpu = time.process_time() - started
         size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
         shutil.rmtree(self.folder)
         server = 0 if final else encode_tree(tree["server"]).nbytes
-        self.meter.emit({**told, "bytes": size, "server": server, "cpu": cpu})
+        shared = 0 if final else _shared_bytes(tree["clients"])
+        self.meter.emit({**told, "bytes": size, "server": server, "shared": shared, "cpu": cpu})
 
 
 class Trial(SeedRun):
@@ -164,6 +167,19 @@ class Trial(SeedRun):
             self._save(server, federation, ledger)
         if number == server.rounds or self.progress.stopped:
             self.meter.emit({"event": "ledger", "round": number, **_weight(ledger)})
+
+
+def _shared_bytes(states: Mapping[ClientId, Any]) -> int:
+    """Of what clients share: it stands in a checkpoint once, however many there are."""
+    files = {
+        state.path.with_name(name)
+        for state in states.values()
+        if isinstance(state, ParkedState) and state.path is not None
+        for name in state.shared
+    }
+    _, held = lifted([state for state in states.values() if not isinstance(state, ParkedState)])
+    in_memory = sum(tensor.nbytes for tensors in held.values() for tensor in tensors.values())
+    return in_memory + sum({path.name: path.stat().st_size for path in files}.values())
 
 
 def _weight(ledger: Ledger) -> dict[str, Any]:
