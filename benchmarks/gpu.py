@@ -1,7 +1,8 @@
-"""What a GPU gains: the same runs on the CPU and on CUDA, in turn. Needs a CUDA device.
+"""What a GPU gains: the same runs on the CPU, on CUDA, and on CUDA in bfloat16, in turn. Needs a CUDA device.
 
-Per case: seconds of a round on both (wall time: the machine must be otherwise idle), their ratio, the score on both,
-and what the device held at most. The first rounds are left out, as kernels are loaded then. Results go to
+Per case: seconds of a round on each (wall time: the machine must be otherwise idle), what CUDA gains over the CPU and
+bfloat16 over float32 there, the scores, and what the device held at most in either precision. The first rounds are left
+out, as kernels are loaded then. Results go to
 ``.benchmarks/gpu-COMMIT.json``.
 
     python benchmarks/gpu.py
@@ -33,6 +34,8 @@ print(json.dumps({
 """
 WARM_UP = 2
 """Rounds that are not counted."""
+WAYS = {"cpu": ("cpu", "float32"), "cuda": ("cuda", "float32"), "bfloat16": ("cuda", "bfloat16")}
+"""Device and precision of each column."""
 
 LARGE = {
     "data.name": "citation-sbm",
@@ -48,14 +51,24 @@ CASES: dict[str, dict[str, Any]] = {
         "method.name": "fedavg",
         "method.rounds": 22,
     },
+    "FedAvg with SIGN, PubMed": {
+        "data.name": "PubMed",
+        "partition.rule": "louvain",
+        "partition.clients": 10,
+        "method.name": "fedavg",
+        "model.name": "sign",
+        "method.rounds": 22,
+    },
     "FedAvg, 169,343 nodes": {**LARGE, "method.name": "fedavg", "method.rounds": 12},
     "FedPG, 169,343 nodes": {**LARGE, "method.name": "fedpg", "model.name": "gcn", "method.rounds": 8},
 }
 
 
-def measure(overrides: dict[str, Any], device: str, threads: int, limit: float) -> dict[str, Any]:
-    """One run on one device; seconds of a round are the median after the warm-up."""
-    command = [sys.executable, "-c", CHILD, json.dumps({**overrides, "run.device": device})]
+def measure(overrides: dict[str, Any], way: str, threads: int, limit: float) -> dict[str, Any]:
+    """One run on one device in one precision; seconds of a round are the median after the warm-up."""
+    device, precision = WAYS[way]
+    given = {**overrides, "run.device": device, "run.precision": precision}
+    command = [sys.executable, "-c", CHILD, json.dumps(given)]
     ended = children.execute(command, limit=limit, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads))
     found = ended.json()
     return {**found, "round": statistics.median(found["rounds"][WARM_UP:])}
@@ -80,9 +93,10 @@ def main() -> None:
         )
     table = []
     print(
-        f"| case | CPU, {options.threads} threads: s/round | GPU: s/round | gain | accuracy, CPU / GPU | GPU memory |"
+        f"| case | CPU, {options.threads} threads: s/round | GPU: s/round | gain | GPU, bfloat16: s/round | gain over "
+        f"float32 | accuracy, CPU / GPU / bfloat16 | GPU memory, float32 / bfloat16 |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for name in options.cases:
         base = {
             **CASES[name],
@@ -92,18 +106,22 @@ def main() -> None:
             "evaluation.modes": ["own_local"],
         }
         turns = [
-            {device: measure(base, device, options.threads, options.limit) for device in ("cpu", "cuda")}
-            for _ in range(options.turns)
+            {way: measure(base, way, options.threads, options.limit) for way in WAYS} for _ in range(options.turns)
         ]
-        seconds = {device: statistics.median(turn[device]["round"] for turn in turns) for device in ("cpu", "cuda")}
+        seconds = {way: statistics.median(turn[way]["round"] for turn in turns) for way in WAYS}
         gain = statistics.median(turn["cpu"]["round"] / turn["cuda"]["round"] for turn in turns)
-        cpu, cuda = turns[0]["cpu"], turns[0]["cuda"]
+        lowered = statistics.median(turn["cuda"]["round"] / turn["bfloat16"]["round"] for turn in turns)
+        first = turns[0]
+        accuracies = " / ".join(f"{first[way]['accuracy']:.4f}" for way in WAYS)
+        memory = " / ".join(f"{first[way]['device_bytes'] / 1e6:.0f}" for way in ("cuda", "bfloat16"))
         print(
-            f"| {name} | {seconds['cpu']:.4f} | {seconds['cuda']:.4f} | {gain:.1f} | {cpu['accuracy']:.4f} / "
-            f"{cuda['accuracy']:.4f} | {cuda['device_bytes'] / 1e6:.0f} MB |",
+            f"| {name} | {seconds['cpu']:.4f} | {seconds['cuda']:.4f} | {gain:.1f} | {seconds['bfloat16']:.4f} | "
+            f"{lowered:.2f} | {accuracies} | {memory} MB |",
             flush=True,
         )
-        table.append({"case": name, "seconds_per_round": seconds, "gain": gain, "turns": turns})
+        table.append(
+            {"case": name, "seconds_per_round": seconds, "gain": gain, "gain_of_bfloat16": lowered, "turns": turns}
+        )
     machine = {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "threads": options.threads}
     children.write_json(children.RESULTS / f"gpu-{children.commit()}.json", {"machine": machine, "cases": table})
 

@@ -140,6 +140,7 @@ def run(
     references: Sequence[str] | None = None,
     workers: int | None = None,
     device: str | None = None,
+    precision: str | None = None,
     out: PathName | None = None,
     resume: bool = False,
     report: bool = True,
@@ -171,6 +172,7 @@ def run(
         references: Rows to add: ``local``, ``global``, ``global_cut``.
         workers: Processes that share the clients.
         device: ``cpu`` or ``cuda``.
+        precision: ``float32``, or ``bfloat16`` for the dense matrix products of the clients' models.
         out: Folder for results, checkpoints, models and the report; None writes nothing.
         resume: Go on from the checkpoints in ``out``.
         report: Draw the report page, where there is a folder.
@@ -199,6 +201,7 @@ def run(
             "data": data, "data_root": data_root, "partition": partition, "clients": clients,
             "partition_seed": partition_seed, "scenario": scenario, "task": task, "model": model, "method": method,
             "rounds": rounds, "seeds": seeds, "references": references, "workers": workers, "device": device,
+            "precision": precision,
         }  # fmt: skip
         chosen = _configuration(config, _overrides(arguments, place or scratch, scratch), _dotted(settings), scratch)
         observer, finish = _observer(progress)
@@ -335,7 +338,7 @@ def predict(
 
 _ARGUMENTS = (
     "data", "data_root", "partition", "clients", "partition_seed", "scenario", "task", "model", "method", "rounds",
-    "seeds", "references", "workers", "device",
+    "seeds", "references", "workers", "device", "precision",
 )  # fmt: skip
 """What says in ``run`` and ``plan`` what is run."""
 
@@ -359,6 +362,7 @@ def _overrides(arguments: Mapping[str, Any], kept: Path, scratch: Path) -> dict[
         "run.references": None if references is None else list(references),
         "run.workers": named["workers"],
         "run.device": named["device"],
+        "run.precision": named["precision"],
     }
     return {name: value for name, value in given.items() if value is not None}
 

@@ -16,3 +16,5 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 Task: TypeAlias = Literal["node", "graph", "link"]
 SplitName: TypeAlias = Literal["train", "val", "test"]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+"""Of a backbone's dense matrix products; everything else is float32."""

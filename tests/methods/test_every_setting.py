@@ -23,6 +23,7 @@ from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import encode_tree
 from graphsilo.federation.server import ServerContext
 from graphsilo.runtime.in_process import InProcess
+from graphsilo.types import Precision
 
 METHODS = {name: registry.load(name) for name in registry.names() if name != "global"}
 """``global`` is FedAvg with one client."""
@@ -173,14 +174,20 @@ def frozen(settings: Settings) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(settings.items()))
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_the_precision_of_a_run_is_heard(method):
+    settings = frozen(BASE.get(method, {}))
+    assert learned(method, settings, "node", "bfloat16") != learned(method, settings, "node")
+
+
 @cache
-def learned(name: str, settings: tuple[tuple[str, Any], ...], task: str) -> bytes:
+def learned(name: str, settings: tuple[tuple[str, Any], ...], task: str, precision: Precision = "float32") -> bytes:
     """Every client's state after three rounds."""
     method = METHODS[name]
     config = method.config(**dict(settings))
     silos = silos_for(task)
     usual = dict(method.model or {})
-    spec = ModelSpec(usual.get("name", "gcn" if task != "graph" else "gin"), {"hidden": 8})
+    spec = ModelSpec(usual.get("name", "gcn" if task != "graph" else "gin"), {"hidden": 8}, precision)
     federation = InProcess(
         [silo.client for silo in silos],
         lambda client: method.client(ClientContext(client, silos[client], config, spec, 0)),

@@ -392,6 +392,8 @@ def test_study_tells_of_real_and_learned_features(kit):
 def test_other_backbones_and_too_many_networks_are_refused(kit):
     with pytest.raises(UnsupportedError, match="sage"):
         kit.build("fedlog", [silo_of(0, [0, 1])], model="gat", **SHORT)[1].client(0)
+    with pytest.raises(UnsupportedError, match=r"Leave model\.unit_rows at false"):
+        kit.build("fedlog", [silo_of(0, [0, 1])], model="sage", model_options={"unit_rows": True}, **SHORT)[1].client(0)
     with pytest.raises(ConfigError, match="nets_per_epoch"):
         FedLoGConfig(networks=2, nets_per_epoch=3)
 

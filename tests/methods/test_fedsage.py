@@ -91,12 +91,14 @@ def matching_silo(kit, client):
     return replace(silo, graph=graph, evaluations=(EvaluationSet("seen", graph, silo.seen.items),))
 
 
+@pytest.mark.parametrize("unit_rows", [False, True])
 @pytest.mark.parametrize("fan_out", [5, (5, 5), (0, 3)], ids=str)
-def test_sampling_where_there_is_no_choice_changes_nothing(kit, fan_out):
+def test_sampling_where_there_is_no_choice_changes_nothing(kit, fan_out, unit_rows):
     def trained(fan_out):
         server, federation = kit.build(
-            "fedsage", [matching_silo(kit, 0), matching_silo(kit, 1)], model="sage", fan_out=fan_out, local_epochs=3
-        )
+            "fedsage", [matching_silo(kit, 0), matching_silo(kit, 1)], model="sage", fan_out=fan_out, local_epochs=3,
+            model_options={"unit_rows": unit_rows},
+        )  # fmt: skip
         return one_round(server, federation)
 
     full, sampled = trained(0), trained(fan_out)

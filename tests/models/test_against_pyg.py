@@ -54,9 +54,10 @@ def test_gcn(setting) -> None:
     check(model, data, x)
 
 
-def test_sage(setting) -> None:
+@pytest.mark.parametrize("unit_rows", [False, True])
+def test_sage(setting, unit_rows: bool) -> None:
     data, x, edges = setting
-    model = made("sage", layers=3)
+    model = made("sage", layers=3, unit_rows=unit_rows)
     for index, layer in enumerate(model.layers):
         conv = pyg.SAGEConv(*layer.own.weight.shape, aggr="mean")
         put(conv.lin_l.weight, layer.neighbours.weight.t())
@@ -64,6 +65,7 @@ def test_sage(setting) -> None:
         put(conv.lin_r.weight, layer.own.weight.t())
         x = conv(x, edges)
         x = x.relu() if index < 2 else x
+        x = nn.functional.normalize(x, dim=1) if index < 2 and unit_rows else x
     check(model, data, x)
 
 

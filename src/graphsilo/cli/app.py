@@ -105,6 +105,9 @@ References = Annotated[
 ]
 Workers = Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")]
 Device = Annotated[str | None, _how(metavar="cpu|cuda", help="Device.")]
+Precision = Annotated[
+    str | None, _how(metavar="float32|bfloat16", help="Of the dense matrix products of the clients' models.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -140,6 +143,7 @@ def run(
     reference: References = None,
     workers: Workers = None,
     device: Device = None,
+    precision: Precision = None,
     quiet: Annotated[bool, _how("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.")] = False,
     out: Annotated[
         Path | None, _where(metavar="DIR", help="Folder for the results; else the next free one in runs/.")
@@ -153,7 +157,7 @@ def run(
 
     overrides = _overrides(
         data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
-        scenario, task, model, method, rounds, seeds, reference, workers, device,
+        scenario, task, model, method, rounds, seeds, reference, workers, device, precision,
     )  # fmt: skip
     run_command(
         config,
@@ -186,6 +190,7 @@ def plan(
     reference: References = None,
     workers: Workers = None,
     device: Device = None,
+    precision: Precision = None,
     bandwidth: Annotated[
         str | None, _apart(metavar="100Mbit/s", help="Rate of each site's line, for a run between machines.")
     ] = None,
@@ -204,7 +209,7 @@ def plan(
 
     overrides = _overrides(
         data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
-        scenario, task, model, method, rounds, seeds, reference, workers, device,
+        scenario, task, model, method, rounds, seeds, reference, workers, device, precision,
     )  # fmt: skip
     plan_command(
         config,
@@ -371,6 +376,7 @@ def _overrides(
     reference: list[str] | None,
     workers: int | None,
     device: str | None,
+    precision: str | None,
 ) -> dict[str, Any]:
     """What the flags of a run say, by dotted name; without those that were not given."""
     given = {
@@ -384,5 +390,6 @@ def _overrides(
         "run.references": references(reference),
         "run.workers": workers,
         "run.device": device,
+        "run.precision": precision,
     }
     return {name: value for name, value in given.items() if value is not None}

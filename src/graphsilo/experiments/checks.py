@@ -18,21 +18,23 @@ from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import modes_of
 from graphsilo.federation import registry
+from graphsilo.federation.client import no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.runtime.machine import room
 from graphsilo.runtime.placement import free_memory
+from graphsilo.types import Precision
 
 if TYPE_CHECKING:
     from graphsilo.experiments.simulation import Simulation
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that is not there; on a GPU, ask torch for what it can repeat exactly.
+def check_device(device: str, precision: Precision = "float32") -> None:
+    """Refuse a device that is not there or not able; on a GPU, ask torch for what it can repeat exactly.
 
     Raises:
-        ConfigError: There is no such device.
+        ConfigError: There is no such device, or it lacks the precision.
     """
     try:
         torch.device(device)
@@ -42,6 +44,11 @@ def check_device(device: str) -> None:
         raise ConfigError(
             "run.device cuda was asked for, but this machine or this build of torch has none. Use --set "
             "run.device=cpu, or install torch with CUDA."
+        )
+    if device.startswith("cuda") and precision == "bfloat16" and not torch.cuda.is_bf16_supported():
+        raise ConfigError(
+            "run.precision bfloat16 was asked for, but this CUDA device cannot compute in it. Use --set "
+            "run.precision=float32."
         )
     if device.startswith("cuda"):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -86,6 +93,23 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         )
 
 
+def check_precision(simulation: Simulation) -> None:
+    """Refuse bfloat16 where every product of a backbone is sparse at all of its clients.
+
+    Raises:
+        UnsupportedError: It is; names the model.
+    """
+    lowered: dict[str, bool] = {}
+    for silo in simulation.silos:
+        spec = simulation.models[silo.client]
+        key = str(spec.wire())
+        if spec.precision != "float32" and not lowered.get(key):
+            lowered[key] = precision_matters(spec, silo)
+    for spec in simulation.models.values():
+        if not lowered.get(str(spec.wire()), True):
+            raise UnsupportedError(no_dense_products(spec))
+
+
 def check_room(simulation: Simulation) -> None:
     """Refuse backbones whose propagated features fit neither into memory nor onto the cache's disk.
 
@@ -104,6 +128,8 @@ def check_room(simulation: Simulation) -> None:
                 spec.name, spec.settings, nodes=graph.num_nodes, edges=graph.num_edges, features=graph.num_features,
                 density=filled,
             )  # fmt: skip
+            if spec.precision == "bfloat16":
+                needed[silo.client] += needed[silo.client] // 2  # the copy that products are made with
     if not needed or not max(needed.values()):
         return
     client = max(needed, key=lambda key: needed[key])

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.federation.settings import MethodConfig, Settings, setting
-from graphsilo.types import Task
+from graphsilo.types import Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
 REFERENCES = ("local", "global", "global_cut")
@@ -120,6 +120,10 @@ class RunSection(Settings):
         ge=1,
     )
     device: str = setting("cpu", "cpu, or cuda where there is one")
+    precision: Precision = setting(
+        "float32",
+        "bfloat16 computes the dense matrix products of the clients' models in that; all else stays float32",
+    )
     checkpoint_every: int = setting(10, "rounds between checkpoints; 0 for none", ge=0)
     early_stopping: int | None = setting(None, "stop after so many evaluations without a better validation score", ge=1)
     deadline: float = setting(3600.0, "between machines: seconds that a silo may work on one answer", gt=0)

@@ -181,7 +181,8 @@ def _at_silo(
     silo = file.load(own, task=schema.task, schema=schema, sparse=bool(result["sparse"]))
     name, settings = result["model"]
     method = registry.load(result["method"]["name"])
-    member = method.client(ClientContext(own, silo, config.method_config(), ModelSpec(name, settings), seed))
+    spec = ModelSpec(name, settings, config.run.precision)
+    member = method.client(ClientContext(own, silo, config.method_config(), spec, seed))
     return member, silo, file.options, None
 
 

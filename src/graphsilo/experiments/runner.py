@@ -12,7 +12,7 @@ import yaml
 
 from graphsilo.experiments import disk, results
 from graphsilo.experiments.checkpoint import Checkpoints
-from graphsilo.experiments.checks import check_clients, check_device, check_room, check_support
+from graphsilo.experiments.checks import check_clients, check_device, check_precision, check_room, check_support
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.observer import Observer, Silent
@@ -62,7 +62,7 @@ def run(
     observer = observer or Silent()
     method = registry.load(config.method.name)
     method_config = config.method_config()
-    check_device(config.run.device)
+    check_device(config.run.device, config.run.precision)
     folder = None if out is None else Path(out)
     with ExitStack() as stack:
         if folder is not None:
@@ -74,6 +74,8 @@ def run(
             check_clients(config, simulation.partition)
             check_room(simulation)
         check_support(config, method, method_config, simulation)
+        if isinstance(simulation, Simulation):
+            check_precision(simulation)
         print_of = fingerprint(config, simulation)
         settings = complete_config(config, simulation)
         checkpoints = None

@@ -392,7 +392,7 @@ def model_specs(config: RunConfig, clients: list[ClientId]) -> dict[ClientId, Mo
     entries = _model_entries(config)
     for name, settings in entries:
         models.resolve(name, settings)
-    return {client: ModelSpec(*entries[client % len(entries)]) for client in clients}
+    return {client: ModelSpec(*entries[client % len(entries)], config.run.precision) for client in clients}
 
 
 def _model_entries(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
@@ -23,21 +24,27 @@ from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.models import precision
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, tensors_of
 from graphsilo.random import Name, generator
 from graphsilo.training.objective import link_scores
-from graphsilo.types import ClientId
+from graphsilo.types import ClientId, Precision
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which backbone a client runs, with settings that differ from its defaults."""
+    """Which backbone a client runs, with settings that differ from its defaults, and how precisely."""
 
     name: str
     settings: Mapping[str, Any]
+    precision: Precision = "float32"
+
+    def wire(self) -> list[Any]:
+        """Name, settings and precision as plain values; ``ModelSpec(*values)`` takes them back."""
+        return [self.name, dict(self.settings), self.precision]
 
 
 @dataclass(frozen=True)
@@ -252,8 +259,7 @@ class ClientBase(ABC, Generic[ConfigT]):
             for evaluation in self.silo.evaluations:
                 if view not in (request.global_views if evaluation.name == "global" else request.views):
                     continue
-                with torch.no_grad():
-                    output = self.predict(self.tensors(evaluation.graph), view)
+                output = self._predicted(evaluation, view)
                 name = f"{view}/{evaluation.name}"
                 if self.silo.schema.task == "link":
                     scores.update(self._score_links(name, output))
@@ -275,6 +281,19 @@ class ClientBase(ABC, Generic[ConfigT]):
             sizes=torch.from_numpy(np.concatenate([*sizes, np.zeros(0, dtype=np.int64)])),
             scores=scores,
         )
+
+    def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
+        data, before = self.tensors(evaluation.graph), precision.times_lowered()
+        with torch.no_grad():
+            output = self.predict(data, view)
+        wanted = self.context.model.precision
+        if wanted != "float32" and precision.times_lowered() == before:
+            raise UnsupportedError(
+                f"{type(self).__module__}: run.precision is {wanted}, but this method predicts without a model of that "
+                f"precision, so the setting would do nothing. Leave it at float32; a method of your own gets such "
+                f"models from build_model(), or from models.build(..., precision=self.context.model.precision)."
+            )
+        return output
 
     def _plan(self, evaluation: EvaluationSet) -> ConfusionPlan:
         if evaluation.name not in self._plans:
@@ -322,7 +341,10 @@ def _wire(score: Any) -> list[float]:
 
 
 def build_model(spec: ModelSpec, silo: Silo, draw: torch.Generator, device: str) -> Model:
-    """A model for a silo's schema with weights drawn from ``draw``."""
+    """A model for a silo's schema with weights drawn from ``draw``.
+
+    It computes in the precision of the spec.
+    """
     schema = silo.schema
     model = models.build(
         spec.name,
@@ -330,9 +352,36 @@ def build_model(spec: ModelSpec, silo: Silo, draw: torch.Generator, device: str)
         num_classes=schema.num_classes,
         task=schema.task,
         generator=draw,
+        precision=spec.precision,
         **spec.settings,
     )
     return model.to(device)
+
+
+def precision_matters(spec: ModelSpec, silo: Silo) -> bool:
+    """Whether a client's backbone answers otherwise than in float32, tried out where it might not."""
+    if spec.precision == "float32":
+        return False
+    data = GraphTensors(silo.graph)
+    if not sp.issparse(data.graph.features):
+        return True
+    model = build_model(spec, silo, generator(0, "model"), "cpu")
+    try:
+        with torch.no_grad():
+            output = model(data.full)
+            model.precision = "float32"
+            return not torch.equal(model(data.full), output)
+    finally:
+        data.clear()
+
+
+def no_dense_products(spec: ModelSpec) -> str:
+    """What to say where precision does not matter."""
+    return (
+        f"run.precision {spec.precision} is for dense matrix products, but '{spec.name}' without a hidden layer "
+        f"multiplies sparse features here and nothing else, which stays float32. Leave the precision at float32, or "
+        f"give the model a hidden layer (model.layers)."
+    )
 
 
 def log_probabilities(model: Model, data: GraphTensors, task: str) -> Tensor:

@@ -365,7 +365,7 @@ class Client(TrainingClient[FairFGLConfig]):
             **super().state(),
             "logit": self._logit,
             "logit_optimizer": self._logit_optimizer.state(),
-            "history": [dict(weights) for weights in self._history],
+            "history": list(self._history),
             "steps": self._steps,
             "corrected": self._corrected,
         }

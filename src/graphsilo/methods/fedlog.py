@@ -348,9 +348,9 @@ class Client(ClientBase[FedLoGConfig]):
         self.difficulty = torch.zeros(schema.num_classes, device=device)
         self.optimizer = Adam(list(self.weights.values()), lr=config.lr, weight_decay=config.weight_decay)
         self.prototype_optimizer = Adam([self.prototypes], lr=config.prototype_lr)
-        self.generators: Mapping[str, Tensor] | None = None
+        self.generators: SharedTensors | None = None
         self.output: generators.Output = "tanh"
-        self.global_nodes: Tensor | None = None
+        self.global_nodes: SharedTensors | None = None
         self.pretrained = False
         self.generator_loss: list[float] = []
         labels = self.silo.labels[self.silo.train]
@@ -408,9 +408,7 @@ class Client(ClientBase[FedLoGConfig]):
         """Use these; or, as the authors' code does with what it trained and mixed, ones that were never trained."""
         device, schema, seed = self.context.device, self.silo.schema, self.context.seed
         if self.config.class_generators:
-            if not isinstance(mixed, SharedTensors):
-                mixed = {name: value.to(device) for name, value in mixed.items()}
-            self.generators = mixed
+            self.generators = shared_copy(mixed, device)
             return
 
         def make() -> SharedTensors:
@@ -478,8 +476,8 @@ class Client(ClientBase[FedLoGConfig]):
             self.prototype_optimizer.reset()
         synthetic = None
         if request.synthetic is not None and config.local_generalization and self.generalises:
-            self.global_nodes = request.synthetic.to(self.data.device, copy=True)
-            synthetic = self.customise(self.global_nodes)
+            self.global_nodes = shared_copy({"nodes": request.synthetic}, self.context.device)
+            synthetic = self.customise(self.global_nodes["nodes"])
         draw = self.generator("train")
         for _ in range(config.local_epochs):
             for batch in self.batches(draw):
@@ -683,19 +681,18 @@ class Client(ClientBase[FedLoGConfig]):
         self.prototype_optimizer.load_state(state["prototype_optimizer"])
         self.generators = None
         if state["generators"] is not None:
-            # Received by all clients of a process they were one tensor; read from a file they would be one for each.
-            self.keep_generators(shared_copy(state["generators"], device))
+            self.keep_generators(state["generators"])
         self.output = state["output"]
         nodes = state["global_nodes"]
-        self.global_nodes = None if nodes is None else nodes.to(device, copy=True)
+        self.global_nodes = None if nodes is None else shared_copy(nodes, device)
         self.pretrained = state["pretrained"]
         self.generator_loss = list(state["generator_loss"])
 
     def _generators_state(self) -> Tensors | None:
-        """The generators; nothing but that there are some, where they can be drawn again."""
+        """The generators, which all clients share; nothing but that there are some, where they can be drawn again."""
         if self.generators is None:
             return None
-        return dict(self.generators) if self.config.class_generators else {}
+        return self.generators if self.config.class_generators else {}
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": {**self.weights, "prototypes": self.prototypes}}
@@ -724,7 +721,7 @@ class Client(ClientBase[FedLoGConfig]):
             "tail_norm": float(self.prototypes[TAIL].norm()),
         }
         if self.global_nodes is not None:
-            facts["global_features"] = self.global_nodes.cpu()
+            facts["global_features"] = self.global_nodes["nodes"].cpu()
         if self.generator_loss:
             facts["generator_loss_first"], facts["generator_loss_last"] = self.generator_loss
         if len(real):
@@ -828,7 +825,7 @@ _ENCODER, _CLASSIFIER = "encoder.", "classifier."
 
 
 def build_encoder(spec: ModelSpec, schema: Schema, config: FedLoGConfig, draw: torch.Generator) -> Model:
-    """An encoder: the backbone with E outputs, no activation behind the last layer."""
+    """An encoder: the backbone with E outputs, no activation behind the last layer, in float32."""
     return models.build(
         spec.name,
         num_features=schema.num_features,
@@ -858,6 +855,7 @@ def build_modules(
 ) -> tuple[Model, dict[str, Tensor]]:
     """Encoder, and the parameters of encoder and classifiers by name: the same numbers at server and clients."""
     model = build_encoder(spec, schema, config, generator(seed, "model")).to(device)
+    model.precision = spec.precision
     parts = classifiers_for(config, schema).draw(generator(seed, "model", "classifiers"))
     weights = {f"{_ENCODER}{name}": value.detach() for name, value in tensors_of(model).items()}
     weights.update({f"{_CLASSIFIER}{name}": value.to(device) for name, value in parts.items()})

@@ -71,13 +71,18 @@ def layers_of(model: Model) -> tuple[Layer, ...]:
     """How each layer of a backbone treats a node alone and a pair of joined nodes.
 
     Raises:
-        UnsupportedError: The backbone is none of sage, gcn and mlp.
+        UnsupportedError: The backbone is none of sage, gcn and mlp, or scales its rows.
     """
     places = {id(parameter): place for place, parameter in enumerate(model.parameters())}
 
     def at(parameter: Tensor | None) -> int:
         return places[id(parameter)]
 
+    if isinstance(model, SAGE) and model.unit_rows:
+        raise UnsupportedError(
+            "FedLoG optimises nodes through its encoder, which is known here without rows of unit length. Leave "
+            "model.unit_rows at false."
+        )
     found = []
     for layer in getattr(model, "layers", ()):
         if isinstance(model, SAGE) and isinstance(layer, SageLayer):

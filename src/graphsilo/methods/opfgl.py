@@ -344,8 +344,8 @@ class Client(ClientBase[OpFGLConfig]):
             )  # fmt: skip
 
         names = (
-            "stage 1", seed, self.context.device, spec.name, sorted(spec.settings.items()), config.dropout,
-            config.stage1_lr, config.stage1_epochs, config.stage1_check, self.silo.schema.num_classes,
+            "stage 1", seed, self.context.device, spec.name, sorted(spec.settings.items()), spec.precision,
+            config.dropout, config.stage1_lr, config.stage1_epochs, config.stage1_check, self.silo.schema.num_classes,
         )  # fmt: skip
         tensors = [surrogate.features, surrogate.labels, surrogate.adjacency]
         path = stages.shared(names, tensors, make) if keep else make()
@@ -463,7 +463,7 @@ class Client(ClientBase[OpFGLConfig]):
             options.update({name: 0.0 for name in ("dropout", "attention_dropout") if name in known})
         return models.build(
             spec.name, num_features=schema.num_features, num_classes=schema.num_classes, task=task,
-            generator=generator(self.context.seed, "model"), **options,
+            generator=generator(self.context.seed, "model"), precision=spec.precision, **options,
         ).to(self.context.device)  # fmt: skip
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:

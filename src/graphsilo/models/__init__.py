@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.models.registry import ModelEntry, describe, entry, names, pool, pools, resolve
 from graphsilo.models.settings import Settings
-from graphsilo.types import Task
+from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:
     import torch
@@ -96,6 +96,7 @@ def build(
     embedding_dim: int = 64,
     seed: int | None = None,
     generator: torch.Generator | None = None,
+    precision: Precision = "float32",
     **overrides: Any,
 ) -> Model:
     """A model with drawn parameters. The same generator state (or seed) gives the same weights.
@@ -109,6 +110,7 @@ def build(
         embedding_dim: Width of that embedding; only for ``link``.
         seed: Parameters are drawn from ``random.generator(seed, "model")``.
         generator: Where parameters are drawn from instead; exactly one of the two is needed.
+        precision: Of its dense matrix products; a run's stands in the client's ``context.model.precision``.
         overrides: Settings to change.
 
     Raises:
@@ -136,4 +138,5 @@ def build(
         assert seed is not None
         generator = named(seed, "model")
     built.reset(generator)
+    built.precision = precision
     return built

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from graphsilo.models.dropout import Source
+from graphsilo.models.precision import lowered, wide
 from graphsilo.models.stack import Plan, Record, Stack, Weights
 from graphsilo.models.view import View
-from graphsilo.types import Task
+from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:
     from graphsilo.models.settings import Settings
@@ -40,12 +43,22 @@ class Model(nn.Module, ABC):
         num_classes: Width C of the output.
         head: Name prefix of the parameters behind the embedding.
         readout: ``node`` (a row per node) or ``graph`` (a row per graph of a collection).
+        precision: Of its dense matrix products, forwards and backwards. Parameters, gradients, what it is given and
+            what it answers are float32 all the same.
     """
 
     embedding_dim: int
     num_classes: int
     head: str
     readout: Task = "node"
+    precision: Precision = "float32"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have the ways into every model, somebody else's too, open its precision."""
+        super().__init_subclass__(**options)
+        for name in ("forward", "embed"):
+            if name in cls.__dict__:
+                setattr(cls, name, _in_its_precision(cls.__dict__[name]))
 
     @abstractmethod
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
@@ -89,7 +102,8 @@ class Model(nn.Module, ABC):
         order: list[int] = self._slot_order
 
         def pull(gradient: Tensor) -> list[Tensor]:
-            found = record.pull(gradient)
+            with self._precisely():
+                found = record.pull(gradient)
             return [found[place] for place in order]
 
         return record.output, pull
@@ -109,7 +123,8 @@ class Model(nn.Module, ABC):
             depth = self._embedding_depth = self._find_embedding_depth(self.__dict__["_stack"], view)
 
         def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
-            found = record.pull(gradient, None if inner is None else (depth, inner))
+            with self._precisely():
+                found = record.pull(gradient, None if inner is None else (depth, inner))
             return [found[place] for place in order]
 
         return record.output, record.input_of(depth) if depth and view.is_full else None, pull
@@ -132,7 +147,8 @@ class Model(nn.Module, ABC):
         last = mine.get("_last_plan")
         if last is not None and last[0] is view:
             # The same rows as before, as in every full-batch step: the stack is run with the same plan.
-            record: Record = mine["_stack"].run(last[1], source)
+            with self._precisely():
+                record: Record = mine["_stack"].run(last[1], source)
             return record
         stack = mine.get("_stack")
         if stack is None:
@@ -159,10 +175,30 @@ class Model(nn.Module, ABC):
         whole = record is not None and record.output is output and len(record.parameters) == len(slots) == len(mine)
         return [slots[key] for key in mine] if whole and set(mine) == set(slots) else []
 
+    def _precisely(self) -> contextlib.AbstractContextManager[Any]:
+        """What holds while this model computes."""
+        if self.precision == "float32":
+            return _NOTHING
+        return lowered(next(self.parameters()).device.type)
+
     @property
     def num_parameters(self) -> int:
         """P of the papers: trainable scalars."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+def _in_its_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(method)
+    def run(self: Model, *arguments: Any, **options: Any) -> Tensor:
+        if self.precision == "float32":
+            return method(self, *arguments, **options)
+        with self._precisely():
+            return wide(method(self, *arguments, **options))
+
+    return run
 
 
 class LayeredModel(Model):
@@ -279,7 +315,7 @@ class Dense(Layer):
 
     def forward(self, values: Tensor) -> Tensor:
         """values @ weight + bias; [rows, inputs] to [rows, outputs]."""
-        return values @ self.weight if self.bias is None else torch.addmm(self.bias, values, self.weight)
+        return wide(values @ self.weight if self.bias is None else torch.addmm(self.bias, values, self.weight))
 
 
 def draw_uniform(weight: Tensor, fans: int, generator: torch.Generator, *, gain: float = 1.0) -> None:

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from graphsilo.models.base import Dense, Model, draw_uniform, widths
 from graphsilo.models.dropout import dropout
 from graphsilo.models.operators import Operator
+from graphsilo.models.precision import as_forwards, exact, is_lowered
 from graphsilo.models.view import View
 
 _GAIN = math.sqrt(2.0)
@@ -43,7 +44,8 @@ class SharedPReLU(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Any shape."""
-        return nn.functional.prelu(values, self.slope)
+        with exact(values):  # torch counts this one among the products
+            return nn.functional.prelu(values, self.slope)
 
 
 class GAMLP(Model):
@@ -143,13 +145,14 @@ class _Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hops: list[Operator], weight: Tensor, scorer: Tensor) -> tuple[Tensor, Tensor]:
         references = len(scorer) - 1
-        ctx.hops, ctx.scorer_shape = hops, scorer.shape
+        ctx.hops, ctx.scorer_shape, ctx.lowered = hops, scorer.shape, is_lowered(weight)
         projected = torch.stack([hop.mm(weight) for hop in hops])
         parts = [hop.mm(torch.stack((scorer[level % references], scorer[-1]), 1)) for level, hop in enumerate(hops)]
         return projected, torch.stack(parts)
 
     @staticmethod
     @once_differentiable
+    @as_forwards
     def backward(ctx: Any, projected: Tensor, parts: Tensor) -> tuple[Tensor | None, ...]:
         to_scorer = parts.new_zeros(ctx.scorer_shape)
         to_weight: Tensor | None = None

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, draw_uniform, layer_widths
 from graphsilo.models.dropout import dropout, keep_scale, relu_dropout
 from graphsilo.models.operators import SparseOperator, csr_tensor
+from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
 from graphsilo.models.view import View
 
 
@@ -56,16 +57,19 @@ class Edges:
 
     def weighted(self, weights: Tensor, right: Tensor) -> Tensor:
         """Σ over each target's edges of weight times the source's row: [rows, k] from [e] and [input rows, k]."""
-        return torch.mm(csr_tensor(*self._forward, weights, self.shape), right)
+        with exact(right):
+            return torch.mm(csr_tensor(*self._forward, weights, self.shape), right)
 
     def weighted_transposed(self, weights: Tensor, left: Tensor) -> Tensor:
         """Σ over each source's edges of weight times the target's row: [input rows, k] from [e] and [rows, k]."""
         matrix = csr_tensor(*self._backward, weights.index_select(0, self._order), self.shape[::-1])
-        return torch.mm(matrix, left)
+        with exact(left):
+            return torch.mm(matrix, left)
 
     def inner_products(self, left: Tensor, right: Tensor) -> Tensor:
         """[e] products of the target's row of ``left`` and the source's row of ``right``."""
-        products: Tensor = torch.sparse.sampled_addmm(self._ones, left, right.t(), beta=0.0)
+        with exact(left):
+            products: Tensor = torch.sparse.sampled_addmm(self._ones, left, right.t(), beta=0.0)
         return products.values()
 
 
@@ -141,7 +145,7 @@ class GAT(LayeredModel):
         hidden: Tensor | None = None
         for position, layer in enumerate(self._rows[:depth]):
             source = view.features("loops", depth) if hidden is None else hidden
-            values = source @ layer.linear.weight
+            values = wide(source @ layer.linear.weight)
             attended: Tensor = _Attention.apply(
                 values,
                 layer.source,
@@ -196,7 +200,7 @@ class _Attention(torch.autograd.Function):
         heads, width = to_source.shape
         split = values.view(-1, heads, width)
         if heads == 1:
-            ends = torch.mm(values, torch.cat((to_source, to_target)).t())
+            ends = wide(torch.mm(values, torch.cat((to_source, to_target)).t()))
             from_source, from_target = ends[:, :1], ends[:, 1:]
         else:
             from_source, from_target = (split * to_source).sum(-1), (split * to_target).sum(-1)
@@ -214,12 +218,13 @@ class _Attention(torch.autograd.Function):
         else:
             parts = [edges.weighted(used[:, head].contiguous(), split[:, head].contiguous()) for head in range(heads)]
             result = torch.cat(parts, 1)
-        ctx.edges, ctx.keep = edges, keep
+        ctx.edges, ctx.keep, ctx.lowered = edges, keep, is_lowered(values)
         ctx.save_for_backward(values, to_source, to_target, slopes, weights)
         return result
 
     @staticmethod
     @once_differentiable
+    @as_forwards
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         values, to_source, to_target, slopes, weights = ctx.saved_tensors
         edges: Edges = ctx.edges
@@ -247,7 +252,7 @@ class _Attention(torch.autograd.Function):
         if heads == 1:
             both = torch.cat((by_source, by_target), 1)
             to_values.addmm_(both, torch.cat((to_source, to_target)))
-            source_gradient, target_gradient = torch.mm(both.t(), values).split(1)
+            source_gradient, target_gradient = wide(torch.mm(both.t(), values)).split(1)
             return to_values, source_gradient, target_gradient, None, None, None, None
         to_values += (by_source.unsqueeze(-1) * to_source + by_target.unsqueeze(-1) * to_target).view_as(values)
         source_gradient = (by_source.unsqueeze(-1) * split).sum(0)

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from graphsilo.models.base import Dense, Model, Pooling, Readout
 from graphsilo.models.dropout import keep_scale, relu_dropout_scale
 from graphsilo.models.operators import SparseOperator
+from graphsilo.models.precision import as_forwards, is_lowered, wide
 from graphsilo.models.stack import Plan, Stack, Term
 from graphsilo.models.view import View
 
@@ -121,7 +122,7 @@ class _Convolutions(torch.autograd.Function):
         for block, rows, beta, weight in zip(settings.blocks, settings.rows, settings.betas, weights, strict=True):
             residual = residual if rows is None else residual.index_select(0, rows)
             mixed = torch.add(residual, block.mm(hidden), alpha=1.0 - settings.alpha)
-            hidden = torch.addmm(mixed, mixed, weight, beta=1.0 - beta, alpha=beta)
+            hidden = wide(torch.addmm(mixed, mixed, weight, beta=1.0 - beta, alpha=beta))
             if settings.activate:
                 scale = relu_dropout_scale(hidden, rate, generator)
                 hidden *= scale
@@ -130,12 +131,14 @@ class _Convolutions(torch.autograd.Function):
             if needed:
                 saved.append(mixed)
         ctx.settings, ctx.keep, ctx.count, ctx.shape = settings, keep, len(weights), start.shape
+        ctx.lowered = is_lowered(start)
         ctx.save_for_backward(*weights, *saved)
         # Without convolutions and dropout the output would be the input itself, which autograd must not see twice.
         return hidden.clone() if hidden is start else hidden
 
     @staticmethod
     @once_differentiable
+    @as_forwards
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         settings: _Settings = ctx.settings
         weights, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
@@ -148,8 +151,8 @@ class _Convolutions(torch.autograd.Function):
             mixed: Tensor = saved[stride * (layer + 1) - 1]
             if settings.activate:
                 gradient = gradient * saved[2 * layer]
-            gradients[layer] = torch.mm(mixed.t(), gradient).mul_(beta)
-            gradient = torch.addmm(gradient, gradient, weights[layer].t(), beta=1.0 - beta, alpha=beta)
+            gradients[layer] = wide(torch.mm(mixed.t(), gradient)).mul_(beta)
+            gradient = wide(torch.addmm(gradient, gradient, weights[layer].t(), beta=1.0 - beta, alpha=beta))
             residual = gradient if residual is None else residual.add(gradient)
             gradient = block.tmm(gradient).mul_(1.0 - settings.alpha)
             if rows is not None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, layer_widths, widths
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import SparseOperator, product
+from graphsilo.models.precision import wide
 from graphsilo.models.stack import DENSE, Plan, Stack, Term
 from graphsilo.models.view import View
 
@@ -146,7 +147,7 @@ class GIN(LayeredModel):
                 if index == 0:
                     # By linearity the product with the weight comes first: it is narrower, and X may be sparse.
                     source = view.features("sum", depth) if hidden is None else hidden
-                    values = source @ linear.weight
+                    values = wide(source @ linear.weight)
                     eps = self.eps if layer.eps is None else layer.eps.value
                     rows = own[position]
                     kept = values if rows is None else values.index_select(0, rows)

@@ -14,6 +14,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
+
 # One stored entry of a sparse product costs about as much as this many entries of a dense one (measured on one
 # core with 64 columns; the choice is by count, never by clock, so that every run makes the same one).
 SPARSE_COST = 5.0
@@ -47,10 +49,11 @@ class Operator(ABC):
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, right: Tensor, operator: Operator) -> Tensor:
-        ctx.operator = operator
+        ctx.operator, ctx.lowered = operator, is_lowered(right)
         return operator.mm(right)
 
     @staticmethod
+    @as_forwards
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.operator.tmm(gradient.contiguous()), None
 
@@ -83,18 +86,27 @@ class SparseOperator(Operator):
 
 
 class DenseOperator(Operator):
-    """An ordinary matrix."""
+    """An ordinary matrix; where products are lowered to bfloat16, with a copy of itself as that."""
 
     def __init__(self, matrix: Tensor):
         self.matrix = matrix
         self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
         self.cost = float(matrix.numel())
+        self._low: Tensor | None = None
 
     def mm(self, right: Tensor) -> Tensor:
-        return torch.mm(self.matrix, _narrow(right))
+        return wide(torch.mm(self._factor(), _narrow(right)))
 
     def tmm(self, left: Tensor) -> Tensor:
-        return torch.mm(self.matrix.t(), _narrow(left))
+        return wide(torch.mm(self._factor().t(), _narrow(left)))
+
+    def _factor(self) -> Tensor:
+        """The matrix as products want it now: lowered once, not in every product."""
+        if self.matrix.dtype is not torch.float32 or not is_lowered(self.matrix):
+            return self.matrix
+        if self._low is None:
+            self._low = self.matrix.to(torch.bfloat16)
+        return self._low
 
     def dense(self) -> Tensor:
         return self.matrix
@@ -104,11 +116,11 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
     """left @ right, contiguous, without gradient.
 
     Where the result has few columns, its transpose is computed: BLAS on a CPU is two to three times faster on a short,
-    wide result than on a tall, narrow one.
+    wide result than on a tall, narrow one; in bfloat16 it is not.
     """
-    if right.shape[1] < 16 and left.is_cpu:
+    if right.shape[1] < 16 and left.is_cpu and not is_lowered(left):
         return torch.mm(right.t(), left.t()).t().contiguous()
-    return torch.mm(left, right)
+    return wide(torch.mm(left, right))
 
 
 def _narrow(right: Tensor) -> Tensor:
@@ -190,7 +202,8 @@ class _Compressed:
                 right, self.columns, self.pointer, mode=0, per_sample_weights=self.values, include_last_offset=True
             )
             return bags[0]
-        return torch.mm(self._tensor, right)  # type: ignore[arg-type]
+        with exact(right):
+            return torch.mm(self._tensor, right)  # type: ignore[arg-type]
 
 
 _quiet = False

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from graphsilo.models.base import Dense, Layer, StackedModel
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from graphsilo.models.base import Dense, Layer, Pooling, Readout, StackedModel
+from graphsilo.models.dropout import dropout as drop
+from graphsilo.models.precision import wide
 from graphsilo.models.stack import Plan, Term, Weights
 from graphsilo.models.view import View
 
@@ -23,15 +31,38 @@ class SageLayer(Layer):
 class SAGE(StackedModel):
     """H' = mean over neighbours of H · W_n + H W_s + b, full neighbourhoods. P = 2dh + h + 2hC + C with two layers.
 
-    Arguments are those of ``StackedModel``.
+    Args:
+        inputs: d.
+        classes: C.
+        hidden: As for every ``StackedModel``.
+        dropout: Rate after each hidden activation, or after its rows were scaled.
+        unit_rows: Scale every row of a hidden layer to length 1 behind its ReLU, as line 7 of Algorithm 1 does: h / |h|
+            (a row of zeros stays). Logits, and with the link task the embeddings that come in their place, are never
+            scaled.
+        readout: As for every ``StackedModel``; with ``graph`` all layers are hidden.
+        pooling: As for every ``StackedModel``.
 
     A node without neighbours receives the zero vector from them.
 
-    Source: Hamilton et al., NeurIPS 2017, Algorithm 1. Deviation: no normalisation of the rows of H' to unit length
-    and no neighbour sampling, as in PyG's and OpenFGL's default. Xavier-uniform weights and zero bias.
+    Source: Hamilton et al., NeurIPS 2017, Algorithm 1. Deviation: no neighbour sampling, and no rows of unit length
+    unless asked for, as in PyG's and OpenFGL's default. Xavier-uniform weights and zero bias.
     """
 
     layer = SageLayer
+
+    def __init__(
+        self,
+        inputs: int,
+        classes: int,
+        hidden: Sequence[int] = (64,),
+        dropout: float = 0.5,
+        unit_rows: bool = False,
+        *,
+        readout: Readout = "node",
+        pooling: Pooling = "sum",
+    ):
+        super().__init__(inputs, classes, hidden, dropout, readout=readout, pooling=pooling)
+        self.dropout, self.unit_rows = dropout, unit_rows
 
     def _plan(self, view: View, depth: int) -> Plan:
         def make() -> Plan:
@@ -40,3 +71,27 @@ class SAGE(StackedModel):
             return (first, *((Term(blocks[layer]), Term(None, rows[layer])) for layer in range(1, depth)))
 
         return view.cached(("sage plan", depth), make)
+
+    def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
+        if not self.unit_rows:
+            return super()._layers(view, depth, generator, activate_last)
+        hidden: Tensor | None = None
+        for position, (terms, layer) in enumerate(zip(self._plan(view, depth), self.layers, strict=False)):
+            assert isinstance(layer, SageLayer)
+            (around, own), bias = terms, layer.neighbours.bias
+            assert bias is not None
+            values = _apply(around, layer.neighbours.weight, hidden) + _apply(own, layer.own.weight, hidden) + bias
+            if position < depth - 1 or activate_last:
+                values = drop(F.normalize(values.relu(), dim=1), self.dropout, generator)
+            hidden = values
+        assert hidden is not None
+        return hidden
+
+
+def _apply(term: Term, weight: Tensor, hidden: Tensor | None) -> Tensor:
+    """One summand of a layer, with its gradient."""
+    operator, rows = term
+    if hidden is None:
+        return operator @ weight  # type: ignore[operator]
+    values = wide((hidden if rows is None else hidden.index_select(0, rows)) @ weight)
+    return values if operator is None else operator @ values

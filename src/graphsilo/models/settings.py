@@ -186,6 +186,7 @@ class SAGESettings(Settings):
     hidden: Hidden = _hidden()
     layers: int = _layers(2)
     dropout: float = _dropout()
+    unit_rows: bool = setting(False, "whether each row of a hidden layer is scaled to length 1 behind its ReLU")
     pooling: Pooling = _pooling()
 
 

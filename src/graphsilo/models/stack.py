@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from graphsilo.models.dropout import Source, activate, activate_backward, masks_ahead
 from graphsilo.models.operators import Operator, matmul
+from graphsilo.models.precision import as_forwards, is_lowered, wide
 from graphsilo.models.view import Norm, View
 
 
@@ -244,7 +245,7 @@ def _backward(
             inner = gradient if operator is None else operator.tmm(gradient)
             source = hidden if rows is None else hidden.index_select(0, rows)
             gradients[position + index] = matmul(source.t(), inner)
-            inner = torch.mm(inner, parameters[position + index].t())
+            inner = wide(torch.mm(inner, parameters[position + index].t()))
             if rows is not None:
                 below = hidden.new_zeros(hidden.shape) if below is None else below
                 below.index_add_(0, rows, inner)
@@ -277,12 +278,14 @@ class _Layers(torch.autograd.Function):
     ) -> Tensor:
         hidden, saved = _forward(plan, rates, generator, activate_last, parameters)
         ctx.plan, ctx.activate_last, ctx.count = plan, activate_last, len(parameters)
+        ctx.lowered = is_lowered(hidden)
         # ``hidden`` of the last layer is the output; saving it is allowed, changing it in place is caught by torch.
         ctx.save_for_backward(*parameters, *saved)
         return hidden
 
     @staticmethod
     @once_differentiable
+    @as_forwards
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         parameters, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         gradients = _backward(ctx.plan, ctx.activate_last, parameters, saved, gradient)

@@ -67,7 +67,7 @@ class Remote(LocalFederation):
             "device": device,
             **sites.told,
         }
-        self._models = {client: [spec.name, dict(spec.settings)] for client, spec in models.items()}
+        self._models = {client: spec.wire() for client, spec in models.items()}
         self._opened: set[str] = set()
         self._refused: dict[ClientId, str] = {}
         self._marks: dict[str, str] = {}

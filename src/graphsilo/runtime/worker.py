@@ -83,8 +83,7 @@ def _start(header: dict[str, Any]) -> Residents:
     config = _named(header["config_class"]).model_validate(header["config"])
 
     def make(client: ClientId) -> ClientBase:
-        name, settings = header["models"][str(client)]
-        model = ModelSpec(name, settings)
+        model = ModelSpec(*header["models"][str(client)])
         return kind(ClientContext(client, silo_of(client), config, model, header["seed"], header["device"]))
 
     def folder() -> Path:

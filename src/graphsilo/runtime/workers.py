@@ -123,7 +123,7 @@ class WorkerPool:
                 "config_class": [type(config).__module__, type(config).__qualname__],
                 "config": config.model_dump(mode="json"),
                 "clients": list(clients),
-                "models": {str(client): [models[client].name, dict(models[client].settings)] for client in clients},
+                "models": {str(client): models[client].wire() for client in clients},
                 "seed": seed,
                 "device": device,
                 "resident": self.resident,

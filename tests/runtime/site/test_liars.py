@@ -189,7 +189,7 @@ def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
     return {
         "do": "open", "run": run, "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
         "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
-        "models": [[0, ["gcn", {"hidden": [8]}]]],
+        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]],
     }  # fmt: skip
 
 
@@ -205,9 +205,11 @@ def test_strange_operation_is_refused_unseen(operation: Any, sites: Any) -> None
     [
         {"run": "../../results"}, {"run": "/tmp/x"}, {"run": ""}, {"run": None}, {"seed": "x"}, {"seed": None},
         {"method": "../../../../etc/passwd"}, {"method": None}, {"device": "meta"}, {"device": "cuda:9"},
-        {"models": [[1, ["gcn", {}]]]}, {"models": [[[0], ["gcn", {}]]]}, {"models": 5}, {"config": {"rounds": -1}},
-        {"models": [[0, ["gcn", {"hidden": ["x"]}]]]}, {"models": [[0, ["../gcn", {}]]]}, {"schema": {}},
-        {"models": [[0, ["gcn", {"num_features": 3}]]]}, {"task": ["node"]}, {"task": "graph"},
+        {"models": [[1, ["gcn", {}, "float32"]]]}, {"models": [[[0], ["gcn", {}, "float32"]]]}, {"models": 5},
+        {"models": [[0, ["gcn", {"hidden": ["x"]}, "float32"]]]}, {"models": [[0, ["../gcn", {}, "float32"]]]},
+        {"models": [[0, ["gcn", {"num_features": 3}, "float32"]]]}, {"models": [[0, ["gcn", {}, "float16"]]]},
+        {"models": [[0, ["gcn", {}, ["float32"]]]]}, {"models": [[0, ["gcn", {}]]]}, {"schema": {}},
+        {"config": {"rounds": -1}}, {"task": ["node"]}, {"task": "graph"},
         {"sparse": []}, {"mark": "../x"},
     ],
 )  # fmt: skip

@@ -25,7 +25,7 @@ import torch
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.silo import Silo
 from graphsilo.experiments import results
-from graphsilo.experiments.checks import check_clients, check_device, check_room, check_support
+from graphsilo.experiments.checks import check_clients, check_device, check_precision, check_room, check_support
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.planning.meter import Meter, Trial, Weighed
@@ -80,13 +80,14 @@ def _prepared(path: Path, emit: Callable[[dict[str, Any]], None]) -> tuple[RunCo
     config = load_config(path)
     method = registry.load(config.method.name)
     settings = config.method_config()
-    check_device(config.run.device)
+    check_device(config.run.device, config.run.precision)
     started = time.process_time()
     emit({"event": "started", "cpu": started, **resident()._asdict()})
     simulation = prepare(config, method)
     check_clients(config, simulation.partition)
     check_support(config, method, settings, simulation)
     check_room(simulation)
+    check_precision(simulation)
     emit(
         {
             "event": "prepared",

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -39,7 +39,13 @@ from graphsilo.errors import (
     UnsupportedError,
 )
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
+from graphsilo.federation.client import (
+    ClientBase,
+    ClientContext,
+    ModelSpec,
+    no_dense_products,
+    precision_matters,
+)
 from graphsilo.federation.codec import Encoded, aligned_bytes
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
@@ -53,7 +59,7 @@ from graphsilo.runtime.machine import peak
 from graphsilo.runtime.site.protocol import OPERATIONS, Packet, failed, pack, unpack
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
-from graphsilo.types import ClientId
+from graphsilo.types import ClientId, Precision
 
 
 class NotOpen(FederationError):
@@ -159,7 +165,9 @@ class SiteWorker:
         clients: dict[ClientId, ClientBase] = {}
         gates: dict[ClientId, Gate] = {}
         refused: dict[ClientId, str] = {}
-        for client, (name, settings) in header["models"]:
+        for client, (name, settings, precision) in header["models"]:
+            if precision not in get_args(Precision):
+                raise ConfigError(f"run.precision must be one of {', '.join(get_args(Precision))}.")
             member = self._member(client)
             silo = self._silo(member, header["task"], schema, header["sparse"])
             counts = silo.class_counts().tolist()
@@ -178,7 +186,10 @@ class SiteWorker:
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
                 total_bytes=0 if policy.max_total_bytes is None else journal.sent_bytes(),
             )
-            context = ClientContext(client, silo, config, ModelSpec(name, settings), seed, device)
+            spec = ModelSpec(name, settings, precision)
+            if precision != "float32" and not precision_matters(spec, silo):
+                raise UnsupportedError(no_dense_products(spec))
+            context = ClientContext(client, silo, config, spec, seed, device)
             clients[client] = method.client(context)
         session = Session(run, seed, method, config, clients, gates, SiteState(self.folder / "state", run))
         if header.get("mark") is not None:

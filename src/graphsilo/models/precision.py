@@ -1,0 +1,69 @@
+"""Mixed precision: dense matrix products of a backbone in bfloat16, everything else in float32.
+
+``torch.autocast`` is the switch, so that a layer of torch's own in somebody's model follows it too. Here each product
+gives its result back as float32: what follows a product (sums, biases, activations, the sparse product with the
+adjacency, a loss) never meets a bfloat16 tensor. Sparse products stay float32: torch has no bfloat16 kernel for them on
+a CPU but the one for bags of embeddings, which would round the normalised adjacency too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+Backward = TypeVar("Backward", bound=Callable[..., Any])
+
+_NOTHING = contextlib.nullcontext()
+_times = 0
+
+
+def is_lowered(like: Tensor) -> bool:
+    """Whether dense products are computed in bfloat16 now, where this tensor lies."""
+    return torch.is_autocast_enabled(like.device.type)
+
+
+def lowered(device: str, *, on: bool = True) -> contextlib.AbstractContextManager[Any]:
+    """Dense products in bfloat16 while this is open.
+
+    Args:
+        device: Kind of device, ``cpu`` or ``cuda``.
+        on: False changes nothing.
+    """
+    if not on:
+        return _NOTHING
+    global _times
+    _times += 1
+    # Without torch's cache of lowered weights: optimisers change weights in place, which it does not see.
+    return torch.autocast(device, torch.bfloat16, cache_enabled=False)
+
+
+def times_lowered() -> int:
+    """How often ``lowered`` has been on in this process: whether something was computed that way."""
+    return _times
+
+
+def exact(like: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Products as their operands are while this is open: for sparse ones."""
+    return torch.autocast(like.device.type, enabled=False) if is_lowered(like) else _NOTHING
+
+
+def wide(values: Tensor) -> Tensor:
+    """The result of a product as float32, where it came as bfloat16."""
+    return values.float() if values.dtype is torch.bfloat16 else values
+
+
+def as_forwards(backward: Backward) -> Backward:
+    """Run a written-out backward pass in the precision of its forward pass, which has put it into ``ctx.lowered``.
+
+    torch calls it outside of whatever was open then.
+    """
+
+    def run(ctx: Any, *gradients: Tensor) -> Any:
+        with lowered(gradients[0].device.type, on=ctx.lowered):
+            return backward(ctx, *gradients)
+
+    return cast(Backward, run)
