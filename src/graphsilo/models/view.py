@@ -351,11 +351,13 @@ class View:
             return self.features()
 
         def make() -> Operator:
+            factors: Operator | None = None
             if self.kept and sp.issparse(self.data.graph.features):
-                factors: Operator = self.features(norm, level)
+                factors = self.features(norm, level)
+            if isinstance(factors, SparseOperator):
                 for block in self.blocks(norm, level):
                     factors = product(block, factors)
-                if factors.cost <= self.num_rows * self.data.hop_cost(level, norm):
+                if factors.cost < self.num_rows * self.data.hop_cost(level, norm):
                     return factors
             return self._rows_of(self.data.hop_matrix(level, norm))
 
