@@ -24,13 +24,13 @@ def test_same_numbers_as_in_one_process(method: str, sites: Any, tmp_path: Path)
 
 def test_same_numbers_in_bfloat16(sites: Any, tmp_path: Path) -> None:
     config = sites.config(run__precision="bfloat16", method__rounds=2)
-    apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out").tree
+    apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "lowered").tree
     assert apart["config"]["run"]["precision"] == "bfloat16"
     whole = run(config, out=tmp_path / "whole")
     assert_same(whole.tree, apart)
     for number, name in enumerate(sites.clients):
         model = f"models/seed0-client{number}-best.safetensors"
-        (kept,) = (sites.folder / name / "results").glob(f"out-fedavg-*/{name}/{model}")
+        (kept,) = (sites.folder / name / "results").glob(f"lowered-fedavg-*/{name}/{model}")
         assert kept.read_bytes() == (tmp_path / "whole" / model).read_bytes()
 
 
