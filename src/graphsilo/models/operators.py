@@ -19,7 +19,7 @@ from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
 # One stored entry of a sparse product counts as this many entries of a dense one. On one core it takes as long as 1.5
 # to 2.5 of them with 64 columns and 3 to 5 with 16; with 2 in place of 5, FedAvg became faster on Photo and slower on
 # Computers, by a tenth at most. The choice is by count, never by clock, so that every run makes the same one.
-SPARSE_COST = 5.0
+SPARSE_COST = 3.0
 
 
 class Operator(ABC):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import select
 import signal
 import socket
 import sys
 import time
 import traceback
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,8 @@ from graphsilo.errors import ConfigError, FederationError
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
-from graphsilo.runtime import frames
 from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.frames import Line, Ring
 from graphsilo.runtime.machine import peak
 from graphsilo.runtime.parking import Residents, received_states, sent_states
 from graphsilo.runtime.placement import Room
@@ -30,17 +32,23 @@ from graphsilo.types import ClientId
 _MOST_MAPPED = 2000
 """Silos that are mapped at once, of a dozen arrays each; Linux allows 65 530 mappings."""
 
+_SURE = 2
+"""Times in a row that an evaluation must have followed a call before one is begun unasked."""
+
 
 def main() -> None:
     """Serve until the coordinator says stop or goes away."""
-    connection = socket.socket(fileno=int(sys.argv[1]))
+    descriptor, *shared = map(int, sys.argv[1:])
+    incoming, outgoing = (Ring(number) if number >= 0 else None for number in shared)
+    line = Line(socket.socket(fileno=descriptor), outgoing, incoming)
     torch.set_num_threads(1)
     # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     residents: Residents | None = None
+    foresight = _Foresight()
     try:
         while True:
-            header, payloads = frames.receive(connection)
+            header, payloads = line.receive()
             operation = header["do"]
             if operation == "stop":
                 return
@@ -48,27 +56,28 @@ def main() -> None:
                 if operation == "start":
                     residents = None  # what the seed before left makes room first
                     residents = _start(header)
-                    frames.send(connection, {"ok": True})
+                    foresight = _Foresight()
+                    line.send({"ok": True})
                 elif operation == "memory":
-                    frames.send(connection, {"ok": True, "bytes": peak()})
+                    line.send({"ok": True, "bytes": peak()})
                 elif residents is None:
                     raise FederationError("no clients were started here.")
                 elif operation == "call":
-                    _call(connection, residents, header, payloads)
+                    _call(line, residents, header, payloads, foresight)
+                    foresight.use(line, residents)
                 elif operation == "states":
-                    frames.send(connection, {"ok": True}, [encode_tree(sent_states(residents.states()))])
+                    line.send({"ok": True}, [encode_tree(sent_states(residents.states()))])
                 elif operation == "load":
                     residents.load(received_states(decode_tree(payloads[0])))
-                    frames.send(connection, {"ok": True})
+                    line.send({"ok": True})
                 elif operation == "remember":
                     residents.remember()
-                    frames.send(connection, {"ok": True})
+                    line.send({"ok": True})
                 elif operation == "finish":
                     found = residents.finish(header["client"], embeddings=header["embeddings"], study=header["study"])
-                    frames.send(connection, {"ok": True}, [encode_tree(found)])
+                    line.send({"ok": True}, [encode_tree(found)])
             except Exception as error:
-                frames.send(
-                    connection,
+                line.send(
                     {"ok": False, "kind": type(error).__name__, "text": str(error), "trace": traceback.format_exc()},
                 )
     except (EOFError, ConnectionError):
@@ -110,17 +119,59 @@ def _named(place: list[str]) -> Any:
     return found
 
 
-def _call(connection: socket.socket, residents: Residents, header: dict[str, Any], payloads: list[Any]) -> None:
+class _Foresight:
+    """What comes after a call, judged by what came after it before: an evaluation can be begun while others work."""
+
+    def __init__(self) -> None:
+        self._before = ""
+        self._evaluated_after: Counter[str] = Counter()  # how often in a row
+        self._asked: list[ClientId] = []
+        self._spent: dict[ClientId, float] = {}
+
+    def called(self, handler: str, clients: list[ClientId]) -> None:
+        """A call has come."""
+        if handler == "evaluate":
+            self._evaluated_after[self._before] += 1
+            self._asked = clients
+        else:
+            self._evaluated_after[self._before] = 0
+            self._spent.clear()
+        self._before = handler
+
+    def use(self, line: Line, residents: Residents) -> None:
+        """Evaluate what will be asked for next, client by client, until something comes."""
+        if residents.limit is not None or self._evaluated_after[self._before] < _SURE:
+            return
+        for client in self._asked:
+            if select.select([line], [], [], 0)[0]:
+                return
+            started = time.process_time()
+            residents.get(client).foresee()
+            self._spent[client] = time.process_time() - started
+
+    def spent(self, client: ClientId) -> float:
+        """CPU seconds that the answer of this client has cost before it was asked for."""
+        return self._spent.pop(client, 0.0)
+
+
+def _call(
+    line: Line,
+    residents: Residents,
+    header: dict[str, Any],
+    payloads: list[Any],
+    foresight: _Foresight,
+) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
+    foresight.called(header["handler"], [client for client, _ in header["to"]])
     for client, index in header["to"]:
         started = time.process_time()
         reply = residents.call(client, header["handler"], header["round"], inboxes[index])
-        answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started}
+        answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started + foresight.spent(client)}
         if isinstance(reply, Failure):
-            frames.send(connection, {**answer, "failure": [reply.kind, reply.reason, reply.trace]})
+            line.send({**answer, "failure": [reply.kind, reply.reason, reply.trace]})
         else:
             fields = [list(field) for field in reply.field_bytes]
-            frames.send(connection, {**answer, "name": reply.name, "fields": fields}, [reply.data])
+            line.send({**answer, "name": reply.name, "fields": fields}, [reply.data])
 
 
 if __name__ == "__main__":

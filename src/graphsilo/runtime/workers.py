@@ -1,4 +1,8 @@
-"""Clients spread over processes of this machine, one torch thread each. Same numbers as in one process, bit for bit."""
+"""Clients spread over processes of this machine, one torch thread each. Same numbers as in one process, bit for bit.
+
+The process that coordinates is one of them: it holds clients as well, fewer for what else it has to do. A process of
+its own for coordinating would need a core of its own, or take turns with a worker at every answer.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +14,25 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from graphsilo.data.silo import Silo
 from graphsilo.data.store import SiloStore
 from graphsilo.errors import FederationError, RunError
-from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.runtime import frames
+from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.frames import Line, Ring
 from graphsilo.runtime.in_process import LocalFederation, bundled
-from graphsilo.runtime.parking import Parking, received_states, sent_states
-from graphsilo.runtime.placement import balanced, expected_work, graph_bytes
+from graphsilo.runtime.parking import Parking, Residents, received_states, sent_states
+from graphsilo.runtime.placement import Room, beside_coordinator, expected_work, graph_bytes
 from graphsilo.runtime.remote_sites import StateLost
 from graphsilo.runtime.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.types import ClientId
@@ -50,14 +57,15 @@ class WorkerPool:
     """Processes that hold silos for as long as a run lasts; each seed starts its clients anew.
 
     Args:
-        silos: The silos of all clients; written once to a temporary folder that the workers map. Folders that a
-            killed process left behind are removed first.
-        workers: How many processes; clients are spread over them by expected work.
+        silos: The silos of all clients; those of other processes are written once to a temporary folder that they map.
+            Folders that a killed process left behind are removed first.
+        workers: How many processes, this one included; clients are spread over them by expected work.
         resident: Most clients in memory at once, over all processes; None for as many as fit.
         parking: Where the others' states go; None puts them beside the silos.
 
     Attributes:
-        clients_of: Who lives in which process.
+        here: Who lives in this process.
+        clients_of: Who lives in which of the others.
     """
 
     def __init__(
@@ -67,17 +75,20 @@ class WorkerPool:
         self.folder, self._lock = make_folder()
         self.resident, self.parking = resident, parking or Parking(self.folder)
         self.processes: list[subprocess.Popen] = []
-        self.connections: list[socket.socket] = []
+        self.lines: list[Line] = []
         workers = max(1, min(workers, len(silos)))
-        self.clients_of = balanced({silo.client: expected_work(silo) for silo in silos}, workers)
+        self.here, *self.clients_of = beside_coordinator({silo.client: expected_work(silo) for silo in silos}, workers)
+        self.num_processes = workers
+        self._silos = {silo.client: silo for silo in silos if silo.client in self.here}
         sizes = {silo.client: graph_bytes(silo) for silo in silos}
-        self._graph_bytes = [sum(sizes[client] for client in clients) for clients in self.clients_of]
+        self._graph_bytes = [sum(sizes[client] for client in clients) for clients in (self.here, *self.clients_of)]
         self._losses, self._reached = 0, (-1, 0)
         try:
             store = SiloStore(self.folder)
             for silo in silos:
-                store.write(silo)
-            for _ in range(workers):
+                if silo.client not in self.here:
+                    store.write(silo)
+            for _ in self.clients_of:
                 self._spawn()
         except OSError as error:
             self.close()
@@ -88,16 +99,18 @@ class WorkerPool:
 
     def _spawn(self) -> None:
         mine, theirs = socket.socketpair()
+        down, up = Ring.make(), Ring.make()
+        descriptors = [theirs.fileno(), *(-1 if ring is None else ring.descriptor for ring in (down, up))]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         process = subprocess.Popen(
-            [sys.executable, "-m", "graphsilo.runtime.worker", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-m", "graphsilo.runtime.worker", *map(str, descriptors)],
+            pass_fds=[descriptor for descriptor in descriptors if descriptor >= 0],
             env=environment,
             stdin=subprocess.DEVNULL,
         )
         theirs.close()
         self.processes.append(process)
-        self.connections.append(mine)
+        self.lines.append(Line(mine, down, up))
 
     def federation(
         self,
@@ -127,14 +140,27 @@ class WorkerPool:
                 "seed": seed,
                 "device": device,
                 "resident": self.resident,
-                "graph_bytes": self._graph_bytes[index],
-                "processes": len(self.clients_of),
-                "parked": str(parked / str(index)),
+                "graph_bytes": self._graph_bytes[1 + index],
+                "processes": self.num_processes,
+                "parked": str(parked / str(1 + index)),
             }
             self.send(index, header)
+
+        def folder() -> Path:
+            place = parked / "0"
+            place.mkdir(exist_ok=True)
+            return place
+
+        here = Residents(
+            self.here,
+            lambda client: method.client(
+                ClientContext(client, self._silos[client], config, models[client], seed, device)
+            ),
+            Room(self.resident, self._graph_bytes[0], folder, self.num_processes),
+        )
         for index in range(len(self.processes)):
             self.answer(index)
-        return Workers(self, seed, ledger)
+        return Workers(self, here, seed, ledger)
 
     def for_reference(self, name: str) -> WorkerPool:
         """A pool keeps nothing between seeds, so that references need no place of their own."""
@@ -169,13 +195,13 @@ class WorkerPool:
 
     def send(self, index: int, header: dict[str, Any], payloads: Sequence[Any] = ()) -> None:
         try:
-            frames.send(self.connections[index], header, payloads)
+            self.lines[index].send(header, payloads)
         except OSError:
             raise self.died(index) from None
 
     def receive(self, index: int) -> tuple[dict[str, Any], list[Any]]:
         try:
-            return frames.receive(self.connections[index])
+            return self.lines[index].receive()
         except (EOFError, OSError):
             raise self.died(index) from None
 
@@ -220,9 +246,9 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the processes and remove the temporary folders."""
-        for connection in self.connections:
+        for line in self.lines:
             with contextlib.suppress(OSError):
-                frames.send(connection, {"do": "stop"})
+                line.send({"do": "stop"})
         self._end(patience=_LONGEST_END)
         remove_folder(self.folder, self._lock)
         self._lock = None
@@ -230,23 +256,30 @@ class WorkerPool:
 
     def _end(self, patience: float) -> None:
         """Wait for the processes so many seconds, then kill them."""
-        for connection in self.connections:
-            connection.close()
+        for line in self.lines:
+            line.close()
         for process in self.processes:
             try:
                 process.wait(timeout=patience)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self.processes, self.connections = [], []
+        self.processes, self.lines = [], []
 
 
 class Workers(LocalFederation):
-    """The federation over a pool, for one seed."""
+    """The federation over a pool, for one seed.
 
-    def __init__(self, pool: WorkerPool, seed: int, ledger: Ledger | None = None):
-        super().__init__([client for clients in pool.clients_of for client in clients], ledger)
-        self.pool, self.seed = pool, seed
+    Args:
+        pool: The other processes.
+        here: The clients of this one.
+        seed: The seed.
+        ledger: Where bytes are noted.
+    """
+
+    def __init__(self, pool: WorkerPool, here: Residents, seed: int, ledger: Ledger | None = None):
+        super().__init__([*here.clients, *(client for clients in pool.clients_of for client in clients)], ledger)
+        self.pool, self.here, self.seed = pool, here, seed
         self._worker = {client: index for index, clients in enumerate(pool.clients_of) for client in clients}
 
     def at(self, phase: Phase, round: int) -> None:
@@ -266,69 +299,98 @@ class Workers(LocalFederation):
             # A worker reads a whole frame before it answers, so sending to all first cannot block for ever.
             self.pool.send(index, {"do": "call", "handler": handler, "round": round, "to": to}, payloads)
             waiting[index] = len(asked)
-        yield from self._in_order(handler, sorted(outgoing), waiting)
+        inboxes: dict[int, Inbox] = {}
+
+        def call(client: ClientId) -> Encoded | Failure:
+            encoded = outgoing[client]
+            return self.here.call(client, handler, round, inboxes.setdefault(id(encoded), Inbox(encoded.data)))
+
+        yield from self._in_order(handler, sorted(outgoing), waiting, call)
 
     def _in_order(
-        self, handler: str, order: list[ClientId], waiting: dict[int, int]
+        self,
+        handler: str,
+        order: list[ClientId],
+        waiting: dict[int, int],
+        call: Callable[[ClientId], Encoded | Failure],
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
-        """Answers as they come, handed on by client number: sums are the same as in one process."""
+        """Answers handed on by client number, so that sums are the same as in one process.
+
+        While an answer of another process is not there yet, clients of this one are called; what comes before its turn
+        waits in memory, up to a limit.
+        """
         early: dict[ClientId, Encoded | Failure] = {}
-        position = 0
+        own = deque(client for client in order if client not in self._worker)
         with selectors.DefaultSelector() as selector:
             for index in waiting:
-                selector.register(self.pool.connections[index], selectors.EVENT_READ, index)
-            while position < len(order):
-                while position < len(order) and order[position] in early:
-                    client = order[position]
-                    position += 1
-                    yield client, early.pop(client)
-                if position == len(order):
-                    return
-                for index in self._ready(selector, order[position], len(early)):
-                    header, payloads = self.pool.call_answer(index)
-                    self.client_cpu_seconds += header["cpu"]
-                    client = header["client"]
-                    if "failure" in header:
-                        early[client] = Failure(client, handler, *header["failure"])
-                    else:
-                        sizes = tuple((name, kind, size) for name, kind, size in header["fields"])
-                        early[client] = Encoded(payloads[0], header["name"], sizes)
-                    waiting[index] -= 1
-                    if waiting[index] == 0:
-                        selector.unregister(self.pool.connections[index])
+                selector.register(self.pool.lines[index], selectors.EVENT_READ, index)
+            for needed in order:
+                while needed not in early:
+                    full = len(early) >= _MOST_EARLY
+                    at_home = needed not in self._worker
+                    if full and not at_home:  # only the one that is needed, whoever else is ready
+                        self._read(handler, self._worker[needed], early, waiting, selector)
+                        continue
+                    if not full and waiting:
+                        ready = selector.select(0 if own else None)
+                        for key, _ in ready:
+                            self._read(handler, key.data, early, waiting, selector)
+                    if needed not in early and own:
+                        # The needed one is the first of them where it is at home: both are in order.
+                        client = own.popleft()
+                        early[client] = call(client)
+                yield needed, early.pop(needed)
 
-    def _ready(self, selector: selectors.BaseSelector, needed: ClientId, early: int) -> list[int]:
-        """Processes whose answer is to be read now; only the needed one while many others wait in memory."""
-        if early >= _MOST_EARLY:
-            return [self._worker[needed]]
-        return [key.data for key, _ in selector.select()]
-
-    def _gather(self, operation: str) -> dict[ClientId, Any]:
-        found: dict[ClientId, Any] = {}
-        for index, clients in enumerate(self.pool.clients_of):
-            self.pool.send(index, {"do": operation, "clients": list(clients)})
-        for index in range(len(self.pool.clients_of)):
-            found.update(received_states(decode_tree(self.pool.answer(index)[1][0])))
-        return dict(sorted(found.items()))
+    def _read(
+        self,
+        handler: str,
+        index: int,
+        early: dict[ClientId, Encoded | Failure],
+        waiting: dict[int, int],
+        selector: selectors.BaseSelector,
+    ) -> None:
+        """Take one answer of a process."""
+        header, payloads = self.pool.call_answer(index)
+        self.client_cpu_seconds += header["cpu"]
+        client = header["client"]
+        if "failure" in header:
+            early[client] = Failure(client, handler, *header["failure"])
+        else:
+            sizes = tuple((name, kind, size) for name, kind, size in header["fields"])
+            early[client] = Encoded(payloads[0], header["name"], sizes)
+        waiting[index] -= 1
+        if waiting[index] == 0:
+            del waiting[index]
+            selector.unregister(self.pool.lines[index])
 
     def remember(self) -> None:
         for index in range(len(self.pool.clients_of)):
             self.pool.send(index, {"do": "remember"})
+        self.here.remember()
         for index in range(len(self.pool.clients_of)):
             self.pool.answer(index)
 
     def client_states(self) -> dict[ClientId, Any]:
-        return self._gather("states")
+        for index in range(len(self.pool.clients_of)):
+            self.pool.send(index, {"do": "states"})
+        found = dict(self.here.states())
+        for index in range(len(self.pool.clients_of)):
+            found.update(received_states(decode_tree(self.pool.answer(index)[1][0])))
+        return dict(sorted(found.items()))
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
         for index, clients in enumerate(self.pool.clients_of):
             part = {client: states[client] for client in clients if client in states}
             self.pool.send(index, {"do": "load"}, [encode_tree(sent_states(part))])
+        self.here.load({client: states[client] for client in self.here.clients if client in states})
         for index in range(len(self.pool.clients_of)):
             self.pool.answer(index)
 
     def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         for client in self.clients:
+            if client not in self._worker:
+                yield client, self.here.finish(client, embeddings=embeddings, study=study)
+                continue
             index = self._worker[client]
             self.pool.send(index, {"do": "finish", "client": client, "embeddings": embeddings, "study": study})
             yield client, decode_tree(self.pool.answer(index)[1][0])

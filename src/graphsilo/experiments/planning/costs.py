@@ -15,7 +15,7 @@ from graphsilo.experiments.planning.extrapolation import COUNT, DOWN, UP, Stretc
 from graphsilo.experiments.planning.lines import Line
 from graphsilo.experiments.planning.memory import at_a_site, disk_of, findings_of, processes_of
 from graphsilo.experiments.planning.plan import Bytes, Cpu, Distributed, Plan, Traffic, Wall
-from graphsilo.runtime.placement import balanced
+from graphsilo.runtime.placement import beside_coordinator
 
 
 def plan_of(config: RunConfig, calibration: Calibration, *, line: Line | None = None, out: Path | None = None) -> Plan:
@@ -175,5 +175,5 @@ def _participants(stretch: Stretch) -> float:
 def _places(calibration: Calibration, workers: int) -> list[list[int]]:
     """Rows of the clients in each process, as a run spreads them."""
     row = {silo["client"]: place for place, silo in enumerate(calibration.silos)}
-    spread = balanced({silo["client"]: silo["work"] for silo in calibration.silos}, workers)
+    spread = beside_coordinator({silo["client"]: silo["work"] for silo in calibration.silos}, workers)
     return [[row[client] for client in clients] for clients in spread]
