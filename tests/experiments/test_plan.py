@@ -67,8 +67,11 @@ def test_fits_of_few_clients_go_by_their_size():
 
 def test_wall_time_with_workers_and_between_machines():
     one = Stretch(1.0, 0.0, {"train": ask((1, 4.0, 100, 300), (1, 2.0, 100, 300), (1, 2.0, 100, 300))})
-    assert lines.with_workers(one, [[0], [1, 2]]) == 5.0
+    assert lines.with_workers(one, [[0], [1, 2]]) == 5.0  # the server's second, then the first client's four
+    assert lines.with_workers(one, [[1], [0, 2]]) == 6.0  # the server's second goes by while others work
     assert lines.with_workers(one, [[0, 1], [2]]) == 7.0
+    assert lines.with_workers(one, [[], [0], [1, 2]]) == 4.0
+    assert lines.with_workers(Stretch(1.0, 0.0, {}), [[0], [1]]) == 1.0
     # 400 bytes at 100 a second, and two messages under way for half a second each
     assert lines.between_machines(one, Line(100.0, 0.5)) == 1.0 + 4.0 + 4.0 + 1.0
     assert lines.at_sites(one, Line(100.0, 0.5)).tolist() == [9.0, 7.0, 7.0]
@@ -285,7 +288,7 @@ def test_workers_and_sites(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = plan(small(run__workers=2), seconds=1.0, line=Line(1e6, 0.01), out=tmp_path)
     assert [(process.name, process.count) for process in found.processes] == [
-        ("coordinator", 1), ("worker", 2), ("site", 3),
+        ("coordinator", 1), ("worker", 1), ("site", 3),
     ]  # fmt: skip
     assert sum(found.wall.loads) == pytest.approx(1)
     assert found.memory["needed"] == sum(process.bytes * process.count for process in found.processes[:2])

@@ -22,17 +22,22 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation.ledger import Ledger
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.in_process import InProcess
-from graphsilo.runtime.placement import balanced, expected_work
+from graphsilo.runtime.placement import beside_coordinator, expected_work
 from graphsilo.runtime.temporary import make_folder, remove_abandoned
 from graphsilo.runtime.workers import WorkerPool
 
 
 @pytest.fixture(scope="module")
 def pool(troubled, simulation_of):
-    """Two processes for the four clients, shared by the tests of this file."""
+    """This process and another for the four clients, shared by the tests of this file."""
     pool = WorkerPool(simulation_of.silos, 2)
     yield pool
     pool.close()
+
+
+def places(silos, processes):
+    """The clients of each process, the first being this one."""
+    return beside_coordinator({silo.client: expected_work(silo) for silo in silos}, processes)
 
 
 @pytest.fixture
@@ -50,18 +55,37 @@ def spread(pool, troubled, config_of, simulation_of):
 
 
 def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
-    assert sorted(client for clients in pool.clients_of for client in clients) == [0, 1, 2, 3]
-    assert [len(clients) for clients in pool.clients_of] == [2, 2]
+    assert sorted(client for clients in (pool.here, *pool.clients_of) for client in clients) == [0, 1, 2, 3]
+    assert [len(clients) for clients in (pool.here, *pool.clients_of)] == [1, 3]
     _, federation = spread()
     replies = federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))
     assert replies.clients == (0, 1, 2, 3)
     processes = {client: reply.process for client, reply in replies}
-    places = [{processes[client] for client in clients} for clients in pool.clients_of]
-    assert [len(place) for place in places] == [1, 1]
-    assert len({os.getpid()}.union(*places)) == 3
-    one = federation.ask(troubled.Client.echo, {3: troubled.Echo(client=0, round=0, process=0, value=5.0)})
-    assert one.clients == (3,)
-    assert one[3].value == 6.0
+    found = [{processes[client] for client in clients} for clients in (pool.here, *pool.clients_of)]
+    assert found[0] == {os.getpid()}
+    assert [len(place) for place in found] == [1, 1]
+    assert len(set.union(*found)) == 2
+    for client in range(4):
+        one = federation.ask(troubled.Client.echo, {client: troubled.Echo(client=0, round=0, process=0, value=5.0)})
+        assert one.clients == (client,)
+        assert one[client].value == 6.0
+
+
+@pytest.mark.parametrize("early", [0, 1, 32])
+def test_answers_come_in_order_however_many_may_wait(spread, troubled, monkeypatch, early):
+    monkeypatch.setattr("graphsilo.runtime.workers._MOST_EARLY", early)
+    _, federation = spread()
+    for _ in range(5):
+        replies = federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0, value=2.0))
+        assert [(client, reply.value) for client, reply in replies] == [(client, 3.0) for client in range(4)]
+
+
+def test_the_process_that_coordinates_has_fewer_clients():
+    assert beside_coordinator(dict.fromkeys(range(4), 45_000), 2) == [(2,), (0, 1, 3)]
+    assert beside_coordinator(dict.fromkeys(range(10), 400_000), 2) == [(1, 3, 5, 7, 9), (0, 2, 4, 6, 8)]
+    # Of many processes one does nothing else.
+    assert beside_coordinator(dict.fromkeys(range(16), 50_000), 8)[0] == ()
+    assert beside_coordinator({3: 7}, 1) == [(3,)]
 
 
 def test_rounds_states_models_and_ledger_are_those_of_one_process(spread, federation_of):
@@ -113,7 +137,8 @@ def test_failures_come_from_other_processes(spread, troubled, how, text):
     server, federation = spread(who=[2], when=1, how=how)
     total = federation.sum(troubled.Client.train, TrainRequest(weights=server.weights))
     # Its neighbour in the same process is refused as well where the bytes that both received were written to.
-    neighbours = {client for clients in federation.pool.clients_of if 2 in clients for client in clients}
+    held = (federation.pool.here, *federation.pool.clients_of)
+    neighbours = {client for clients in held if 2 in clients for client in clients}
     assert {2} <= set(total.failures) <= (neighbours if how == "write" else {2})
     assert {0, 1, 2, 3} - neighbours <= set(total.clients)
     if how != "write":
@@ -135,18 +160,21 @@ def test_large_messages_do_not_block(spread, troubled):
     assert "'extra' is unknown" in replies.failures[0].reason
 
 
-def test_a_class_that_cannot_be_imported(pool, troubled, config_of, simulation_of):
+def test_a_class_that_cannot_be_imported(troubled, config_of, simulation_of):
     class Hidden(troubled.Client):
         """Lives inside a function."""
 
+    pool = WorkerPool(simulation_of.silos, 3)
     with pytest.raises(FederationError, match=r"cannot import troubled\.|cannot import .*Hidden"):
         pool.federation(
             replace(troubled.METHOD, client=Hidden), config_of().method_config(), simulation_of.models, 0, "cpu"
         )
     # Both workers answered; none is out of step.
+    assert len(pool.processes) == 2
     for index in range(1, len(pool.processes)):
         with pytest.raises(FederationError):
             pool.answer(index)
+    pool.close()
 
 
 def test_client_time_is_counted(spread):
@@ -160,14 +188,14 @@ def test_more_workers_than_clients_and_nothing_left_behind(simulation_of, troubl
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pool = WorkerPool(simulation_of.silos[:2], 9)
     processes = list(pool.processes)
-    assert len(processes) == 2
-    assert sorted(pool.clients_of) == [(0,), (1,)]
+    assert len(processes) == 1
+    assert sorted([pool.here, *pool.clients_of]) == [(0,), (1,)]
     federation = pool.federation(troubled.METHOD, config_of().method_config(), simulation_of.models, 0, "cpu")
     assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 2
     assert [path.name.startswith("graphsilo-") for path in tmp_path.iterdir()] == [True]
     pool.close()
     pool.close()
-    assert [process.poll() for process in processes] == [0, 0]  # ended and waited for: no zombie
+    assert [process.poll() for process in processes] == [0]  # ended and waited for: no zombie
     assert list(tmp_path.iterdir()) == []
 
 
@@ -193,12 +221,12 @@ def test_a_killed_worker_is_told_and_the_run_goes_on(
 ):
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    settings = {"who": [1], "when": 3, "how": "kill", "marker": str(tmp_path / "killed")}
+    _, others = places(simulation_of.silos, 2)
+    settings = {"who": [others[0]], "when": 3, "how": "kill", "marker": str(tmp_path / "killed")}
     spread = {"workers": 2, "checkpoint_every": checkpoints, "resident_clients": resident}
     listener = Listener()
     found = run(config_of(run=spread, **settings), out=tmp_path / "run" if folder else None, observer=listener)
-    works = {silo.client: expected_work(silo) for silo in simulation_of.silos}
-    names = next(", ".join(map(str, clients)) for clients in balanced(works, 2) if 1 in clients)
+    names = ", ".join(map(str, others))
     told = [text for text in listener.warnings if "worker" in text]
     assert len(told) == 1
     assert f"the worker process of clients {names} was killed by SIGKILL" in told[0]
@@ -207,10 +235,11 @@ def test_a_killed_worker_is_told_and_the_run_goes_on(
     assert conformance.numbers(found.tree) == conformance.numbers(run(config_of(**settings)).tree)
 
 
-def test_a_worker_that_is_killed_again_and_again(config_of, monkeypatch, tmp_path):
+def test_a_worker_that_is_killed_again_and_again(config_of, simulation_of, monkeypatch, tmp_path):
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    settings = {"who": [1], "when": 3, "how": "kill", "marker": str(tmp_path / "nowhere" / "always")}
+    _, others = places(simulation_of.silos, 2)
+    settings = {"who": [others[0]], "when": 3, "how": "kill", "marker": str(tmp_path / "nowhere" / "always")}
     monkeypatch.setenv("GRAPHSILO_TROUBLE", "always")
     config = config_of(run={"workers": 2, "checkpoint_every": 1}, **settings)
     with pytest.raises(FederationError, match=r"killed by SIGKILL.*, 3 times without a round in between.*--resume"):
@@ -232,10 +261,10 @@ def test_other_methods(name):
 
 
 def test_workers_end_when_the_coordinator_is_gone(simulation_of):
-    pool = WorkerPool(simulation_of.silos[:1], 1)
-    process = pool.processes[0]
-    for connection in pool.connections:
-        connection.close()
+    pool = WorkerPool(simulation_of.silos[:2], 2)
+    (process,) = pool.processes
+    for line in pool.lines:
+        line.close()
     assert process.wait(timeout=60) == 0
     pool.close()
 

@@ -49,12 +49,19 @@ class Ring:
 
     @classmethod
     def make(cls, size: int = _RING) -> Ring | None:
-        """New memory without a name, gone with the last process that has it; None where the system has no such."""
+        """New memory without a name, gone with the last process that has it; None where the system gives none."""
         if not hasattr(os, "memfd_create"):
             return None
-        descriptor = os.memfd_create("graphsilo")
-        os.ftruncate(descriptor, mmap.PAGESIZE + size)
-        return cls(descriptor)
+        try:
+            descriptor = os.memfd_create("graphsilo")
+        except OSError:
+            return None
+        try:
+            os.ftruncate(descriptor, mmap.PAGESIZE + size)
+            return cls(descriptor)
+        except OSError:
+            os.close(descriptor)
+            return None
 
     def put(self, payload: NDArray[np.uint8]) -> int:
         """Write a payload; returns its position, or ``_SOCKET`` where there is no room for it now."""

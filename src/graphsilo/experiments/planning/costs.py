@@ -41,7 +41,7 @@ def plan_of(config: RunConfig, calibration: Calibration, *, line: Line | None = 
     created, around = _beside(found)
     finish = max((trial.told["finished"]["cpu"] for trial in calibration.trials if "finished" in trial.told), default=0)
     workers = max(1, min(config.run.workers, len(calibration.silos)))
-    processes_start = start * workers if workers > 1 else 0.0  # each imports what clients need
+    processes_start = start * (workers - 1)  # each other process imports what clients need
     beside = start + prepare + seeds * (created + rounds * around + checkpoints * checkpoint_each) + finish
     cpu = Cpu(
         start, prepare, course.setup.cpu, course.round(1).cpu, course.steady.cpu, course.evaluation.cpu,
@@ -65,7 +65,7 @@ def plan_of(config: RunConfig, calibration: Calibration, *, line: Line | None = 
     work = np.array([sum(calibration.silos[row]["work"] for row in rows) for rows in places], dtype=float)
     wall = Wall(
         workers, tuple((work / max(work.sum(), 1.0)).tolist()), here(course.setup), here(course.steady),
-        here(course.evaluation), beside + processes_start / workers + seeds * whole(here),
+        here(course.evaluation), beside + (start if workers > 1 else 0.0) + seeds * whole(here),
     )  # fmt: skip
     distributed = None
     if line is not None:

@@ -75,15 +75,18 @@ def with_workers(stretch: Stretch, places: Sequence[Sequence[int]]) -> float:
 
     Args:
         stretch: What it costs.
-        places: For each process, its clients' rows.
+        places: For each process, its clients' rows; the first also does what the server has to do, while clients of
+            others work, as far as it has the time.
     """
     homes = [list(rows) for rows in places]
+    beside = stretch.server / max(len(stretch.asks), 1)
 
     def busy(ask: Ask) -> float:
-        loads = [float(ask.rows[rows, CPU].sum()) for rows in homes]
-        return _abreast(np.array(loads), min(ask.abreast, len(homes)))
+        loads = np.array([float(ask.rows[rows, CPU].sum()) for rows in homes])
+        loads[0] += beside
+        return _abreast(loads, min(ask.abreast, len(homes)))
 
-    return stretch.server + _over_asks(stretch, busy)
+    return _over_asks(stretch, busy) if stretch.asks else stretch.server
 
 
 def between_machines(stretch: Stretch, line: Line) -> float:

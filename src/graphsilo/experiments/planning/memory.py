@@ -29,7 +29,7 @@ def processes_of(
         config: The run.
         calibration: What was tried.
         found: How a seed goes.
-        places: For each worker, its clients' rows.
+        places: For each process, its clients' rows; the first coordinates.
     """
     parts = _parts(config, calibration, found)
     peak = max(sum(parts.values()), calibration.facts["most"])
@@ -39,21 +39,29 @@ def processes_of(
         parts["working memory"] += max(0, finish - peak)
         return (Process("the run", 1, max(peak, finish), _positive(parts)),)
     own = {key: parts[key] for key in ("program and libraries", "data", "server's state", "messages", "ledger")}
+
+    def clients(rows: Sequence[int]) -> dict[str, int]:
+        share = _share(calibration, rows)
+        return {
+            "clients' states": int(share * parts["clients' states"]),
+            "what clients share": parts["what clients share"] if rows else 0,
+            "working memory": int(share * _kept(calibration, found, parts) + (_passing(found) if rows else 0)),
+        }
+
+    own.update(clients(places[0]))
     # Whatever is not the clients' is here, and so is the writing of results, beyond what training leaves.
-    written = max(0, finish - peak) + _passing(found)
+    written = max(0, finish - peak) + (0 if places[0] else _passing(found))
     coordinator = max(sum(own.values()) + max(written, parts["server's state"]), calibration.facts["most"] + book)
-    own["working memory"] = coordinator - sum(own.values())
-    share = max(_share(calibration, rows) for rows in places)
+    own["working memory"] += coordinator - sum(own.values())
+    fullest = max(places[1:], key=lambda rows: _share(calibration, rows))
     held = {
         "program and libraries": parts["program and libraries"],
-        "data": int(share * sum(silo["bytes"] for silo in calibration.silos)),
-        "clients' states": int(share * parts["clients' states"]),
-        "what clients share": parts["what clients share"],
-        "working memory": int(share * _kept(calibration, found, parts) + _passing(found)),
+        "data": int(_share(calibration, fullest) * sum(silo["bytes"] for silo in calibration.silos)),
+        **clients(fullest),
     }
     return (
         Process("coordinator", 1, coordinator, _positive(own)),
-        Process("worker", len(places), sum(held.values()), _positive(held)),
+        Process("worker", len(places) - 1, sum(held.values()), _positive(held)),
     )
 
 
