@@ -17,9 +17,9 @@ from torch import Tensor
 from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
 
 # One stored entry of a sparse product counts as this many entries of a dense one. On one core it takes as long as 1 to
-# 2.5 of them with 64 columns and 2.5 to 5 with 16, depending on the processor. With 3 in place of 5 a round of FedAvg with
-# GCN takes a quarter less on PubMed, and within three hundredths as long on Cora, Photo, Computers and Physics. The choice
-# is by count, never by clock, so that every run makes the same one.
+# 2.5 of them with 64 columns and 2.5 to 5 with 16, depending on the processor. With 3 in place of 5 a round of FedAvg
+# with GCN takes a quarter less on PubMed, and within 3 % as long on Cora, Photo, Computers and Physics. The choice is
+# by count, never by clock, so that every run makes the same one.
 SPARSE_COST = 3.0
 
 
