@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,9 +22,11 @@ from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.runner import run
 from graphsilo.federation.ledger import Ledger
 from graphsilo.methods.fedavg import TrainRequest
+from graphsilo.runtime.frames import Line
 from graphsilo.runtime.in_process import InProcess
 from graphsilo.runtime.placement import beside_coordinator, expected_work
 from graphsilo.runtime.temporary import make_folder, remove_abandoned
+from graphsilo.runtime.worker import Foresight
 from graphsilo.runtime.workers import WorkerPool
 
 
@@ -322,6 +325,54 @@ def test_workers_leave_interruption_to_the_coordinator(spread, pool, troubled):
         process.send_signal(signal.SIGINT)
     time.sleep(0.05)
     assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 4
+
+
+def test_an_evaluation_begins_when_it_has_followed_twice():
+    """The worker's judgement, with real sockets and clients that note what they are told."""
+    told = []
+
+    class Resident:
+        def __init__(self, client):
+            self.client = client
+
+        def foresee(self):
+            told.append(self.client)
+
+    class Residents:
+        limit = None
+
+        def get(self, client):
+            return Resident(client)
+
+    mine, theirs = socket.socketpair()
+    foresight = Foresight()
+
+    def after(handler, clients):
+        told.clear()
+        foresight.called(handler, clients)
+        foresight.use(Line(theirs), Residents())
+        return list(told)
+
+    assert after("train", [0, 2]) == []
+    assert after("evaluate", [0, 1, 2]) == []
+    assert after("train", [0]) == []
+    assert after("evaluate", [1, 2]) == []
+    assert after("train", [0, 2]) == [1, 2]
+    assert foresight.spent(1) > 0 == foresight.spent(1) == foresight.spent(7)
+    assert after("evaluate", [1, 2]) == []
+    mine.send(b"x")  # the next call is there already
+    assert after("train", [0, 2]) == []
+    theirs.recv(1)
+    assert after("offer", [0, 2]) == []  # no evaluation came this time
+    assert after("evaluate", [1, 2]) == []
+    assert after("train", [0, 2]) == []
+    assert after("evaluate", [1, 2]) == []
+    assert after("train", [0, 2]) == []
+    assert after("evaluate", [1, 2]) == []
+    Residents.limit = 1  # clients would be read from disk for it
+    assert after("train", [0, 2]) == []
+    mine.close()
+    theirs.close()
 
 
 def test_serial_and_spread_share_one_implementation():

@@ -202,8 +202,8 @@ class ClientBase(ABC, Generic[ConfigT]):
     def foresee(self) -> None:
         """Predict with the own model what the last evaluation asked for, before the next asks for it.
 
-        For the time between two calls in which there is nothing else to do. A handler that may change the model voids
-        what was foreseen; evaluation reads it in place of predicting the same again, so that no number depends on
+        For the time between two calls in which there is nothing else to do. Any other handler and the next round void
+        what was foreseen; evaluation takes it in place of predicting the same again, so that no number depends on
         whether there was time. What fails here fails again where it is asked for, and is told there.
         """
         repeat, self._repeat = self._repeat, self._calls.get("evaluate", 0)
@@ -244,13 +244,13 @@ class ClientBase(ABC, Generic[ConfigT]):
 
     def begin(self, handler_name: str, round_number: int) -> None:
         """A call begins; the runtime says which, and in which round."""
+        if round_number != self.round or handler_name != "evaluate":
+            self._foreseen.clear()
         if round_number != self.round:
             self.round = round_number
             self._calls.clear()
         self._repeat = self._calls.get(handler_name, 0)
         self._calls[handler_name] = self._repeat + 1
-        if handler_name != "evaluate":
-            self._foreseen.clear()
 
     def tensors(self, graph: Graph | GraphCollection) -> GraphTensors:
         """The tensors of a graph, made once."""
@@ -276,7 +276,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         sizes: list[NDArray[np.int64]] = []
         scores: dict[str, list[float]] = {}
         foreseen, self._foreseen = self._foreseen, {}
-        own: set[str] = set()
+        asked: set[str] = set()
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
         for view in dict.fromkeys([*request.views, *request.global_views]):
@@ -287,7 +287,7 @@ class ClientBase(ABC, Generic[ConfigT]):
                 if output is None:
                     output = self._predicted(evaluation, view)
                 if view == "own":
-                    own.add(evaluation.name)
+                    asked.add(evaluation.name)
                 name = f"{view}/{evaluation.name}"
                 if self.silo.schema.task == "link":
                     scores.update(self._score_links(name, output))
@@ -302,7 +302,7 @@ class ClientBase(ABC, Generic[ConfigT]):
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if request.auc:
                     scores.update(_score_classes(name, evaluation, output))
-        self._asked = frozenset(own)
+        self._asked = frozenset(asked)
         return EvaluateReply(
             kinds=kinds,
             parts=[len(part) for part in sizes],

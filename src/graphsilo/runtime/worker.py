@@ -45,7 +45,7 @@ def main() -> None:
     # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     residents: Residents | None = None
-    foresight = _Foresight()
+    foresight = Foresight()
     try:
         while True:
             header, payloads = line.receive()
@@ -56,7 +56,7 @@ def main() -> None:
                 if operation == "start":
                     residents = None  # what the seed before left makes room first
                     residents = _start(header)
-                    foresight = _Foresight()
+                    foresight = Foresight()
                     line.send({"ok": True})
                 elif operation == "memory":
                     line.send({"ok": True, "bytes": peak()})
@@ -119,7 +119,7 @@ def _named(place: list[str]) -> Any:
     return found
 
 
-class _Foresight:
+class Foresight:
     """What comes after a call, judged by what came after it before: an evaluation can be begun while others work."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ def _call(
     residents: Residents,
     header: dict[str, Any],
     payloads: list[Any],
-    foresight: _Foresight,
+    foresight: Foresight,
 ) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
     foresight.called(header["handler"], [client for client, _ in header["to"]])
