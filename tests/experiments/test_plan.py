@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.experiments import runner
+from graphsilo.experiments import conformance, runner
 from graphsilo.experiments.planning import Line, lines, plan
 from graphsilo.experiments.planning.calibration import Calibration, Trial
 from graphsilo.experiments.planning.costs import plan_of
 from graphsilo.experiments.planning.course import estimate
-from graphsilo.experiments.planning.extrapolation import Ask, Stretch, corrected, fitted, longer, spread
+from graphsilo.experiments.planning.extrapolation import Ask, Stretch, corrected, fitted, longer, spread, total
+from graphsilo.experiments.planning.meter import Meter
 from graphsilo.experiments.planning.probe import repeats
+from graphsilo.federation import registry
+from graphsilo.federation.accumulator import MOST_WAITING
+from graphsilo.federation.client import ClientBase, EvaluateRequest
 from graphsilo.runtime import machine
 from graphsilo.runtime.machine import Memory
 
@@ -63,6 +69,34 @@ def test_fits_of_few_clients_go_by_their_size():
     sizes = np.array([[10.0], [30.0]])
     assert fitted(sizes, np.array([1.0, 3.0]), np.array([[20.0]])) == pytest.approx([2.0])
     assert fitted(sizes[:0], np.array([]), sizes).tolist() == [0, 0]
+
+
+def test_answers_that_are_added_up_are_not_held_together():
+    kept = ask((1, 0, 100e6, 1), (1, 0, 60e6, 1), calls=1)
+    assert kept.held == 160e6
+    assert ask((2, 0, 100e6, 1), (2, 0, 60e6, 1), calls=4).held == 40e6  # asked one by one, twice each
+    added = replace(kept, summed=True)
+    assert added.held == 100e6 + MOST_WAITING
+    assert replace(ask((1, 0, 1000, 1), (1, 0, 600, 1)), summed=True).held == 1600
+    stretch = Stretch(1.0, 0.0, {"train": added})
+    both = total([stretch, stretch])
+    assert both.asks["train"].summed
+    assert both.asks["train"].held == 100e6 + MOST_WAITING
+    assert spread(stretch, [0, 1], np.ones((3, 4))).asks["train"].summed
+    assert not total([stretch, Stretch(1.0, 0.0, {"train": kept})]).asks["train"].summed
+
+
+def test_a_trial_sees_what_is_added_up():
+    server, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+    told = []
+    meter = Meter(told.append, lambda cpu: None)
+    meter.watch(federation)
+    federation.at("round", 1)
+    server.round(federation, 1)
+    federation.ask(ClientBase.evaluate, EvaluateRequest(views=["own"]))
+    meter.close()
+    handlers = next(event["handlers"] for event in told if event["event"] == "stretch")
+    assert {name: found["summed"] for name, found in handlers.items()} == {"train": True, "evaluate": False}
 
 
 def test_wall_time_with_workers_and_between_machines():

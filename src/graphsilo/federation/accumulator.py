@@ -27,7 +27,7 @@ Share: TypeAlias = tuple[Any, float]
 
 _BLOCK = 1 << 18
 """Entries of a large tensor that are widened at once to be added."""
-_WAITING = 1 << 23
+MOST_WAITING = 1 << 23
 """Bytes of messages that may wait to be added."""
 
 
@@ -86,7 +86,7 @@ class Accumulator(Generic[Reply]):
             for tensor in _tensors(value)
         )
         self.clients.append(client)
-        if self._bytes >= _WAITING:
+        if self._bytes >= MOST_WAITING:
             self._add_waiting()
 
     def message(self) -> Reply | None:

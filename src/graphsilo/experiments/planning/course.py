@@ -189,7 +189,7 @@ def _at_least(calibration: Calibration, shortened: Sequence[Trial]) -> Estimate:
         for name, ask in part.asks.items():
             reached = np.flatnonzero(ask.rows[:, COUNT])
             if ask.calls == 1 and len(reached) and under_way.get(name, {}).get("asked") == len(sizes):
-                few = Stretch(asks={name: Ask(1, ask.rows[reached])})
+                few = Stretch(asks={name: Ask(1, ask.rows[reached], ask.summed)})
                 asks[name] = spread(few, reached.tolist(), sizes).asks[name]
         return Stretch(part.server, part.wall, asks)
 

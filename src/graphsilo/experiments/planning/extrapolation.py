@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.federation.accumulator import MOST_WAITING
+
 COUNT, CPU, UP, DOWN = range(4)
 """What the columns of an ask's rows hold: how often a client was asked, CPU seconds, bytes up, bytes down."""
 
@@ -20,10 +22,21 @@ class Ask:
     Attributes:
         calls: How often the server asked.
         rows: [clients, 4] per client: times asked, CPU seconds, bytes up, bytes down.
+        summed: Whether answers are added up as they come, so that few of them are held at once.
     """
 
     calls: float
     rows: NDArray[np.float64]
+    summed: bool = False
+
+    @property
+    def held(self) -> float:
+        """Bytes of the answers that the server holds at once."""
+        up = self.rows[:, UP]
+        if not self.summed:
+            return float(up.sum()) / max(self.calls, 1.0)
+        each = float((up / np.maximum(self.rows[:, COUNT], 1.0)).max(initial=0.0))
+        return min(float(up.sum()), MOST_WAITING + each)
 
     @property
     def asked(self) -> float:
@@ -99,7 +112,7 @@ def stretch_of(event: Mapping[str, Any], clients: Sequence[int]) -> Stretch:
         rows = np.zeros((len(clients), 4))
         for client, values in told["clients"].items():
             rows[place[int(client)]] = values
-        asks[name] = Ask(float(told["calls"]), rows)
+        asks[name] = Ask(float(told["calls"]), rows, bool(told.get("summed")))
     spent = sum(float(ask.rows[:, CPU].sum()) for ask in asks.values())
     return Stretch(max(0.0, event["cpu"] - spent), event["wall"], asks)
 
@@ -132,7 +145,8 @@ def total(stretches: Sequence[Stretch], weights: Sequence[float] | None = None) 
     for name in names:
         parts = [(stretch.asks[name], weight) for stretch, weight in pairs if name in stretch.asks]
         rows = np.sum([weight * ask.rows for ask, weight in parts], axis=0)
-        asks[name] = Ask(sum(weight * ask.calls for ask, weight in parts), rows)
+        calls = sum(weight * ask.calls for ask, weight in parts)
+        asks[name] = Ask(calls, rows, all(ask.summed for ask, _ in parts))
     server = sum(weight * stretch.server for stretch, weight in pairs)
     return Stretch(server, sum(weight * stretch.wall for stretch, weight in pairs), asks)
 
@@ -159,7 +173,7 @@ def longer(base: Stretch, others: Sequence[tuple[Stretch, float]]) -> Stretch:
     for name, ask in line.asks.items():
         known = [more.asks[name] for more, _ in others if name in more.asks]
         rows = np.maximum.reduce([ask.rows, *(one.rows for one in known)])
-        asks[name] = Ask(max([ask.calls, *(one.calls for one in known)]), rows)
+        asks[name] = Ask(max([ask.calls, *(one.calls for one in known)]), rows, ask.summed)
     known_server = [(more.server, more.wall) for more, _ in others]
     server, wall = (max(pair) for pair in zip((line.server, line.wall), *known_server, strict=True))
     return Stretch(server, wall, asks)
@@ -223,7 +237,7 @@ def spread(stretch: Stretch, sample: Sequence[int], sizes: NDArray[np.float64]) 
             for column in (CPU, UP, DOWN):
                 rows[:, column] = times * fitted(known, ask.rows[seen, column] / ask.rows[seen, COUNT], sizes)
         rows[chosen] = np.where(seen[:, None], ask.rows, rows[chosen])
-        asks[name] = Ask(ask.calls, rows)
+        asks[name] = Ask(ask.calls, rows, ask.summed)
     more = sum(ask.asked for ask in asks.values()) / max(sum(ask.asked for ask in stretch.asks.values()), 1.0)
     grown = more if asks else 1.0
     return Stretch(stretch.server * grown, stretch.wall * grown, asks)
@@ -258,7 +272,7 @@ def with_more_clients(few: Stretch, more: Stretch, clients: tuple[int, int, int]
             if abs(per_ask[1] - per_ask[0]) > 0.2 * per_ask[0]:
                 rows[:, column] *= growth(*per_ask)
         alone = growth(before.calls, ask.calls)
-        asks[name] = Ask(ask.calls * alone, rows)
+        asks[name] = Ask(ask.calls * alone, rows, ask.summed)
     # The server's work goes with the answers that it takes.
     answers = [sum(ask.asked for ask in found.values()) for found in (more.asks, asks)]
     return Stretch(more.server * answers[1] / max(answers[0], 1e-9) if asks else more.server, more.wall, asks)

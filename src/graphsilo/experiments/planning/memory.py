@@ -9,7 +9,6 @@ from typing import Any
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.planning.calibration import Calibration, Trial
 from graphsilo.experiments.planning.course import Estimate
-from graphsilo.experiments.planning.extrapolation import UP
 from graphsilo.experiments.planning.plan import Finding, Process
 from graphsilo.runtime.machine import room
 
@@ -89,12 +88,12 @@ def _parts(config: RunConfig | None, calibration: Calibration, found: Estimate) 
     shared = 0 if saved is None else int(saved["shared"])
     states = 0 if saved is None else max(0, int((saved["bytes"] - server - shared) * found.scale))
     resident = None if config is None else config.run.resident_clients
-    if resident is not None:
-        states = int(states * min(1.0, resident / clients))
+    in_memory = 1.0 if resident is None else min(1.0, resident / clients)
+    states = int(states * in_memory)
     course = found.course
     stretches = (course.setup, course.round(1), course.steady, course.evaluation)
     messages = max(
-        (float(ask.rows[:, UP].sum()) / max(ask.calls, 1.0) for stretch in stretches for ask in stretch.asks.values()),
+        (ask.held for stretch in stretches for ask in stretch.asks.values()),
         default=0.0,
     )
     whole = max((_peak(trial, facts) for trial in calibration.trials if _is_whole(trial, calibration)), default=0)
@@ -103,7 +102,7 @@ def _parts(config: RunConfig | None, calibration: Calibration, found: Estimate) 
         work = _share(calibration, [place for place, silo in enumerate(calibration.silos)
                                     if silo["client"] in found.main.clients])  # fmt: skip
         once = min(_passing(found) + shared, max(0, grown))
-        whole = max(whole, int(facts["now"] + once + (grown - once) / max(work, 1e-9)))
+        whole = max(whole, int(facts["now"] + max(grown, once + (grown - once) / max(work, 1e-9) * in_memory)))
     known = {
         "program and libraries": int(start["now"]),
         "data": max(0, int(facts["now"] - start["now"])),

@@ -43,10 +43,11 @@ class Meter:
         self.emit, self.give_up = emit, give_up
         self._stretch: dict[str, Any] | None = None
         self._cpu = self._wall = self._told = 0.0
+        self._summing = False
 
     def watch(self, federation: LocalFederation) -> None:
         """Hear of every ask and every change of phase of this federation."""
-        deliver, at = federation.deliver, federation.at
+        deliver, at, add_up = federation.deliver, federation.at, federation.sum
 
         def watched(
             handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
@@ -63,13 +64,20 @@ class Meter:
                 self._note(asked, client, time.process_time() - before, up, outgoing[client].num_bytes)
                 yield answer
 
+        def summed(handler: Any, request: Any, **options: Any) -> Any:
+            self._summing = True
+            try:
+                return add_up(handler, request, **options)
+            finally:
+                self._summing = False
+
         def moved(phase: Any, round: int) -> None:
             self.close()
             at(phase, round)
             self._open(phase, round)
 
         # On the object: the run's own federation is used, whichever it is.
-        vars(federation).update(deliver=watched, at=moved)
+        vars(federation).update(deliver=watched, at=moved, sum=summed)
 
     def _open(self, phase: str, number: int) -> None:
         self._stretch = {"event": "stretch", "phase": phase, "round": number, "handlers": {}}
@@ -89,7 +97,9 @@ class Meter:
         if self._stretch is None:  # between stretches, such as outputs after the last round
             self._open("finish", 0)
         handlers: dict[str, Any] = (self._stretch or {})["handlers"]
-        found: dict[str, Any] = handlers.setdefault(handler, {"calls": 0, "asked": 0, "clients": {}})
+        found: dict[str, Any] = handlers.setdefault(
+            handler, {"calls": 0, "asked": 0, "clients": {}, "summed": self._summing}
+        )
         found["calls"] += 1
         found["asked"] += len(outgoing)
         return found
