@@ -14,8 +14,10 @@ from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
-from graphsilo.methods import fedlog
-from graphsilo.methods.fedlog import METHOD, FedLoGConfig, Rows, mix_nodes
+from graphsilo.methods import fedlog, fedlog_step
+from graphsilo.methods.fedlog import METHOD, FedLoGConfig
+from graphsilo.methods.fedlog_mixing import mix_generators, mix_nodes
+from graphsilo.methods.fedlog_rows import Rows
 
 SHORT = {"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8}
 
@@ -115,9 +117,8 @@ def test_class_generators_do_not_depend_on_whose_nodes_are_mixed(kit, knowledge)
 def test_a_client_that_was_away_when_generators_were_fitted_can_use_them(kit):
     _, federation = build(kit, [silo_of(0, [0, 1, 2]), silo_of(1, [0, 1, 2])])
     found = federation.client(0).fit_generator(fedlog.GeneratorRequest(output="identity"))
-    federation.client(1).take_generators(
-        fedlog.ClassGenerators(generators=fedlog.mix_generators(found), output="identity")
-    )
+    mixed = mix_generators(found.generators, found.rates)
+    federation.client(1).take_generators(fedlog.ClassGenerators(generators=mixed, output="identity"))
     assert federation.client(1).output == "identity"
     assert federation.client(1).customise(torch.ones(6, 5)).paired
 
@@ -140,14 +141,14 @@ def test_prediction_with_all_pairs_takes_few_nodes_at_once(kit, monkeypatch):
     rounds(server, federation, 1)
     client, seen = federation.client(0), []
     whole = client.predict(client.data)
-    forward = client.classifiers.forward
+    forward = client.network.classifiers.forward
 
     def watched(parameters, targets, prototypes):
         seen.append(len(targets.own) * prototypes.shape[1])
         return forward(parameters, targets, prototypes)
 
-    monkeypatch.setattr(client.classifiers, "forward", watched)
-    monkeypatch.setattr(fedlog, "_POINTS", 31)  # 6 prototypes a branch
+    monkeypatch.setattr(client.network.classifiers, "forward", watched)
+    monkeypatch.setattr(fedlog_step, "_POINTS", 31)  # 6 prototypes a branch
     torch.testing.assert_close(client.predict(client.data), whole, rtol=1e-5, atol=1e-6)
     assert seen == [30, 30, 12]
 

@@ -11,13 +11,12 @@ frequent a class is at a client, into synthetic nodes that every client trains o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from pydantic import model_validator
 from torch import Tensor
 
@@ -32,23 +31,12 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedlog_generator as generators
-from graphsilo.methods.fedlog_layers import (
-    BRANCHES,
-    Classifiers,
-    Distance,
-    Interaction,
-    Mixing,
-    PointEncoder,
-    Points,
-    Targets,
-    log_probabilities,
-    negative_log_likelihood,
-    normalise,
-    normalise_backward,
-)
-from graphsilo.models.base import Model, Trace
-from graphsilo.models.operators import SparseOperator
-from graphsilo.models.view import GraphTensors, View
+from graphsilo.methods import fedlog_mixing as mixing
+from graphsilo.methods.fedlog_layers import BRANCHES, Classifiers, Distance, Interaction, Mixing
+from graphsilo.methods.fedlog_rows import Rows, trace
+from graphsilo.methods.fedlog_step import Network, Synthetic
+from graphsilo.models.base import Model
+from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.local import check_weights, load_weights, tensors_of
 from graphsilo.training.optimizer import Adam
@@ -58,18 +46,8 @@ Knowledge: TypeAlias = Literal["HH", "HT", "TH", "TT"]
 """Whose knowledge synthetic nodes hold: of Head or Tail classes, from the Head- or Tail-degree branch."""
 
 HEAD, TAIL = 0, 1
-_SOMETHING = 1e-12
-"""Least weight of a client in a class: where nobody has the class, all count alike."""
-_KNOWN = 1e-9
-"""A class weighs more than this in a round where somebody has it."""
-_RARE = 1e-3
-"""ε of the tail-class weights 1 / (r + ε)."""
 _SHOWN = 2000
 """Real nodes in a study at most; evenly chosen."""
-_CHUNK = 2048
-"""Nodes classified at once in evaluation, at most."""
-_POINTS = 1 << 14
-"""Numbers w that a classifier's perceptrons give at once in evaluation, at most: each has a hidden row of width E."""
 
 RELEASE: Mapping[str, Any] = {
     "interaction": "inert",
@@ -266,57 +244,6 @@ class TrainReply(Message):
 # -- the client --------------------------------------------------------------------------------------------------------
 
 
-class _Synthetic(NamedTuple):
-    """What a client trains on besides its own nodes, for one round.
-
-    Attributes:
-        points: [S, d] customised nodes, or [2 S, d] with their generated neighbours behind them.
-        labels: [S].
-        paired: Whether there are neighbours.
-    """
-
-    points: Tensor
-    labels: Tensor
-    paired: bool
-
-
-class _Encoded(NamedTuple):
-    """The learnable nodes and, behind them, the synthetic ones, encoded.
-
-    Attributes:
-        encoded: The encoder's run.
-        normal, factor: Its output after the layer norm (without scale and shift), and the factor of each row.
-        alone: How many learnable nodes there are, both branches together.
-    """
-
-    encoded: Points
-    normal: Tensor
-    factor: Tensor
-    alone: int
-
-    def prototypes(self, interaction: Interaction) -> Tensor:
-        """[2, s·C, E] what the classifiers take of the learnable nodes."""
-        values = self.encoded.output if interaction == "inert" else self.normal
-        return values[: self.alone].view(BRANCHES, -1, values.shape[1])
-
-    def targets(self, synthetic: _Synthetic) -> Targets:
-        """The synthetic nodes, to be classified."""
-        nodes, half = self.normal[self.alone :], len(synthetic.labels)
-        around = nodes[half:] if synthetic.paired else torch.zeros_like(nodes)
-        return Targets(nodes[:half], around, nodes.new_full((half,), float(synthetic.paired)))
-
-    def gradient(
-        self, interaction: Interaction, synthetic: _Synthetic | None, prototypes: Tensor, own: Tensor, around: Tensor
-    ) -> Tensor:
-        """Gradient of the encoder's output, from those of what ``prototypes`` and ``targets`` gave."""
-        prototypes = prototypes.flatten(0, 1)
-        pairs = [] if synthetic is None else [own, around] if synthetic.paired else [own]
-        whole = normalise_backward(torch.cat([prototypes, *pairs]), self.normal, self.factor)
-        if interaction == "inert":
-            whole[: self.alone] = prototypes  # plain prototypes pass no layer norm
-        return whole
-
-
 class Client(ClientBase[FedLoGConfig]):
     """Trains encoder and classifiers with the others, and keeps its learnable nodes and difficulties.
 
@@ -332,13 +259,19 @@ class Client(ClientBase[FedLoGConfig]):
         config, schema, seed = self.config, self.silo.schema, context.seed
         device = context.device
         self.model, self.weights = build_modules(context.model, schema, config, seed, device)
-        self.classifiers = classifiers_for(config, schema)
-        self.parts = {
+        parts = {
             name.removeprefix(_CLASSIFIER): value
             for name, value in self.weights.items()
             if name.startswith(_CLASSIFIER)
         }
-        self.encoder = PointEncoder(self.model, _dropout(context.model))
+        self.network = Network(
+            self.model,
+            _dropout(context.model),
+            classifiers_for(config, schema),
+            parts,
+            threshold=config.degree_threshold,
+            mixing=config.mixing,
+        )
         nodes = config.prototypes * schema.num_classes
         bound = math.sqrt(6.0 / (nodes + schema.num_features))
         draw = torch.rand(
@@ -391,10 +324,7 @@ class Client(ClientBase[FedLoGConfig]):
             weights, losses = fitting.run(weights, self.generator("generator"))
             self.generator_loss = [losses[0], losses[-1]]
         rates = self.class_weights(self.rates())
-        sent = {}
-        for name, value in weights.items():
-            sent[name] = value.cpu()[None] * rates.view(-1, *[1] * value.dim())
-        return GeneratorReply(generators=sent, rates=rates)
+        return GeneratorReply(generators=mixing.weigh(weights, rates), rates=rates)
 
     @handler
     def take_generators(self, request: ClassGenerators) -> Done:
@@ -413,8 +343,8 @@ class Client(ClientBase[FedLoGConfig]):
 
         def make() -> SharedTensors:
             seeds = [generator(seed, "untrained", label) for label in range(schema.num_classes)]
-            each = [generators.draw(schema.num_features, one) for one in seeds]
-            return SharedTensors((name, torch.stack([one[name] for one in each]).to(device)) for name in each[0])
+            made = generators.draw_each(schema.num_features, seeds)
+            return SharedTensors((name, value.to(device)) for name, value in made.items())
 
         # A generator per class takes more memory than all else a client has, and every client draws the same ones.
         names = ("untrained generators", seed, schema.num_features, schema.num_classes, device)
@@ -442,7 +372,7 @@ class Client(ClientBase[FedLoGConfig]):
         for _ in range(config.pretrain_epochs):
             for batch in self.batches(draw):
                 nodes = self.train_nodes[batch.numpy()]
-                embedded, pull = _trace(self.model, self.data.view(nodes), draw)
+                embedded, pull = trace(self.model, self.data.view(nodes), draw)
                 with torch.no_grad():
                     share = torch.addmm(head[-1], embedded, head[:-1]).softmax(1)
                     share = share.sub_(hot[self.train_labels[batch]]).div_(len(batch))
@@ -494,7 +424,7 @@ class Client(ClientBase[FedLoGConfig]):
         order = torch.randperm(count, generator=draw)
         yield from torch.split(order, size)
 
-    def step(self, batch: Tensor, synthetic: _Synthetic | None, draw: torch.Generator | None) -> float:
+    def step(self, batch: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None) -> float:
         """One step on a batch of training nodes and all synthetic nodes; returns L_cls + β L_norm + L_g."""
         loss, gradients, to_prototypes = self.gradients(batch, synthetic, draw)
         self.optimizer.step(gradients)
@@ -503,75 +433,29 @@ class Client(ClientBase[FedLoGConfig]):
 
     @torch.no_grad()
     def gradients(
-        self, batch: Tensor, synthetic: _Synthetic | None, draw: torch.Generator | None
+        self, batch: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None
     ) -> tuple[float, list[Tensor], Tensor]:
         """The loss of a step, and its gradients: of ``weights``, in order, and of the prototypes."""
-        config, count = self.config, len(batch)
-        real = self.rows.embed(self.model, self.train_nodes[batch.numpy()], draw) if count else None
-        points = self.encode(synthetic, draw)
-        # Targets: the batch, then the synthetic nodes.
-        parts = [] if real is None else [real.targets()]
-        parts += [] if synthetic is None else [points.targets(synthetic)]
-        targets = Targets(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
-        run = self.classifiers.forward(self.parts, targets, points.prototypes(config.interaction))
-
-        loss, gradients = 0.0, []
-        if real is not None:
-            trust = real.degree - config.degree_threshold - 1.0
-            labels = self.train_labels[batch.to(self.train_labels.device)]
-            value, gradient = negative_log_likelihood(run.logits[:, :count], trust, labels, mixing=config.mixing)
-            loss += float(value)
-            gradients.append(gradient)
-        if synthetic is not None:
-            trust = run.logits.new_zeros(len(synthetic.labels))
-            value, gradient = negative_log_likelihood(
-                run.logits[:, count:], trust, synthetic.labels, mixing=config.mixing
-            )
-            loss += float(value)
-            gradients.append(gradient)
-        found, own, around, to_prototypes = self.classifiers.backward(self.parts, run, torch.cat(gradients, dim=1))
-
-        to_points = points.gradient(config.interaction, synthetic, to_prototypes, own[count:], around[count:])
-        modules, below = self.encoder.backward(points.encoded, to_points, wanted=points.alone)
-        if real is not None:
-            pairs = zip(modules, real.pull(own[:count], around[:count]), strict=True)
-            modules = [mine.add_(more) for mine, more in pairs]
-        below = below.view(self.prototypes.shape)
-        if config.norm_weight:
-            # L_norm is the mean of the two branches' norms.
-            norm = self.prototypes.flatten(1).norm(dim=1).clamp_(min=1e-12)
-            loss += 0.5 * config.norm_weight * float(norm.sum())
-            below = torch.addcmul(below, self.prototypes, (0.5 * config.norm_weight / norm)[:, None, None])
-        return loss, [*modules, *(found[name] for name in self.parts)], below
-
-    def encode(self, synthetic: _Synthetic | None, draw: torch.Generator | None) -> _Encoded:
-        """Encoder and layer norm on the learnable nodes and, behind them, the synthetic ones."""
-        inputs = self.prototypes.flatten(0, 1)
-        nodes = alone = len(inputs)
-        if synthetic is not None:
-            inputs = torch.cat([inputs, synthetic.points])
-            alone = nodes if synthetic.paired else len(inputs)
-        encoded = self.encoder.forward(inputs, alone, draw)
-        return _Encoded(encoded, *normalise(encoded.output), nodes)
+        real = self.rows.embed(self.model, self.train_nodes[batch.numpy()], draw) if len(batch) else None
+        labels = self.train_labels[batch.to(self.train_labels.device)]
+        return self.network.gradients(
+            real, labels, self.prototypes, synthetic, draw, norm_weight=self.config.norm_weight
+        )
 
     @torch.no_grad()
-    def customise(self, nodes: Tensor) -> _Synthetic:
+    def customise(self, nodes: Tensor) -> Synthetic:
         """Global synthetic nodes drawn towards their mean by each class's difficulty, with a generated neighbour."""
         factor = self.difficulty.repeat_interleave(self.config.prototypes)[:, None]
         points = nodes + factor * (nodes.mean(0) - nodes)
         if self.generators is None or not self.config.uses_generator:
-            return _Synthetic(points, self.class_labels, paired=False)
+            return Synthetic(points, self.class_labels, paired=False)
         around = generators.generate(self.generators, points, self.output)
-        return _Synthetic(torch.cat([points, around]), self.class_labels, paired=True)
+        return Synthetic(torch.cat([points, around]), self.class_labels, paired=True)
 
-    @torch.no_grad()
-    def adapt(self, synthetic: _Synthetic) -> None:
+    def adapt(self, synthetic: Synthetic) -> None:
         """Make a class harder whose synthetic nodes are told apart, easier otherwise; from 0 to 1."""
-        points = self.encode(synthetic, None)
-        prototypes = points.prototypes(self.config.interaction)
-        logits = self.classifiers.forward(self.parts, points.targets(synthetic), prototypes).logits
-        guess = log_probabilities(logits, logits.new_zeros(len(synthetic.labels))).argmax(1)
-        accuracy = (guess == synthetic.labels).float().view(-1, self.config.prototypes).mean(1)
+        recognised = self.network.recognised(self.prototypes, synthetic)
+        accuracy = recognised.float().view(-1, self.config.prototypes).mean(1)
         step = self.config.difficulty_step
         change = torch.where(accuracy > self.config.difficulty_threshold, step, -step)
         self.difficulty = (self.difficulty + change).clamp_(0.0, 1.0)
@@ -585,10 +469,7 @@ class Client(ClientBase[FedLoGConfig]):
             nodes = self.prototypes[HEAD if config.synthetic[1] == "H" else TAIL].cpu()
             rates = self.class_weights(self.rates(), rare=config.synthetic[0] == "T")
             if config.permute:
-                draw = self.generator("permute")
-                order = torch.stack([torch.randperm(config.prototypes, generator=draw) for _ in rates])
-                order += config.prototypes * torch.arange(len(rates))[:, None]
-                nodes = nodes[order.flatten()]
+                nodes = mixing.permute(nodes, len(rates), self.generator("permute"))
             nodes = nodes * rates.repeat_interleave(config.prototypes)[:, None]
         return TrainReply(weights=self.weights, num_samples=self.weight, synthetic=nodes.cpu(), rates=rates)
 
@@ -607,27 +488,20 @@ class Client(ClientBase[FedLoGConfig]):
 
     def rates(self) -> Tensor:
         """[C] share of each class among the training nodes, as the others may learn it."""
-        config, classes = self.config, self.silo.schema.num_classes
-        counts = torch.bincount(self.train_labels.cpu(), minlength=classes).double()
-        rates = counts / counts.sum().clamp(min=1.0)
         # Drawn once: noise drawn anew in each round would average out.
-        draw = generator(self.context.seed, "client", self.id, "rates")
-        if config.rate_noise:
-            noise = torch.randn(classes, generator=draw, dtype=torch.float64)
-            rates = (rates * (1.0 + config.rate_noise * noise)).clamp_(min=0.0)
-        if config.rate_permutation:
-            frequent = rates >= 1.0 / classes
-            for group in (frequent, ~frequent):
-                places = group.nonzero()[:, 0]
-                rates[places] = rates[places[torch.randperm(len(places), generator=draw)]]
-        return rates
+        return mixing.class_rates(
+            self.train_labels.cpu(),
+            self.silo.schema.num_classes,
+            generator(self.context.seed, "client", self.id, "rates"),
+            noise=self.config.rate_noise,
+            permuted=self.config.rate_permutation,
+        )
 
     def class_weights(self, rates: Tensor, *, rare: bool = False) -> Tensor:
         """[C] float32 what this client counts in the mixture of each class; ``rare``: the more, the rarer it is."""
         if self.config.receiver == self.id:
             return torch.zeros(len(rates))
-        weights = 1.0 / (rates + _RARE) if rare else rates
-        return weights.clamp(min=_SOMETHING).float()
+        return mixing.class_weights(rates, rare=rare)
 
     # -- prediction
 
@@ -638,20 +512,8 @@ class Client(ClientBase[FedLoGConfig]):
             self._rows = Rows(self.data, self.config.batch_size)
         return self._rows
 
-    @torch.no_grad()
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        prototypes = self.encode(None, None).prototypes(self.config.interaction)
-        normal, _ = normalise(self.model(data.full))
-        around = _neighbours(data).mm(normal)
-        degree = _degrees(data)
-        answers = []
-        size = min(_CHUNK, max(1, _POINTS // (self.classifiers.interp or prototypes.shape[1])))
-        for start in range(0, data.num_nodes, size):
-            part = slice(start, start + size)
-            targets = Targets(normal[part], around[part], (degree[part] > 0).to(normal.dtype))
-            logits = self.classifiers.forward(self.parts, targets, prototypes).logits
-            answers.append(log_probabilities(logits, degree[part] - self.config.degree_threshold - 1.0))
-        return torch.cat(answers) if answers else normal.new_zeros(0, self.silo.schema.num_classes)
+        return self.network.predict(data, self.prototypes)
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return self.model(data.full)  # type: ignore[no-any-return]
@@ -730,95 +592,6 @@ class Client(ClientBase[FedLoGConfig]):
         return facts
 
 
-# -- rows of the training graph ----------------------------------------------------------------------------------------
-
-
-class Batch:
-    """Some nodes of the training graph, embedded together with their neighbours.
-
-    Args:
-        embedded: [rows, E] the encoder's output on the rows that were computed.
-        back: From the gradient of ``embedded`` to those of the encoder's parameters.
-        places: [B] where the nodes stand among the rows.
-        means: [B, rows] the mean over each node's neighbours.
-        degree: [B] numbers of neighbours.
-    """
-
-    def __init__(
-        self,
-        embedded: Tensor,
-        back: Callable[[Tensor], list[Tensor]],
-        places: Tensor,
-        means: SparseOperator,
-        degree: Tensor,
-    ):
-        self.normal, self.factor = normalise(embedded)
-        self.back, self.places, self.means, self.degree = back, places, means, degree
-
-    def targets(self) -> Targets:
-        """The nodes, to be classified."""
-        connected = (self.degree > 0).to(self.normal.dtype)
-        return Targets(self.normal.index_select(0, self.places), self.means.mm(self.normal), connected)
-
-    def pull(self, own: Tensor, around: Tensor) -> list[Tensor]:
-        """Gradients of the encoder's parameters, from those of what ``targets`` gave."""
-        rows = self.means.tmm(around).index_add_(0, self.places, own)
-        return self.back(normalise_backward(rows, self.normal, self.factor))
-
-
-class Rows:
-    """Embeds batches: through the whole graph where a batch reaches most of it anyway, else through its surroundings.
-
-    Args:
-        data: The training graph.
-        batch: Nodes of a batch; 0 for all.
-    """
-
-    def __init__(self, data: GraphTensors, batch: int):
-        self.data, self.matrix = data, data.matrix("mean")
-        self.degree = _degrees(data)
-        reach = (batch or data.num_nodes) * (1.0 + self.matrix.nnz / max(data.num_nodes, 1)) ** 2
-        self.whole = reach >= data.num_nodes
-
-    def embed(self, model: Model, nodes: NDArray[np.int64], draw: torch.Generator | None) -> Batch:
-        """Embed these nodes and their neighbours."""
-        index = torch.from_numpy(nodes).to(self.data.device)
-        degree = self.degree.index_select(0, index)
-        block = self.matrix[nodes]
-        if self.whole:
-            embedded, back = _trace(model, self.data.full, draw)
-            places, columns = index, block.indices.astype(np.int64)
-        else:
-            rows = np.unique(np.concatenate([block.indices.astype(np.int64), nodes]))
-            embedded, back = _trace(model, self.data.view(rows), draw)
-            places = torch.from_numpy(np.searchsorted(rows, nodes)).to(self.data.device)
-            columns = np.searchsorted(rows, block.indices)
-        shape = (len(nodes), len(embedded))
-        local = sp.csr_matrix((block.data, columns, block.indptr), shape=shape)
-        means = SparseOperator(local, device=self.data.device, dtype=self.data.dtype)
-        return Batch(embedded, back, places, means, degree)
-
-
-def _trace(model: Model, view: View, draw: torch.Generator | None) -> Trace:
-    traced = model.trace(view, draw)
-    assert traced is not None, "layers_of admits only models that have a trace"
-    return traced
-
-
-def _degrees(data: GraphTensors) -> Tensor:
-    """[n] number of neighbours, loops left out."""
-
-    def make() -> Tensor:
-        degree = np.diff(data.matrix("mean").indptr).astype(np.float64)
-        return torch.from_numpy(degree).to(data.device, data.dtype)
-
-    return data.cached(("fedlog", "degrees"), make)
-
-
-def _neighbours(data: GraphTensors) -> SparseOperator:
-    return data.full.blocks("mean", 1)[0]
-
-
 # -- modules -----------------------------------------------------------------------------------------------------------
 
 _ENCODER, _CLASSIFIER = "encoder.", "classifier."
@@ -890,7 +663,8 @@ class Server(ServerBase[FedLoGConfig]):
                 answer = federation.sum(client.check_range, RangeRequest()).require(config.min_clients)
                 output = "identity" if answer.outside else "tanh"
             total = federation.sum(client.fit_generator, GeneratorRequest(output=output))
-            mixed = mix_generators(total.require(config.min_clients))
+            fitted = total.require(config.min_clients)
+            mixed = mixing.mix_generators(fitted.generators, fitted.rates)
             message = ClassGenerators(generators=mixed, output=output)
             federation.sum(client.take_generators, message).require(config.min_clients)
         if config.pretrain_epochs:
@@ -903,7 +677,7 @@ class Server(ServerBase[FedLoGConfig]):
         if reply.num_samples > 0:
             self.weights = {name: (value / reply.num_samples).float() for name, value in reply.weights.items()}
         if self.config.local_generalization:
-            self.synthetic = mix_nodes(reply.synthetic, reply.rates, self.synthetic)
+            self.synthetic = mixing.mix_nodes(reply.synthetic, reply.rates, self.synthetic)
 
     def aggregate(self) -> Tensors | None:
         return self.weights
@@ -914,33 +688,6 @@ class Server(ServerBase[FedLoGConfig]):
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.weights = dict(state["weights"])
         self.synthetic = state["synthetic"]
-
-
-def mix_generators(total: GeneratorReply) -> dict[str, Tensor]:
-    """NG^c = Σ_k r_k^c NG_k / Σ_k r_k^c for every class, from the two sums."""
-    mixed = {}
-    for name, value in total.generators.items():
-        weight = total.rates.clamp(min=_SOMETHING * 1e-3).view(-1, *[1] * (value.dim() - 1))
-        mixed[name] = (value / weight).float()
-    return mixed
-
-
-def mix_nodes(total: Tensor, rates: Tensor, old: Tensor | None) -> Tensor | None:
-    """x_g^(c,i) = Σ_k r_k^c x_k^(c,i) / Σ_k r_k^c, from the two sums.
-
-    Args:
-        total: [s·C, d] Σ_k r_k^c x_k.
-        rates: [C] Σ_k r_k^c.
-        old: What there was; kept for classes that nobody in this round has.
-
-    Returns:
-        [s·C, d], or None as long as nobody contributes.
-    """
-    if not bool((rates > 0).all()):
-        return old
-    each = rates.repeat_interleave(len(total) // len(rates))[:, None]
-    nodes = (total / each).float()
-    return nodes if old is None else torch.where(each > _KNOWN, nodes, old)
 
 
 METHOD = Method(

@@ -50,6 +50,12 @@ def draw(features: int, generator: torch.Generator) -> dict[str, Tensor]:
     return made
 
 
+def draw_each(features: int, seeds: Sequence[torch.Generator]) -> dict[str, Tensor]:
+    """Initial weights of as many generators, stacked: each tensor has C in front."""
+    each = [draw(features, one) for one in seeds]
+    return {name: torch.stack([one[name] for one in each]) for name in each[0]}
+
+
 def generate(parameters: Mapping[str, Tensor], features: Tensor, output: Output) -> Tensor:
     """One neighbour for each node, without dropout.
 

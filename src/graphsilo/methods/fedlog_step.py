@@ -1,0 +1,208 @@
+"""A step of FedLoG: learnable and synthetic nodes through the encoder, their part of the loss, and its gradient.
+
+Source: Kim et al., "Subgraph Federated Learning for Local Generalization", ICLR 2025, section 4 and appendix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphsilo.methods.fedlog_layers import (
+    BRANCHES,
+    Classifiers,
+    Interaction,
+    Mixing,
+    PointEncoder,
+    Points,
+    Targets,
+    log_probabilities,
+    negative_log_likelihood,
+    normalise,
+    normalise_backward,
+)
+from graphsilo.methods.fedlog_rows import Batch, degrees, neighbours
+from graphsilo.models.base import Model
+from graphsilo.models.view import GraphTensors
+
+_CHUNK = 2048
+"""Nodes classified at once in evaluation, at most."""
+_POINTS = 1 << 14
+"""Numbers w that a classifier's perceptrons give at once in evaluation, at most: each has a hidden row of width E."""
+
+
+class Synthetic(NamedTuple):
+    """What a client trains on besides its own nodes, for one round.
+
+    Attributes:
+        points: [S, d] customised nodes, or [2 S, d] with their generated neighbours behind them.
+        labels: [S].
+        paired: Whether there are neighbours.
+    """
+
+    points: Tensor
+    labels: Tensor
+    paired: bool
+
+
+class Encoded(NamedTuple):
+    """The learnable nodes and, behind them, the synthetic ones, encoded.
+
+    Attributes:
+        encoded: The encoder's run.
+        normal, factor: Its output after the layer norm (without scale and shift), and the factor of each row.
+        alone: How many learnable nodes there are, both branches together.
+    """
+
+    encoded: Points
+    normal: Tensor
+    factor: Tensor
+    alone: int
+
+    def prototypes(self, interaction: Interaction) -> Tensor:
+        """[2, s·C, E] what the classifiers take of the learnable nodes."""
+        values = self.encoded.output if interaction == "inert" else self.normal
+        return values[: self.alone].view(BRANCHES, -1, values.shape[1])
+
+    def targets(self, synthetic: Synthetic) -> Targets:
+        """The synthetic nodes, to be classified."""
+        nodes, half = self.normal[self.alone :], len(synthetic.labels)
+        around = nodes[half:] if synthetic.paired else torch.zeros_like(nodes)
+        return Targets(nodes[:half], around, nodes.new_full((half,), float(synthetic.paired)))
+
+    def gradient(
+        self, interaction: Interaction, synthetic: Synthetic | None, prototypes: Tensor, own: Tensor, around: Tensor
+    ) -> Tensor:
+        """Gradient of the encoder's output, from those of what ``prototypes`` and ``targets`` gave."""
+        prototypes = prototypes.flatten(0, 1)
+        pairs = [] if synthetic is None else [own, around] if synthetic.paired else [own]
+        whole = normalise_backward(torch.cat([prototypes, *pairs]), self.normal, self.factor)
+        if interaction == "inert":
+            whole[: self.alone] = prototypes  # plain prototypes pass no layer norm
+        return whole
+
+
+class Network:
+    """Encoder and classifiers at one client; what they learn, and what they say.
+
+    Args:
+        model: The encoder.
+        dropout: Its rate.
+        classifiers: Both of them.
+        parts: Their parameters, by name: changed in place by whoever holds them.
+        threshold: λ: a node with λ + 1 neighbours trusts both branches alike.
+        mixing: What the loss mixes of the two branches.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dropout: float,
+        classifiers: Classifiers,
+        parts: Mapping[str, Tensor],
+        *,
+        threshold: float,
+        mixing: Mixing,
+    ):
+        self.model, self.encoder = model, PointEncoder(model, dropout)
+        self.classifiers, self.parts = classifiers, parts
+        self.interaction: Interaction = classifiers.interaction
+        self.threshold, self.mixing = threshold, mixing
+
+    def encode(self, learnable: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None) -> Encoded:
+        """Encoder and layer norm on [2, s·C, d] learnable nodes and, behind them, the synthetic ones."""
+        inputs = learnable.flatten(0, 1)
+        nodes = alone = len(inputs)
+        if synthetic is not None:
+            inputs = torch.cat([inputs, synthetic.points])
+            alone = nodes if synthetic.paired else len(inputs)
+        encoded = self.encoder.forward(inputs, alone, draw)
+        return Encoded(encoded, *normalise(encoded.output), nodes)
+
+    @torch.no_grad()
+    def gradients(
+        self,
+        real: Batch | None,
+        labels: Tensor,
+        learnable: Tensor,
+        synthetic: Synthetic | None,
+        draw: torch.Generator | None,
+        *,
+        norm_weight: float,
+    ) -> tuple[float, list[Tensor], Tensor]:
+        """The loss of a step, L_cls + β L_norm + L_g, and its gradients.
+
+        Args:
+            real: A batch of training nodes.
+            labels: Its classes.
+            learnable: [2, s·C, d] the learnable nodes.
+            synthetic: The synthetic nodes.
+            draw: Of dropout.
+            norm_weight: β.
+
+        Returns:
+            The loss; gradients of the encoder's parameters and of the classifiers', in order; that of the learnable
+            nodes.
+        """
+        count = 0 if real is None else len(labels)
+        points = self.encode(learnable, synthetic, draw)
+        # Targets: the batch, then the synthetic nodes.
+        parts = [] if real is None else [real.targets()]
+        parts += [] if synthetic is None else [points.targets(synthetic)]
+        targets = Targets(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
+        run = self.classifiers.forward(self.parts, targets, points.prototypes(self.interaction))
+
+        loss, gradients = 0.0, []
+        if real is not None:
+            trust = real.degree - self.threshold - 1.0
+            value, gradient = negative_log_likelihood(run.logits[:, :count], trust, labels, mixing=self.mixing)
+            loss += float(value)
+            gradients.append(gradient)
+        if synthetic is not None:
+            trust = run.logits.new_zeros(len(synthetic.labels))
+            value, gradient = negative_log_likelihood(
+                run.logits[:, count:], trust, synthetic.labels, mixing=self.mixing
+            )
+            loss += float(value)
+            gradients.append(gradient)
+        found, own, around, to_prototypes = self.classifiers.backward(self.parts, run, torch.cat(gradients, dim=1))
+
+        to_points = points.gradient(self.interaction, synthetic, to_prototypes, own[count:], around[count:])
+        modules, below = self.encoder.backward(points.encoded, to_points, wanted=points.alone)
+        if real is not None:
+            pairs = zip(modules, real.pull(own[:count], around[:count]), strict=True)
+            modules = [mine.add_(more) for mine, more in pairs]
+        below = below.view(learnable.shape)
+        if norm_weight:
+            # L_norm is the mean of the two branches' norms.
+            norm = learnable.flatten(1).norm(dim=1).clamp_(min=1e-12)
+            loss += 0.5 * norm_weight * float(norm.sum())
+            below = torch.addcmul(below, learnable, (0.5 * norm_weight / norm)[:, None, None])
+        return loss, [*modules, *(found[name] for name in self.parts)], below
+
+    @torch.no_grad()
+    def recognised(self, learnable: Tensor, synthetic: Synthetic) -> Tensor:
+        """Whether each synthetic node is told apart from those of other classes, both branches counting alike."""
+        points = self.encode(learnable, synthetic, None)
+        prototypes = points.prototypes(self.interaction)
+        logits = self.classifiers.forward(self.parts, points.targets(synthetic), prototypes).logits
+        return log_probabilities(logits, logits.new_zeros(len(synthetic.labels))).argmax(1) == synthetic.labels
+
+    @torch.no_grad()
+    def predict(self, data: GraphTensors, learnable: Tensor) -> Tensor:
+        """[n, C] log-probabilities of all nodes of a graph."""
+        prototypes = self.encode(learnable, None, None).prototypes(self.interaction)
+        normal, _ = normalise(self.model(data.full))
+        around = neighbours(data).mm(normal)
+        degree = degrees(data)
+        answers = []
+        size = min(_CHUNK, max(1, _POINTS // (self.classifiers.interp or prototypes.shape[1])))
+        for start in range(0, data.num_nodes, size):
+            part = slice(start, start + size)
+            targets = Targets(normal[part], around[part], (degree[part] > 0).to(normal.dtype))
+            logits = self.classifiers.forward(self.parts, targets, prototypes).logits
+            answers.append(log_probabilities(logits, degree[part] - self.threshold - 1.0))
+        return torch.cat(answers) if answers else normal.new_zeros(0, self.classifiers.classes)
