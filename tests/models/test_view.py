@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.data.graph import Graph
+from graphsilo.models.operators import SPARSE_COST
 from graphsilo.models.view import GraphTensors, normalise
 
 # 0 - 1 - 2 and the isolated node 3
@@ -113,7 +114,7 @@ def test_the_work_of_a_hop_is_known_before_it_is_made() -> None:
     for level in (1, 2, 3):
         filled = data.hop_matrix(level, "gcn").nnz if sp.issparse(data.hop_matrix(level, "gcn")) else None
         if filled is not None:
-            assert data.hop_cost(level, "gcn") == pytest.approx(min(5 * filled / 60, 1000))
+            assert data.hop_cost(level, "gcn") == pytest.approx(min(SPARSE_COST * filled / 60, 1000))
     assert data.hop_cost(20, "gcn") <= 1000
 
 

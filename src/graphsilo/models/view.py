@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -331,10 +331,12 @@ class View:
 
     def first_layer(self, norm: Norm, depth: int) -> Operator:
         """Block 0 times X as one operator, [rows of layer 1, d]: the constant part of a model's first layer."""
-        key = ("first", norm, depth)
-        if self._nodes is None:
-            return self.data.cached(("first", norm), lambda: product(self.blocks(norm, 1)[0], self.features()))
-        return self.cached(key, lambda: product(self.blocks(norm, depth)[0], self.features(norm, depth)))
+        place, key = self._first(norm, depth)
+        return place.cached(key, lambda: product(self.blocks(norm, depth)[0], self.features(norm, depth)))
+
+    def _first(self, norm: Norm, depth: int) -> tuple[GraphTensors | View, tuple]:
+        """Who keeps the first layer's operator, under which key."""
+        return (self.data, ("first", norm)) if self._nodes is None else (self, ("first", norm, depth))
 
     def hops(self, levels: int, norm: Norm = "gcn") -> list[Operator]:
         """[X, ÂX, …, Â^levels X] on the view's rows: what decoupled models precompute."""
@@ -355,10 +357,14 @@ class View:
             if self.kept and sp.issparse(self.data.graph.features):
                 factors = self.features(norm, level)
             if isinstance(factors, SparseOperator):
-                for block in self.blocks(norm, level):
+                place, key = self._first(norm, level)
+                known, (first, *others) = place._cache.get(key), self.blocks(norm, level)
+                factors = product(first, factors) if known is None else cast("Operator", known)
+                for block in others:
                     factors = product(block, factors)
                 if factors.cost < self.num_rows * self.data.hop_cost(level, norm):
-                    return factors
+                    # Kept for first layers and further hops only where it is kept as a hop anyway.
+                    return place.cached(key, lambda: factors) if level == 1 else factors
             return self._rows_of(self.data.hop_matrix(level, norm))
 
         return self.cached(("hop", level, norm), make)
