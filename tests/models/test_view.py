@@ -8,7 +8,8 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.data.graph import Graph
-from graphsilo.models.operators import SPARSE_COST
+from graphsilo.models import view as view_module
+from graphsilo.models.operators import SPARSE_COST, SparseOperator, product
 from graphsilo.models.view import GraphTensors, normalise
 
 # 0 - 1 - 2 and the isolated node 3
@@ -106,6 +107,40 @@ def test_filled_hops_are_one_matrix_where_factors_would_be_more_work() -> None:
     assert type(data.view(np.arange(60)).hop(2)).__name__ == "DenseOperator"  # a batch: used once
     assert type(data.kept_view(np.arange(2)).hop(2)).__name__ == "DenseOperator"  # needs all, and is two rows
     assert type(GraphTensors(PATH).full.hop(2)).__name__ == "DenseOperator"  # dense features
+
+
+@pytest.mark.parametrize("rows", [None, np.arange(60)])
+def test_first_layers_and_hops_multiply_the_features_once(rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    multiplied = []
+
+    def watched(left, right):
+        multiplied.append(right)
+        return product(left, right)
+
+    monkeypatch.setattr(view_module, "product", watched)
+
+    def fresh():
+        data = GraphTensors(_texts(100, 1000, 600))
+        return data.full if rows is None else data.kept_view(rows)
+
+    view = fresh()
+    hops = view.hops(3)
+    sparse = [right for right in multiplied if isinstance(right, SparseOperator)]
+    assert len(sparse) == (1 if rows is None else 3)  # Of single rows, each hop begins with others.
+    assert hops[1] is view.first_layer("gcn", 1)
+
+    view = fresh()
+    first = view.first_layer("gcn", 2)
+    multiplied.clear()
+    assert view.hop(2).right is first
+    assert multiplied == [first]
+    assert view.first_layer("gcn", 2) is first
+
+
+def test_factors_that_are_not_used_are_not_kept() -> None:
+    view = GraphTensors(_texts(100, 1000, 600)).kept_view(np.arange(2))
+    assert all(type(hop).__name__ == "DenseOperator" for hop in view.hops(2)[1:])
+    assert not [key for key in (*view._cache, *view.data._cache) if key[0] == "first"]
 
 
 def test_the_work_of_a_hop_is_known_before_it_is_made() -> None:
