@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from graphsilo.errors import UnsupportedError
@@ -38,3 +40,32 @@ def test_propagated_features_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(UnsupportedError, match=r"client 0's.*'gamlp'.* needs 4\.8 kB of memory, and 4 kB are there"):
         run(config)
     assert run(load_config(overrides={**TINY, "model.name": "gcn"})).tree["seeds"][0]["best_round"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "fits"),
+    [
+        ({}, True),
+        ({"method.batch_size": 8}, False),
+        ({"partition.ratios": [0.02, 0.38, 0.6]}, False),
+        ({"model.name": "ssgc"}, False),
+    ],
+    ids=str,
+)
+def test_wide_sparse_features_need_room_where_they_are_multiplied_out(
+    settings: dict[str, Any], fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = {"nodes": 300, "classes": 3, "features": 2000, "feature_density": 0.02, "mean_degree": 6.0}
+    config = load_config(
+        overrides={
+            **TINY, "data.name": "citation-sbm", "data.options": text, "partition.clients": 1, "model.name": "sgc",
+            "model.hops": 3, **settings,
+        }
+    )  # fmt: skip
+    monkeypatch.setattr(checks, "free_memory", lambda: 1000)
+    monkeypatch.setattr(checks, "room", lambda folder: 3000)
+    if fits:
+        assert run(config).tree["seeds"][0]["best_round"] == 1
+    else:  # 300 · 2000 · 4 bytes
+        with pytest.raises(UnsupportedError, match=r"needs 2\.4 MB of memory"):
+            run(config)

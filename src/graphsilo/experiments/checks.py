@@ -12,6 +12,7 @@ from graphsilo import models
 from graphsilo.data.cache import cache_root
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition
+from graphsilo.data.silo import Silo
 from graphsilo.data.sizes import require_memory
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort
@@ -20,7 +21,7 @@ from graphsilo.experiments.evaluation import modes_of
 from graphsilo.federation import registry
 from graphsilo.federation.client import no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
-from graphsilo.federation.settings import MethodConfig
+from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.runtime.machine import room
 from graphsilo.runtime.placement import free_memory
@@ -110,7 +111,7 @@ def check_precision(simulation: Simulation) -> None:
             raise UnsupportedError(no_dense_products(spec))
 
 
-def check_room(simulation: Simulation) -> None:
+def check_room(simulation: Simulation, settings: MethodConfig) -> None:
     """Refuse backbones whose propagated features fit neither into memory nor onto the cache's disk.
 
     Clients make room for each other where they have to, so that one of them at a time has to fit.
@@ -126,7 +127,7 @@ def check_room(simulation: Simulation) -> None:
             filled = matrix.nnz / max(1, matrix.shape[0] * matrix.shape[1]) if sp.issparse(matrix) else 1.0
             needed[silo.client] = propagated_bytes(
                 spec.name, spec.settings, nodes=graph.num_nodes, edges=graph.num_edges, features=graph.num_features,
-                density=filled,
+                density=filled, views=_views(silo, settings),
             )  # fmt: skip
             if spec.precision == "bfloat16":
                 needed[silo.client] += needed[silo.client] // 2  # the copy that products are made with
@@ -142,6 +143,18 @@ def check_room(simulation: Simulation) -> None:
         instead="Ask for more clients, fewer hops, or a model that keeps none, such as gcn; or let GRAPHSILO_CACHE "
         "name a folder on a larger disk.",
     )
+
+
+def _views(silo: Silo, settings: MethodConfig) -> tuple[int, ...] | None:
+    """Rows of what local training and evaluation look at again and again; None where there is more than that."""
+    if not isinstance(settings, LocalTrainingConfig):
+        return None  # O-pFGL, for one, propagates features for itself
+    if silo.schema.task == "link":
+        return (silo.num_items,)
+    items = int((silo.labels[silo.train] >= 0).sum())
+    if 0 < settings.batch_size < items:
+        return None
+    return (items, silo.num_items) if items else (silo.num_items,)
 
 
 def check_clients(config: RunConfig, partition: Partition) -> None:

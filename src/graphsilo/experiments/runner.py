@@ -72,7 +72,7 @@ def run(
         simulation = simulation or prepare(config, method)
         if isinstance(simulation, Simulation):
             check_clients(config, simulation.partition)
-            check_room(simulation)
+            check_room(simulation, method_config)
         check_support(config, method, method_config, simulation)
         if isinstance(simulation, Simulation):
             check_precision(simulation)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphsilo.data.sizes import dense_bytes
+from graphsilo.models.operators import SPARSE_COST
 from graphsilo.models.registry import resolve
 
 _EVERY_LEVEL = ("sign", "gamlp")
 _ONE_MATRIX = ("sgc", "ssgc", "ssgc_mlp", "appnp_features")
+_FACTORED = ("sgc", "sign", "gamlp")
 _DENSE_FROM = 0.25
 
 
@@ -22,18 +24,23 @@ def propagated_bytes(
     edges: int,
     features: int,
     density: float = 1.0,
+    views: Sequence[int] | None = None,
 ) -> int:
     """Bytes of the dense matrices [nodes, features] that a backbone precomputes and keeps for a graph.
 
     ``sign`` and ``gamlp`` keep one per hop, ``sgc``, ``ssgc``, ``ssgc_mlp`` and ``appnp_features`` one; all others
     none. Sparse features stay sparse until a quarter of a matrix is filled: after k hops a node's row has the words of
-    about (1 + edges / nodes)^k nodes, taken to be independent.
+    about (1 + edges / nodes)^k nodes, taken to be independent. Of these matrices ``sgc``, ``sign`` and ``gamlp`` keep
+    none that every view has as factors, which is where a step is less work that way; factors are what each backbone
+    keeps of a graph and are not counted.
 
     Args:
         model: Its name.
         settings: Those that differ from its defaults.
         nodes, edges, features: Of the graph; an undirected link counts as two edges.
         density: Share of the features that are not zero; 1 for dense features.
+        views: How many rows each view has that is used again and again, e.g. training nodes and all nodes. None where
+            rows are looked at in batches or by a method itself: that takes the matrices.
 
     Example:
         >>> propagated_bytes("gamlp", {"hops": 3}, nodes=2_400_000, edges=60_000_000, features=100)
@@ -43,6 +50,21 @@ def propagated_bytes(
     if chosen.model not in (*_EVERY_LEVEL, *_ONE_MATRIX) or not nodes:
         return 0
     hops: int = chosen.hops  # type: ignore[attr-defined]
-    reached = [(1.0 + edges / nodes) ** hop for hop in range(1, hops + 1)]
-    dense = sum(1.0 - math.exp(count * math.log1p(-min(density, 1 - 1e-12))) > _DENSE_FROM for count in reached)
+    each = 1.0 + edges / nodes
+    density = min(density, 1 - 1e-12)
+    kept = views if chosen.model in _FACTORED and SPARSE_COST * density <= 1 else None
+    dense = 0
+    for hop in range(1, hops + 1):
+        filled = 1.0 - math.exp(each**hop * math.log1p(-density))
+        work = features * min(SPARSE_COST * filled, 1.0)  # of a row of the matrix in a step
+        if filled <= _DENSE_FROM:
+            continue
+        if kept is None or any(_factors(view, hop, nodes, each, density * features) >= view * work for view in kept):
+            dense += 1
     return dense_bytes(nodes, features, matrices=dense if chosen.model in _EVERY_LEVEL else min(dense, 1))
+
+
+def _factors(rows: int, hops: int, nodes: int, each: float, words: float) -> float:
+    """Work of ``View.hop``'s factors in a step: blocks of Â from the rows' surroundings inwards, and X of all these."""
+    reached = [min(float(nodes), rows * each**hop) for hop in range(hops + 1)]
+    return SPARSE_COST * (each * sum(reached[:-1]) + words * reached[-1])

@@ -86,7 +86,7 @@ def _prepared(path: Path, emit: Callable[[dict[str, Any]], None]) -> tuple[RunCo
     simulation = prepare(config, method)
     check_clients(config, simulation.partition)
     check_support(config, method, settings, simulation)
-    check_room(simulation)
+    check_room(simulation, settings)
     check_precision(simulation)
     emit(
         {
