@@ -223,6 +223,28 @@ def test_strange_opening_is_refused_and_nothing_is_written(changes: dict[str, An
     assert site.worker_pid == pid
 
 
+@pytest.mark.parametrize(
+    ("settings", "precision", "sparse", "refused"),
+    [
+        ({}, "bfloat16", True, True),
+        ({"hidden": [8]}, "bfloat16", True, False),
+        ({}, "bfloat16", False, False),
+        ({}, "float32", True, False),
+    ],
+)
+def test_precision_without_dense_products_is_refused(
+    settings: dict[str, Any], precision: str, sparse: bool, refused: bool, sites: Any
+) -> None:
+    site = sites.supervisors["north"]
+    model = ["sgc", {"hops": 0, **settings}, precision]
+    answer = ask(site, {**opening(site, "lowered"), "models": [[0, model]], "sparse": sparse})
+    assert answer["ok"] is not refused
+    if refused:
+        assert answer["kind"] == "UnsupportedError"
+        assert answer["text"].startswith("run.precision bfloat16 is for dense matrix products, but 'sgc' without a ")
+        assert not ask(site, {"do": "save", "run": "lowered", "seed": 0, "mark": "seed0-round1"})["ok"]  # none is open
+
+
 def test_checkpoints_are_few_whatever_they_are_called(sites: Any) -> None:
     site = sites.supervisors["north"]
     assert ask(site, opening(site, "marks"))["ok"]
