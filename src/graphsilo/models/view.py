@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphsilo.data import scratch
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.models.operators import SPARSE_COST, DenseOperator, Operator, SparseOperator, operator, product
+from graphsilo.models.operators import SAMPLED, SPARSE_COST, DenseOperator, Operator, SparseOperator, operator, product
 
 Norm: TypeAlias = Literal["gcn", "mean", "sum", "row", "loops"]
 """gcn: D̃^-1/2 (A+I) D̃^-1/2; mean: D^-1 A; sum: A; row: D̃^-1 (A+I); loops: A + I (attention)."""
@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 _ROWS = 1 << 14
 """Rows of a dense matrix that are worked on at once."""
-_SAMPLED = 64
-"""Rows that tell how filled a product is."""
 
 
 def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
@@ -156,7 +154,7 @@ class GraphTensors:
         """Work per row of a product with Â^level X, before it is made: from what some evenly spread rows hold."""
 
         def make() -> float:
-            some = np.unique(np.linspace(0, self.num_nodes - 1, min(_SAMPLED, self.num_nodes)).astype(np.int64))
+            some = np.unique(np.linspace(0, self.num_nodes - 1, min(SAMPLED, self.num_nodes)).astype(np.int64))
             rows = sp.eye(self.num_nodes, dtype=np.float32, format="csr")[some]
             for _ in range(level):
                 rows = rows @ self.matrix(norm)
