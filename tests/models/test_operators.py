@@ -7,7 +7,15 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from graphsilo.models.operators import ChainOperator, DenseOperator, SparseOperator, operator, product
+from graphsilo.models import operators
+from graphsilo.models.operators import (
+    ChainOperator,
+    DenseOperator,
+    SparseOperator,
+    _product_entries,
+    operator,
+    product,
+)
 
 DOUBLE = torch.float64
 LEFT = sp.csr_matrix(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
@@ -39,13 +47,32 @@ def test_products(index: int, columns: int) -> None:
 
 
 def test_operator_picks_by_count() -> None:
-    # 10 x 10: sparse up to 100 / 5 = 20 entries.
+    # 10 x 10: sparse up to 100 / 3 = 33 entries.
     def diagonals(count: int) -> sp.csr_matrix:
         return sp.csr_matrix((np.ones(count), (np.arange(count) // 10, np.arange(count) % 10)), shape=(10, 10))
 
-    assert isinstance(operator(diagonals(20), "cpu", torch.float32), SparseOperator)
-    assert isinstance(operator(diagonals(21), "cpu", torch.float32), DenseOperator)
+    assert isinstance(operator(diagonals(33), "cpu", torch.float32), SparseOperator)
+    assert isinstance(operator(diagonals(34), "cpu", torch.float32), DenseOperator)
     assert isinstance(operator(np.eye(3, dtype=np.float32), "cpu", torch.float32), DenseOperator)
+
+
+def test_products_are_not_made_to_find_that_they_are_too_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 rows reach all 100 others, which have one word each of their own: 10 000 entries instead of 10 000 + 100."""
+    full, own = sp.csr_matrix(np.ones((100, 100), dtype=np.float32)), sp.eye(100, dtype=np.float32, format="csr")
+    assert _product_entries(full, own) == 10_000
+    assert _product_entries(own, full[:, :7]) == 700
+    assert _product_entries(own[:0], full) == 0
+    left, wide = SparseOperator(own), SparseOperator(sp.random(100, 4000, density=0.01, random_state=1, format="csr"))
+    assert isinstance(product(left, wide), SparseOperator)  # as many entries as before, and one factor less
+    reach = SparseOperator(full)
+    monkeypatch.setattr(operators, "SAMPLED", 4)
+    seen = []
+    multiply = sp.csr_matrix.__matmul__
+    monkeypatch.setattr(
+        sp.csr_matrix, "__matmul__", lambda one, other: (seen.append(one.shape), multiply(one, other))[1]
+    )
+    assert isinstance(product(reach, wide), ChainOperator)
+    assert seen == [(4, 100)]
 
 
 def test_product_multiplies_out_only_where_cheaper() -> None:
