@@ -197,7 +197,7 @@ def test_graph_batches_equal_the_whole():
     one = Silo(0, graphs, np.arange(6), (EvaluationSet("seen", graphs, {}),), Schema("graph", 12, 2))
     goal = objective(GraphTensors(graphs), one)
     model = model_for(one, "gin")
-    whole = float(goal.loss(model, full_batch(goal), None))
+    whole = float(goal.loss(model, full_batch(goal), None).detach())
     parts = [float(goal.loss(model, batch, None)) for batch in goal.batches(2, generator(0))]
     assert np.mean(parts) == pytest.approx(whole, abs=1e-5)
 
