@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import socket
@@ -120,6 +121,30 @@ def test_the_other_side_has_gone():
     with pytest.raises(EOFError):
         theirs.receive()
     theirs.close()
+
+
+@pytest.mark.parametrize("number", [0, 1100])
+def test_what_has_come_is_known_without_receiving_it(number):
+    """Also where a process has more files open than select can number."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] != resource.RLIM_INFINITY and limits[1] <= number:
+        pytest.skip("this process may not open so many files")
+    mine, theirs = pair()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], number + 1), limits[1]))
+    try:
+        line = Line(socket.socket(fileno=fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, number)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert line.fileno() >= number
+    assert not line.has_news()
+    mine.send({"number": 1})
+    assert line.has_news()
+    assert line.receive()[0]["number"] == 1
+    assert not line.has_news()
+    mine.close()
+    assert line.has_news()
+    theirs.close()
+    line.close()
 
 
 def test_gone_in_the_middle():

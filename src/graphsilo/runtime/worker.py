@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import select
 import signal
 import socket
 import sys
@@ -143,7 +142,7 @@ class Foresight:
         if residents.limit is not None or self._evaluated_after[self._before] < _SURE:
             return
         for client in self._asked:
-            if select.select([line], [], [], 0)[0]:
+            if line.has_news():
                 return
             started = time.process_time()
             residents.get(client).foresee()
