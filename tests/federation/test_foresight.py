@@ -36,14 +36,15 @@ def counts(federation, request):
 
 def test_what_was_foreseen_is_taken_once(trained):
     _, federation, client, request, predicted = trained
-    client.foresee()
+    assert client.foresee() == 0
     assert predicted == []  # nothing was asked for so far
     expected = counts(federation, request)
     assert sorted(set(predicted)) == ["aggregate", "own"]
     sets = predicted.count("own")
     predicted.clear()
-    client.foresee()
-    client.foresee()
+    held = client.foresee()
+    assert held == sum(4 * 3 * each.graph.num_nodes for each in client.silo.evaluations)  # float32, three classes
+    assert client.foresee() == held
     assert predicted == ["own"] * sets
     predicted.clear()
     assert torch.equal(counts(federation, request), expected)

@@ -327,16 +327,18 @@ def test_workers_leave_interruption_to_the_coordinator(spread, pool, troubled):
     assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 4
 
 
-def test_an_evaluation_begins_when_it_has_followed_twice():
+def test_an_evaluation_begins_when_it_has_followed_twice(monkeypatch):
     """The worker's judgement, with real sockets and clients that note what they are told."""
     told = []
+    rounds = {}
 
     class Resident:
         def __init__(self, client):
-            self.client = client
+            self.client, self.round = client, rounds.get(client, 1)
 
         def foresee(self):
             told.append(self.client)
+            return 100
 
     class Residents:
         limit = None
@@ -350,7 +352,7 @@ def test_an_evaluation_begins_when_it_has_followed_twice():
     def after(handler, clients):
         told.clear()
         foresight.called(handler, clients)
-        foresight.use(Line(theirs), Residents())
+        foresight.use(Line(theirs), Residents(), 1)
         return list(told)
 
     assert after("train", [0, 2]) == []
@@ -369,6 +371,13 @@ def test_an_evaluation_begins_when_it_has_followed_twice():
     assert after("evaluate", [1, 2]) == []
     assert after("train", [0, 2]) == []
     assert after("evaluate", [1, 2]) == []
+    rounds[1] = 0  # took no part in this round
+    assert after("train", [2]) == [2]
+    del rounds[1]
+    assert after("evaluate", [0, 1, 2]) == []
+    monkeypatch.setattr("graphsilo.runtime.worker._MOST_FORESEEN", 200)  # bytes of the first two
+    assert after("train", [0, 1, 2]) == [0, 1]
+    assert after("evaluate", [0, 1, 2]) == []
     Residents.limit = 1  # clients would be read from disk for it
     assert after("train", [0, 2]) == []
     mine.close()

@@ -199,12 +199,15 @@ class ClientBase(ABC, Generic[ConfigT]):
         self.load_state(state["state"])
         self._best = state["best"]
 
-    def foresee(self) -> None:
+    def foresee(self) -> int:
         """Predict with the own model what the last evaluation asked for, before the next asks for it.
 
         For the time between two calls in which there is nothing else to do. Any other handler and the next round void
         what was foreseen; evaluation takes it in place of predicting the same again, so that no number depends on
         whether there was time. What fails here fails again where it is asked for, and is told there.
+
+        Returns:
+            Bytes of memory that what was foreseen takes until then.
         """
         repeat, self._repeat = self._repeat, self._calls.get("evaluate", 0)
         try:
@@ -215,6 +218,7 @@ class ClientBase(ABC, Generic[ConfigT]):
             self._foreseen.clear()
         finally:
             self._repeat = repeat
+        return sum(output.nbytes for output in self._foreseen.values())
 
     def finish(self, *, embeddings: bool, study: bool = False) -> dict[str, Any]:
         """Models of the last and the best round; embeddings of the best on the first evaluation set."""

@@ -33,6 +33,9 @@ _MOST_MAPPED = 2000
 
 _SURE = 2
 """Times in a row that an evaluation must have followed a call before one is begun unasked."""
+_MOST_FORESEEN = 64 << 20
+"""Bytes of predictions that may wait to be asked for. A client's are as large as the graphs that it is evaluated on,
+and the pooled graph is one of them for every client."""
 
 
 def main() -> None:
@@ -63,7 +66,7 @@ def main() -> None:
                     raise FederationError("no clients were started here.")
                 elif operation == "call":
                     _call(line, residents, header, payloads, foresight)
-                    foresight.use(line, residents)
+                    foresight.use(line, residents, header["round"])
                 elif operation == "states":
                     line.send({"ok": True}, [encode_tree(sent_states(residents.states()))])
                 elif operation == "load":
@@ -137,15 +140,19 @@ class Foresight:
             self._spent.clear()
         self._before = handler
 
-    def use(self, line: Line, residents: Residents) -> None:
-        """Evaluate what will be asked for next, client by client, until something comes."""
+    def use(self, line: Line, residents: Residents, round: int) -> None:
+        """Evaluate what will be asked for next, client by client, until something comes or enough of it waits."""
         if residents.limit is not None or self._evaluated_after[self._before] < _SURE:
             return
+        waiting = 0
         for client in self._asked:
-            if line.has_news():
+            if waiting >= _MOST_FORESEEN or line.has_news():
                 return
+            held = residents.get(client)
+            if held.round != round:
+                continue  # took no part: the evaluation begins its round, which voids what was foreseen
             started = time.process_time()
-            residents.get(client).foresee()
+            waiting += held.foresee()
             self._spent[client] = time.process_time() - started
 
     def spent(self, client: ClientId) -> float:
