@@ -365,7 +365,10 @@ def test_an_evaluation_begins_when_it_has_followed_twice(monkeypatch):
     mine.send(b"x")  # the next call is there already
     assert after("train", [0, 2]) == []
     theirs.recv(1)
+    assert after("evaluate", [1, 2]) == []
+    assert after("train", [0, 2]) == [1, 2]
     assert after("offer", [0, 2]) == []  # no evaluation came this time
+    assert foresight.spent(1) > 0  # what was begun in vain has cost as much
     assert after("evaluate", [1, 2]) == []
     assert after("train", [0, 2]) == []
     assert after("evaluate", [1, 2]) == []

@@ -137,7 +137,6 @@ class Foresight:
             self._asked = clients
         else:
             self._evaluated_after[self._before] = 0
-            self._spent.clear()
         self._before = handler
 
     def use(self, line: Line, residents: Residents, round: int) -> None:
@@ -153,10 +152,10 @@ class Foresight:
                 continue  # took no part: the evaluation begins its round, which voids what was foreseen
             started = time.process_time()
             waiting += held.foresee()
-            self._spent[client] = time.process_time() - started
+            self._spent[client] = self._spent.get(client, 0.0) + time.process_time() - started
 
     def spent(self, client: ClientId) -> float:
-        """CPU seconds that the answer of this client has cost before it was asked for."""
+        """CPU seconds that this client has cost between its answers, in vain or not."""
         return self._spent.pop(client, 0.0)
 
 
