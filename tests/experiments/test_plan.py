@@ -19,6 +19,7 @@ from graphsilo.experiments.planning.probe import repeats
 from graphsilo.federation import registry
 from graphsilo.federation.accumulator import MOST_WAITING
 from graphsilo.federation.client import ClientBase, EvaluateRequest
+from graphsilo.methods import fedavg
 from graphsilo.runtime import machine
 from graphsilo.runtime.machine import Memory
 
@@ -73,15 +74,20 @@ def test_fits_of_few_clients_go_by_their_size():
 
 def test_answers_that_are_added_up_are_not_held_together():
     kept = ask((1, 0, 100e6, 1), (1, 0, 60e6, 1), calls=1)
-    assert kept.held == 160e6
-    assert ask((2, 0, 100e6, 1), (2, 0, 60e6, 1), calls=4).held == 40e6  # asked one by one, twice each
+    assert kept.held() == 160e6
+    assert ask((2, 0, 100e6, 1), (2, 0, 60e6, 1), calls=4).held() == 40e6  # asked one by one, twice each
+    assert kept.held(early=32) == 160e6  # all of them are counted already
     added = replace(kept, summed=True)
-    assert added.held == 100e6 + MOST_WAITING
-    assert replace(ask((1, 0, 1000, 1), (1, 0, 600, 1)), summed=True).held == 1600
+    assert added.held() == 100e6 + MOST_WAITING
+    assert replace(ask((1, 0, 1000, 1), (1, 0, 600, 1)), summed=True).held() == 1600
+    many = replace(ask(*[(1, 0, 50e6, 1)] * 20), summed=True)
+    assert many.held() == 50e6 + MOST_WAITING
+    assert many.held(early=4) == 250e6 + MOST_WAITING
+    assert many.held(early=32) == 1000e6
     stretch = Stretch(1.0, 0.0, {"train": added})
     both = total([stretch, stretch])
     assert both.asks["train"].summed
-    assert both.asks["train"].held == 100e6 + MOST_WAITING
+    assert both.asks["train"].held() == 100e6 + MOST_WAITING
     assert spread(stretch, [0, 1], np.ones((3, 4))).asks["train"].summed
     assert not total([stretch, Stretch(1.0, 0.0, {"train": kept})]).asks["train"].summed
 
@@ -94,9 +100,14 @@ def test_a_trial_sees_what_is_added_up():
     federation.at("round", 1)
     server.round(federation, 1)
     federation.ask(ClientBase.evaluate, EvaluateRequest(views=["own"]))
+    federation.at("round", 2)
+    server.round(federation, 2)
+    federation.ask(fedavg.Client.train, fedavg.TrainRequest(weights=server.weights))
     meter.close()
     handlers = next(event["handlers"] for event in told if event["event"] == "stretch")
     assert {name: found["summed"] for name, found in handlers.items()} == {"train": True, "evaluate": False}
+    handlers = [event["handlers"] for event in told if event["event"] == "stretch"][-1]
+    assert handlers["train"]["summed"] is False  # once added up, once kept
 
 
 def test_wall_time_with_workers_and_between_machines():

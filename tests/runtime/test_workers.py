@@ -76,7 +76,7 @@ def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
 
 @pytest.mark.parametrize("early", [0, 1, 32])
 def test_answers_come_in_order_however_many_may_wait(spread, troubled, monkeypatch, early):
-    monkeypatch.setattr("graphsilo.runtime.workers._MOST_EARLY", early)
+    monkeypatch.setattr("graphsilo.runtime.workers.MOST_EARLY", early)
     _, federation = spread()
     for _ in range(5):
         replies = federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0, value=2.0))

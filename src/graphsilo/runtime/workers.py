@@ -41,7 +41,7 @@ _MOST_LOSSES = 3
 """Times that worker processes may go without a round in between."""
 _LONGEST_END = 20.0
 """Seconds that a process may take to end when it is told to; on a busy machine, Python needs some."""
-_MOST_EARLY = 32
+MOST_EARLY = 32
 """Answers that may wait in memory for those of clients before them."""
 
 
@@ -326,7 +326,7 @@ class Workers(LocalFederation):
                 selector.register(self.pool.lines[index], selectors.EVENT_READ, index)
             for needed in order:
                 while needed not in early:
-                    full = len(early) >= _MOST_EARLY
+                    full = len(early) >= MOST_EARLY
                     at_home = needed not in self._worker
                     if full and not at_home:  # only the one that is needed, whoever else is ready
                         self._read(handler, self._worker[needed], early, waiting, selector)

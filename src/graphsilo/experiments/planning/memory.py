@@ -11,6 +11,7 @@ from graphsilo.experiments.planning.calibration import Calibration, Trial
 from graphsilo.experiments.planning.course import Estimate
 from graphsilo.experiments.planning.plan import Finding, Process
 from graphsilo.runtime.machine import room
+from graphsilo.runtime.workers import MOST_EARLY
 
 ROW = 400
 """Bytes of a ledger's row while it is written: a tuple of eleven values, and a column's entry for each."""
@@ -38,6 +39,7 @@ def processes_of(
         parts["working memory"] += max(0, finish - peak)
         return (Process("the run", 1, max(peak, finish), _positive(parts)),)
     own = {key: parts[key] for key in ("program and libraries", "data", "server's state", "messages", "ledger")}
+    own["messages"] = _messages(found, early=MOST_EARLY)
 
     def clients(rows: Sequence[int]) -> dict[str, int]:
         share = _share(calibration, rows)
@@ -90,12 +92,6 @@ def _parts(config: RunConfig | None, calibration: Calibration, found: Estimate) 
     resident = None if config is None else config.run.resident_clients
     in_memory = 1.0 if resident is None else min(1.0, resident / clients)
     states = int(states * in_memory)
-    course = found.course
-    stretches = (course.setup, course.round(1), course.steady, course.evaluation)
-    messages = max(
-        (ask.held for stretch in stretches for ask in stretch.asks.values()),
-        default=0.0,
-    )
     whole = max((_peak(trial, facts) for trial in calibration.trials if _is_whole(trial, calibration)), default=0)
     if found.scale > 1:  # only a sample came through: what its clients took, for all
         grown = _peak(found.main, facts) - facts["now"]
@@ -109,7 +105,7 @@ def _parts(config: RunConfig | None, calibration: Calibration, found: Estimate) 
         "clients' states": states,
         "what clients share": shared,
         "server's state": server,
-        "messages": int(messages),
+        "messages": _messages(found),
     }
     rest = whole - sum(known.values())
     return {
@@ -117,6 +113,13 @@ def _parts(config: RunConfig | None, calibration: Calibration, found: Estimate) 
         "working memory": max(0, rest),
         "ledger": 0 if config is None else _ledger(config, calibration, found),
     }
+
+
+def _messages(found: Estimate, early: int = 0) -> int:
+    """Answers that the coordinating process holds at once; with workers, some come before their turn."""
+    course = found.course
+    stretches = (course.setup, course.round(1), course.steady, course.evaluation)
+    return int(max((ask.held(early) for stretch in stretches for ask in stretch.asks.values()), default=0.0))
 
 
 def _is_whole(trial: Trial, calibration: Calibration) -> bool:

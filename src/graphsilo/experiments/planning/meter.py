@@ -102,6 +102,7 @@ class Meter:
         )
         found["calls"] += 1
         found["asked"] += len(outgoing)
+        found["summed"] &= self._summing
         return found
 
     def _note(self, asked: dict[str, Any], client: ClientId, cpu: float, up: int, down: int) -> None:
