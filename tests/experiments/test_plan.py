@@ -84,6 +84,7 @@ def test_answers_that_are_added_up_are_not_held_together():
     assert many.held() == 50e6 + MOST_WAITING
     assert many.held(early=4) == 250e6 + MOST_WAITING
     assert many.held(early=32) == 1000e6
+    assert many.held(32, 120e6) == (50 + 120 + 50) * 1e6 + MOST_WAITING
     stretch = Stretch(1.0, 0.0, {"train": added})
     both = total([stretch, stretch])
     assert both.asks["train"].summed

@@ -74,9 +74,10 @@ def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
         assert one[client].value == 6.0
 
 
-@pytest.mark.parametrize("early", [0, 1, 32])
-def test_answers_come_in_order_however_many_may_wait(spread, troubled, monkeypatch, early):
+@pytest.mark.parametrize(("early", "size"), [(0, 10**9), (1, 10**9), (32, 10**9), (32, 0), (32, 1)])
+def test_answers_come_in_order_however_many_may_wait(spread, troubled, monkeypatch, early, size):
     monkeypatch.setattr("graphsilo.runtime.workers.MOST_EARLY", early)
+    monkeypatch.setattr("graphsilo.runtime.workers.MOST_EARLY_BYTES", size)
     _, federation = spread()
     for _ in range(5):
         replies = federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0, value=2.0))

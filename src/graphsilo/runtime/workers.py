@@ -43,6 +43,8 @@ _LONGEST_END = 20.0
 """Seconds that a process may take to end when it is told to; on a busy machine, Python needs some."""
 MOST_EARLY = 32
 """Answers that may wait in memory for those of clients before them."""
+MOST_EARLY_BYTES = 256 << 20
+"""Bytes of them, and one more answer of each process."""
 
 
 class WorkerLost(StateLost):
@@ -326,7 +328,7 @@ class Workers(LocalFederation):
                 selector.register(self.pool.lines[index], selectors.EVENT_READ, index)
             for needed in order:
                 while needed not in early:
-                    full = len(early) >= MOST_EARLY
+                    full = len(early) >= MOST_EARLY or _size(early) >= MOST_EARLY_BYTES
                     at_home = needed not in self._worker
                     if full and not at_home:  # only the one that is needed, whoever else is ready
                         self._read(handler, self._worker[needed], early, waiting, selector)
@@ -401,6 +403,10 @@ class Workers(LocalFederation):
             self.pool.send(index, {"do": "memory"})
             peaks.append(self.pool.answer(index)[0]["bytes"])
         return max(peaks)
+
+
+def _size(answers: Mapping[ClientId, Encoded | Failure]) -> int:
+    return sum(answer.num_bytes for answer in answers.values() if isinstance(answer, Encoded))
 
 
 def _names(clients: Sequence[ClientId]) -> str:

@@ -29,17 +29,18 @@ class Ask:
     rows: NDArray[np.float64]
     summed: bool = False
 
-    def held(self, early: int = 0) -> float:
+    def held(self, early: int = 0, most: float = np.inf) -> float:
         """Bytes of the answers that the server holds at once.
 
         Args:
             early: How many may wait for those of clients before them, besides.
+            most: Bytes of these, but for one.
         """
         up = self.rows[:, UP]
         if not self.summed:
             return float(up.sum()) / max(self.calls, 1.0)
         each = float((up / np.maximum(self.rows[:, COUNT], 1.0)).max(initial=0.0))
-        return min(float(up.sum()), MOST_WAITING + (1 + early) * each)
+        return min(float(up.sum()), MOST_WAITING + each + min(early * each, most + each))
 
     @property
     def asked(self) -> float:

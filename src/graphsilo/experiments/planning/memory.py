@@ -11,7 +11,7 @@ from graphsilo.experiments.planning.calibration import Calibration, Trial
 from graphsilo.experiments.planning.course import Estimate
 from graphsilo.experiments.planning.plan import Finding, Process
 from graphsilo.runtime.machine import room
-from graphsilo.runtime.workers import MOST_EARLY
+from graphsilo.runtime.workers import MOST_EARLY, MOST_EARLY_BYTES
 
 ROW = 400
 """Bytes of a ledger's row while it is written: a tuple of eleven values, and a column's entry for each."""
@@ -39,7 +39,7 @@ def processes_of(
         parts["working memory"] += max(0, finish - peak)
         return (Process("the run", 1, max(peak, finish), _positive(parts)),)
     own = {key: parts[key] for key in ("program and libraries", "data", "server's state", "messages", "ledger")}
-    own["messages"] = _messages(found, early=MOST_EARLY)
+    own["messages"] = _messages(found, MOST_EARLY, MOST_EARLY_BYTES)
 
     def clients(rows: Sequence[int]) -> dict[str, int]:
         share = _share(calibration, rows)
@@ -115,11 +115,11 @@ def _parts(config: RunConfig | None, calibration: Calibration, found: Estimate) 
     }
 
 
-def _messages(found: Estimate, early: int = 0) -> int:
+def _messages(found: Estimate, early: int = 0, most: float = 0.0) -> int:
     """Answers that the coordinating process holds at once; with workers, some come before their turn."""
     course = found.course
     stretches = (course.setup, course.round(1), course.steady, course.evaluation)
-    return int(max((ask.held(early) for stretch in stretches for ask in stretch.asks.values()), default=0.0))
+    return int(max((ask.held(early, most) for stretch in stretches for ask in stretch.asks.values()), default=0.0))
 
 
 def _is_whole(trial: Trial, calibration: Calibration) -> bool:
