@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from graphsilo.data.silo import Silo
 from graphsilo.data.store import SiloStore
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
@@ -87,15 +88,14 @@ def main() -> None:
 
 
 def _start(header: dict[str, Any]) -> Residents:
-    # Silos are mapped, which costs no memory of their own; a parked client need not open a dozen files again.
-    silo_of = lru_cache(maxsize=_MOST_MAPPED)(SiloStore(Path(header["store"])).read)
+    store = Path(header["store"])
     # By module and name, not through the registry: the very classes that the coordinator uses.
     kind: type[ClientBase] = _named(header["client_class"])
     config = _named(header["config_class"]).model_validate(header["config"])
 
     def make(client: ClientId) -> ClientBase:
         model = ModelSpec(*header["models"][str(client)])
-        return kind(ClientContext(client, silo_of(client), config, model, header["seed"], header["device"]))
+        return kind(ClientContext(client, _silo(store, client), config, model, header["seed"], header["device"]))
 
     def folder() -> Path:
         place = Path(header["parked"])
@@ -104,6 +104,13 @@ def _start(header: dict[str, Any]) -> Residents:
 
     room = Room(header["resident"], header["graph_bytes"], folder, header["processes"])
     return Residents(header["clients"], make, room)
+
+
+@lru_cache(maxsize=_MOST_MAPPED)
+def _silo(store: Path, client: ClientId) -> Silo:
+    """A silo, mapped, which costs no memory of its own: a parked client need not open a dozen files again, and the next
+    seed finds what was made of its graphs, as it does in one process."""
+    return SiloStore(store).read(client)
 
 
 def _named(place: list[str]) -> Any:
