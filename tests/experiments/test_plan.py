@@ -265,6 +265,21 @@ def test_what_clients_share_is_kept_once_however_many_they_are(small, tmp_path):
     assert found.disk["checkpoint"] == 100 + 500 + 800 * 5
     (process,) = found.processes
     assert (process.parts["what clients share"], process.parts["clients' states"]) == (500, 4000)
+    assert found.disk["parked"] == 0
+    few = plan_of(small(run__resident_clients=10, run__checkpoint_every=0), known, out=tmp_path)
+    assert few.processes[0].parts["clients' states"] == 1000
+    assert (few.disk["checkpoint"], few.disk["parked"]) == (0, 500 + 800 * 5)
+    assert few.disk["most"] == few.disk["kept"] + few.disk["parked"]
+    assert few.cpu.run == 3 + few.cpu.seed  # the trial weighed a checkpoint, the run writes none
+    both = plan_of(small(run__resident_clients=10), known, out=tmp_path)
+    assert both.disk["most"] == both.disk["kept"] + 2 * both.disk["checkpoint"]
+
+
+def test_parked_clients_are_weighed_without_checkpoints(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = plan(small(run__resident_clients=1, run__checkpoint_every=0), seconds=1.0, out=tmp_path)
+    assert found.disk["parked"] > 0
+    assert found.disk["checkpoint"] == 0
 
 
 def test_a_sample_of_clients_stands_for_all():

@@ -177,10 +177,11 @@ def _disk(plan: Plan) -> None:
     if not plan.is_whole and not disk["kept"]:
         terminal.say("Disk: unknown.")
         return
+    parked = f" and parked clients of {data_size(disk['parked'])}" if disk["parked"] else ""
     terminal.say(
         f"Disk: {data_size(disk['kept'])} stay (models {data_size(disk['models'])}, results "
         f"{data_size(disk['results'])}); up to {data_size(disk['most'])} on the way, with checkpoints of "
-        f"{data_size(disk['checkpoint'])}."
+        f"{data_size(disk['checkpoint'])}{parked}."
     )
 
 

@@ -184,18 +184,22 @@ def disk_of(config: RunConfig, calibration: Calibration, found: Estimate, out: P
     """Bytes that a run writes.
 
     Returns:
-        ``checkpoint`` at its largest, ``models`` of all seeds, ``results`` (tables, report, finished seeds),
-        ``kept`` after the run, ``most`` while it goes on: the old checkpoint stays until the new one is whole.
+        ``checkpoint`` at its largest, ``parked`` states of clients that make room for others, ``models`` of all
+        seeds, ``results`` (tables, report, finished seeds), ``kept`` after the run, ``most`` while it goes on: the old
+        checkpoint stays until the new one is whole, and holds links to what is parked.
     """
     if out is None:
-        return dict.fromkeys(("checkpoint", "models", "results", "kept", "most"), 0.0)
+        return dict.fromkeys(("checkpoint", "parked", "models", "results", "kept", "most"), 0.0)
     seeds, rounds, trial = len(config.run.seeds), calibration.rounds, found.main
     saved = [told for told in trial.checkpoints if not told["final"] and told["bytes"] and told["round"]]
     slope = 0.0
     if len(saved) > 1 and saved[-1]["round"] > saved[0]["round"]:
         slope = (saved[-1]["bytes"] - saved[0]["bytes"]) / (saved[-1]["round"] - saved[0]["round"])
     last = _last_checkpoint(trial)
-    checkpoint = 0.0
+    checkpoint = parked = 0.0
+    clients = len(calibration.silos)
+    if last is not None and (config.run.resident_clients or clients) < clients:
+        parked = (last["bytes"] - last["server"] - last["shared"]) * found.scale + last["shared"]
     if last is not None and config.run.checkpoint_every:
         checkpoint = last["bytes"] + max(0.0, slope) * max(0, rounds - 1 - last["round"])
         once = last["server"] + last["shared"]
@@ -211,10 +215,11 @@ def disk_of(config: RunConfig, calibration: Calibration, found: Estimate, out: P
     kept = models + results + final * seeds
     return {
         "checkpoint": checkpoint,
+        "parked": parked,
         "models": models,
         "results": results + final * seeds,
         "kept": kept,
-        "most": kept + 2 * checkpoint,
+        "most": kept + max(2 * checkpoint, parked),
     }
 
 
@@ -253,7 +258,8 @@ def findings_of(
     if left is not None and disk["most"] > left:
         text = (
             f"disk: up to {_gigabytes(disk['most'])} will be written, and {_gigabytes(left)} are free where {out} is. "
-            f"Choose another --out, or keep less (evaluation.models=false, run.checkpoint_every=0)."
+            f"Choose another --out, or keep less (evaluation.models=false, run.checkpoint_every=0"
+            f"{', a larger run.resident_clients' if disk['parked'] else ''})."
         )
         told.append(Finding("refused", text))
     elif any(one["bytes"] is None for trial in calibration.trials for one in trial.checkpoints):

@@ -174,7 +174,10 @@ class Trial(SeedRun):
         spent = time.process_time()
         enough = spent >= self.seconds or (number >= ENOUGH_ROUNDS and spent >= self.seconds / 5)
         self.progress.stopped = number >= 2 and enough
-        if self.config.run.checkpoint_every and number < server.rounds and (number == 1 or self.progress.stopped):
+        run = self.config.run
+        # Clients that make room for others leave their states on disk, in checkpoints or not: they are weighed, too.
+        weighed = bool(run.checkpoint_every or run.resident_clients)
+        if weighed and number < server.rounds and (number == 1 or self.progress.stopped):
             self._save(server, federation, ledger)
         if number == server.rounds or self.progress.stopped:
             self.meter.emit({"event": "ledger", "round": number, **_weight(ledger)})
