@@ -198,7 +198,7 @@ def test_graph_batches_equal_the_whole():
     goal = objective(GraphTensors(graphs), one)
     model = model_for(one, "gin")
     whole = float(goal.loss(model, full_batch(goal), None).detach())
-    parts = [float(goal.loss(model, batch, None)) for batch in goal.batches(2, generator(0))]
+    parts = [float(goal.loss(model, batch, None).detach()) for batch in goal.batches(2, generator(0))]
     assert np.mean(parts) == pytest.approx(whole, abs=1e-5)
 
 
