@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
@@ -22,7 +23,7 @@ from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
 # by count, never by clock, so that every run makes the same one.
 SPARSE_COST = 3.0
 SAMPLED = 64
-"""Rows that tell how filled a product is, before it is made."""
+"""How many rows tell how filled a product is, before it is made."""
 
 
 class Operator(ABC):
@@ -172,9 +173,13 @@ def product(left: SparseOperator, right: Operator) -> Operator:
 
 def _product_entries(left: sp.csr_matrix, right: sp.csr_matrix) -> float:
     """Stored entries of left @ right, from what some evenly spread rows have."""
-    count = left.shape[0]
-    some = np.unique(np.linspace(0, count - 1, min(SAMPLED, count)).astype(np.int64))
-    return float((left[some] @ right).nnz) * count / max(len(some), 1)
+    some = sampled_rows(left.shape[0])
+    return float((left[some] @ right).nnz) * left.shape[0] / max(len(some), 1)
+
+
+def sampled_rows(count: int) -> NDArray[np.int64]:
+    """Some evenly spread ones of ``count`` rows."""
+    return np.unique(np.linspace(0, count - 1, min(SAMPLED, count)).astype(np.int64))
 
 
 def operator(matrix: sp.csr_matrix | np.ndarray, device: torch.device | str, dtype: torch.dtype) -> Operator:

@@ -18,7 +18,15 @@ from torch import Tensor
 
 from graphsilo.data import scratch
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.models.operators import SAMPLED, SPARSE_COST, DenseOperator, Operator, SparseOperator, operator, product
+from graphsilo.models.operators import (
+    SPARSE_COST,
+    DenseOperator,
+    Operator,
+    SparseOperator,
+    operator,
+    product,
+    sampled_rows,
+)
 
 Norm: TypeAlias = Literal["gcn", "mean", "sum", "row", "loops"]
 """gcn: D̃^-1/2 (A+I) D̃^-1/2; mean: D^-1 A; sum: A; row: D̃^-1 (A+I); loops: A + I (attention)."""
@@ -154,7 +162,7 @@ class GraphTensors:
         """Work per row of a product with Â^level X, before it is made: from what some evenly spread rows hold."""
 
         def make() -> float:
-            some = np.unique(np.linspace(0, self.num_nodes - 1, min(SAMPLED, self.num_nodes)).astype(np.int64))
+            some = sampled_rows(self.num_nodes)
             rows = sp.eye(self.num_nodes, dtype=np.float32, format="csr")[some]
             for _ in range(level):
                 rows = rows @ self.matrix(norm)

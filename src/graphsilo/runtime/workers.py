@@ -80,7 +80,6 @@ class WorkerPool:
         self.lines: list[Line] = []
         workers = max(1, min(workers, len(silos)))
         self.here, *self.clients_of = beside_coordinator({silo.client: expected_work(silo) for silo in silos}, workers)
-        self.num_processes = workers
         self._silos = {silo.client: silo for silo in silos if silo.client in self.here}
         sizes = {silo.client: graph_bytes(silo) for silo in silos}
         self._graph_bytes = [sum(sizes[client] for client in clients) for clients in (self.here, *self.clients_of)]
@@ -129,7 +128,7 @@ class WorkerPool:
             WorkerLost: A process has gone.
             FederationError: A process cannot make its clients.
         """
-        parked = self.parking.fresh()
+        parked, processes = self.parking.fresh(), 1 + len(self.clients_of)
         for index, clients in enumerate(self.clients_of):
             header = {
                 "do": "start",
@@ -143,7 +142,7 @@ class WorkerPool:
                 "device": device,
                 "resident": self.resident,
                 "graph_bytes": self._graph_bytes[1 + index],
-                "processes": self.num_processes,
+                "processes": processes,
                 "parked": str(parked / str(1 + index)),
             }
             self.send(index, header)
@@ -158,7 +157,7 @@ class WorkerPool:
             lambda client: method.client(
                 ClientContext(client, self._silos[client], config, models[client], seed, device)
             ),
-            Room(self.resident, self._graph_bytes[0], folder, self.num_processes),
+            Room(self.resident, self._graph_bytes[0], folder, processes),
         )
         for index in range(len(self.processes)):
             self.answer(index)

@@ -126,9 +126,9 @@ def _checkpoints(config: RunConfig, found: Estimate, rounds: int, out: Path | No
     if out is None:
         return 0.0, 0
     every = config.run.checkpoint_every
-    number = 1 if every == 0 else 1 + (rounds - 1) // every + (1 if found.course.setup.up else 0)
     if every == 0:
-        return 0.0, number
+        return 0.0, 1
+    number = 1 + (rounds - 1) // every + (1 if found.course.setup.up else 0)
     saved = [(told["round"], told["cpu"]) for told in found.main.checkpoints if not told["final"] and told["bytes"]]
     if len(saved) < 3:
         return (float(np.mean([cpu for _, cpu in saved])) * found.scale if saved else 0.0), number

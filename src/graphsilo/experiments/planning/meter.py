@@ -97,9 +97,7 @@ class Meter:
         if self._stretch is None:  # between stretches, such as outputs after the last round
             self._open("finish", 0)
         handlers: dict[str, Any] = (self._stretch or {})["handlers"]
-        found: dict[str, Any] = handlers.setdefault(
-            handler, {"calls": 0, "asked": 0, "clients": {}, "summed": self._summing}
-        )
+        found: dict[str, Any] = handlers.setdefault(handler, {"calls": 0, "asked": 0, "clients": {}, "summed": True})
         found["calls"] += 1
         found["asked"] += len(outgoing)
         found["summed"] &= self._summing
