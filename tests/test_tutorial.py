@@ -24,6 +24,7 @@ import pytest
 
 from graphsilo.data.own_silo import read_silo_file
 from graphsilo.experiments.config import RunSection, load_config
+from graphsilo.experiments.conformance import COSTS
 from graphsilo.runtime.federation_file import load_federation
 from graphsilo.runtime.remote_sites import SiteState
 
@@ -153,7 +154,7 @@ def tutorial() -> Iterator[Tutorial]:
 
 def measured(tree: Any) -> Any:
     """Everything of a result that is measured, without times."""
-    timed = {"cpu_seconds", "wall_seconds", "peak_rss_bytes", "participants"}
+    timed = {*COSTS, "participants"}
     if isinstance(tree, dict):
         return {key: measured(value) for key, value in tree.items() if key not in timed}
     return [measured(value) for value in tree] if isinstance(tree, list) else tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphsilo.federation.codec import decode_tree, encode, encode_tree
+from graphsilo.federation.codec import encode
 from graphsilo.federation.ledger import COLUMNS, Ledger
 from graphsilo.federation.message import Message, Tensors, sends
 
@@ -60,10 +60,29 @@ def test_totals():
     assert sum(row[8] for row in ledger.rows()) == 6 * one
 
 
-def test_state_comes_back_and_goes_on():
+def test_rows_are_taken_once_and_stay_counted():
+    ledger, header = note()
+    before, total = ledger.rows(), ledger.total("round")
+    assert ledger.take() == before
+    assert ledger.take() == []
+    assert ledger.rows() == before
+    assert ledger.total("round") == total
+    # A second message to a place that was taken: its own bytes are new, the row holds both.
+    ledger.at("setup", 0)
+    ledger.record(0, "down", "start", encode(Note(weights={}, rows=torch.ones(1).double(), number=1)))
+    (new,) = [row for row in ledger.take() if row[6] == "rows"]
+    (both,) = [row for row in ledger.rows() if row[0] == "setup" and row[6] == "rows"]
+    assert (new[8:], both[8:]) == ((64, 1), (192, 2))
+    pieces = Ledger()
+    pieces.extend(before)
+    pieces.extend([new])
+    assert pieces.total("setup")["down"] == 640 + header + 64
+
+
+def test_rows_come_back_and_go_on():
     ledger, _ = note()
     again = Ledger()
-    again.load_state(decode_tree(encode_tree(ledger.state())))
+    again.extend([list(row) for row in ledger.rows()])
     assert again.rows() == ledger.rows()
     assert again.total("round", 1) == ledger.total("round", 1)
     for one in (ledger, again):

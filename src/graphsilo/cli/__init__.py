@@ -11,11 +11,14 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 
 from graphsilo.errors import GraphsiloError
 
+BEGUN = time.perf_counter()
+"""When this process started, but for the interpreter itself."""
 STOPPED = 130
 """Exit code after Ctrl-C or SIGTERM, as shells use it."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsilo.cli import Stopped, check_stopped, terminal
+from graphsilo.cli import BEGUN, Stopped, check_stopped, terminal
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import RunConfig, load_config
 
@@ -88,7 +88,7 @@ def _train(
     try:
         from graphsilo.experiments.runner import run
 
-        result = run(config, out=folder, resume=resume, observer=several, report=draw)
+        result = run(config, out=folder, resume=resume, observer=several, report=draw, begun=BEGUN)
     except BaseException as error:
         if isinstance(shown, LiveProgress):
             shown.abandon()

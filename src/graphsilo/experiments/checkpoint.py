@@ -1,8 +1,9 @@
 """Checkpoints: everything a seed needs to go on after ``kill -9``, written atomically.
 
-One file, beside which stand the states of clients that were parked: links to the files that parking wrote, so that a
-checkpoint of a thousand clients neither holds them in memory nor copies those that have not changed. What many clients
-share stands there, too, once, whether they are parked or not.
+One file, which is replaced, and one with the finished rounds, which only grows (``history.py``). Beside them stand the
+states of clients that were parked: links to the files that parking wrote, so that a checkpoint of a thousand clients
+neither holds them in memory nor copies those that have not changed. What many clients share stands there, too, once,
+whether they are parked or not.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import numpy as np
 
 from graphsilo.errors import MessageError, RunError
 from graphsilo.experiments.disk import write_bytes
+from graphsilo.experiments.history import History
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.runtime.parking import ParkedState, link_or_copy
 from graphsilo.runtime.shared_files import encode_shared, lifted, lowered, read_shared
 from graphsilo.training.sharing import SharedTensors
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Checkpoints:
@@ -37,13 +39,21 @@ class Checkpoints:
     def __init__(self, folder: Path, fingerprint: str, reason: Callable[[], str] = lambda: "choose another --out."):
         self.folder, self.fingerprint, self.reason = folder, fingerprint, reason
         self._digests: dict[tuple[int, int, int], str] = {}  # of files that were looked through
+        self._histories: dict[int, History] = {}
 
-    def save(self, seed: int, tree: Mapping[str, Any]) -> None:
+    def save(self, seed: int, tree: Mapping[str, Any], rows: Mapping[str, list[Any]]) -> None:
         """Replace the seed's checkpoint. Clients that are parked keep their files, under other names beside it.
+
+        Args:
+            seed: Of training.
+            tree: The state now.
+            rows: What has come since the last checkpoint, by table; ``load`` gives back those of all checkpoints.
 
         Raises:
             RunError: The disk is full or cannot be written; the checkpoint before is unharmed.
         """
+        history = self._history(seed)
+        history.append(rows)
         names: set[str] = set()
         if tree.get("clients"):
             clients, shared = lifted(
@@ -58,7 +68,7 @@ class Checkpoints:
             if names:
                 _flush(self._beside(seed))
             tree = {**tree, "clients": clients}
-        data = encode_tree({"format": FORMAT, "fingerprint": self.fingerprint, **tree})
+        data = encode_tree({"format": FORMAT, "fingerprint": self.fingerprint, "history": history.mark, **tree})
         digest = hashlib.sha256(data.data).digest()
         write_bytes(self._path(seed), np.concatenate([np.frombuffer(digest, dtype=np.uint8), data]).data)
         if self._beside(seed).exists():  # only now is nothing but these files needed
@@ -69,7 +79,7 @@ class Checkpoints:
                 self._beside(seed).rmdir()
 
     def load(self, seed: int) -> dict[str, Any] | None:
-        """The seed's checkpoint; None where there is none.
+        """The seed's checkpoint, with the rows of its rounds as ``history``; None where there is none.
 
         Raises:
             RunError: It is damaged, or belongs to another configuration, data or partition.
@@ -78,6 +88,7 @@ class Checkpoints:
         try:
             raw = path.read_bytes()
         except FileNotFoundError:
+            self._histories.pop(seed, None)  # rows without a checkpoint belong to nothing
             return None
         except OSError as error:
             raise RunError(f"the checkpoint {path} cannot be read ({error.strerror}).") from None
@@ -100,7 +111,10 @@ class Checkpoints:
                 else lowered(state, lambda digest: self._read_shared(seed, digest))
                 for client, state in tree["clients"].items()
             }
-        return dict(tree)
+        return {**tree, "history": self._history(seed).read(tree["history"])}
+
+    def _history(self, seed: int) -> History:
+        return self._histories.setdefault(seed, History(self.folder / f"seed-{seed}.history"))
 
     def _kept(self, seed: int, state: ParkedState, names: set[str]) -> dict[str, Any]:
         """What the checkpoint says of a parked client; its files are called after their contents, and noted."""

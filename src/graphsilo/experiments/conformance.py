@@ -338,7 +338,7 @@ def numbers(tree: Mapping[str, Any]) -> str:
 
     def strip(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: strip(item) for key, item in value.items() if key not in _TIMES}
+            return {key: strip(item) for key, item in value.items() if key not in COSTS}
         if isinstance(value, list):
             return [strip(item) for item in value]
         return value
@@ -347,7 +347,10 @@ def numbers(tree: Mapping[str, Any]) -> str:
     return json.dumps(strip(kept), sort_keys=True)
 
 
-_TIMES = {"cpu_seconds", "wall_seconds", "peak_rss_bytes"}
+COSTS = frozenset(
+    ("cpu_seconds", "wall_seconds", "checkpoint_cpu_seconds", "checkpoint_wall_seconds", "peak_rss_bytes", "process")
+)
+"""What of a result may differ between equal runs."""
 
 
 def impoverish(silos: Sequence[Silo]) -> list[Silo]:
@@ -410,7 +413,7 @@ def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
 
 
 __all__ = [
-    "CHECKS", "SHORT", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_parking",
+    "CHECKS", "COSTS", "SHORT", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_parking",
     "check_workers", "handlers_of", "hide_labels", "messages_of", "needs_only_sums", "numbers", "play", "small_config",
     "traces",
 ]  # fmt: skip

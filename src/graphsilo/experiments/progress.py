@@ -12,7 +12,7 @@ from graphsilo.federation.server import ServerBase
 
 @dataclass
 class SeedProgress:
-    """How far a seed is, and what it has found; all of it survives in a checkpoint."""
+    """How far a seed is, and what it has found; all of it survives in a checkpoint and its history of rounds."""
 
     round: int = 0
     rounds: list[dict[str, Any]] = field(default_factory=list)
@@ -71,9 +71,9 @@ class SeedProgress:
             server.log.clear()
 
     def state(self) -> dict[str, Any]:
+        """All but the rounds, of which there are ever more."""
         return {
             "round": self.round,
-            "rounds": self.rounds,
             "setup": self.setup,
             "views": {mode: view.state() for mode, view in self.views.items()},
             "since_best": self.since_best,
@@ -82,11 +82,11 @@ class SeedProgress:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> SeedProgress:
+    def from_state(cls, state: Mapping[str, Any], rounds: list[dict[str, Any]]) -> SeedProgress:
         best = state["best_score"]
         return cls(
             state["round"],
-            state["rounds"],
+            rounds,
             state["setup"],
             {mode: ViewProgress.from_state(view) for mode, view in state["views"].items()},
             state["since_best"],

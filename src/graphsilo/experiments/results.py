@@ -92,8 +92,11 @@ def seed_result(
     if counts.counts is not None:
         tree["confusion"] = counts.of("test").sum(axis=(0, 1)).tolist()
         tree["per_class_f1"] = main["test"].get("per_class_f1")
+    steps = (progress.setup, *progress.rounds)
     for key in ("cpu_seconds", "wall_seconds"):
-        tree[key] = progress.setup[key] + sum(row[key] for row in progress.rounds)
+        tree[key] = sum(step[key] for step in steps)
+        # A step that no checkpoint followed has none of its own.
+        tree[f"checkpoint_{key}"] = sum(step.get(f"checkpoint_{key}", 0.0) for step in steps)
     tree["peak_rss_bytes"] = peak_rss_bytes
     if simulation.task == "link":
         tree.pop("confusion", None)
@@ -198,6 +201,11 @@ def write(folder: Path, tree: dict[str, Any], ledgers: list[tuple[int, Ledger]])
     disk.write_parquet(
         folder / "ledger.parquet", {name: [row[place] for row in rows] for place, name in enumerate(columns)}
     )
+    write_tree(folder, tree)
+
+
+def write_tree(folder: Path, tree: dict[str, Any]) -> None:
+    """``result.json`` alone, in place of the one that is there."""
     disk.write_json(folder / "result.json", tree)
 
 

@@ -22,6 +22,7 @@ from graphsilo.experiments.results import Result
 from graphsilo.experiments.resume import Reason, check_free, check_outputs, finished
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
+from graphsilo.experiments.usage import Usage
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
@@ -42,6 +43,7 @@ def run(
     elsewhere: Federations | None = None,
     report: Callable[[Path], Any] | None = None,
     label: str = "",
+    begun: float | None = None,
 ) -> Result:
     """Carry out a configuration.
 
@@ -54,10 +56,13 @@ def run(
         elsewhere: Where the clients live, if not here.
         report: Called with the folder when everything is written, e.g. to draw the report page.
         label: How progress names this run, for reference rows.
+        begun: ``time.perf_counter()`` when this process started, where all it does is this run: its whole cost counts
+            from there. None counts from now.
 
     Raises:
         GraphsiloError: As the parts do; what was finished before stays on disk.
     """
+    usage = Usage(begun)
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
     observer = observer or Silent()
     method = registry.load(config.method.name)
@@ -129,10 +134,14 @@ def run(
         tree = results.assemble(config, method, simulation, seeds, print_of)
         if config.run.references:
             tree["references"] = _references(config, simulation, tree, folder, resume, observer, elsewhere)
+        tree["process"] = usage.read()
         if folder is not None:
             results.write(folder, tree, ledgers)
             if report is not None:
                 report(folder)
+    tree["process"] = usage.read()  # with the page, and with workers that have ended
+    if folder is not None:
+        results.write_tree(folder, tree)
     return Result(tree, folder)
 
 

@@ -48,6 +48,7 @@ class SeedRun:
         self.modes = modes_of(config.evaluation, method)
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
+        self._kept_rounds = 0
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
 
     def federation(self, ledger: Ledger) -> LocalFederation:
@@ -81,8 +82,9 @@ class SeedRun:
         """Set up, train, evaluate; returns the seed's result and its ledger."""
         state = self.checkpoints.load(self.seed) if resume and self.checkpoints else None
         ledger = Ledger()
+        if state is not None:
+            ledger.extend(state["history"]["ledger"])
         if state is not None and state["result"] is not None:
-            ledger.load_state(state["ledger"])
             if folder is not None and self.config.evaluation.embeddings and isinstance(self.simulation, Simulation):
                 write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
             return state["result"], ledger
@@ -93,11 +95,14 @@ class SeedRun:
         if state is None:
             self._set_up(server, federation, ledger, clock)
         else:
-            ledger.load_state(state["ledger"])
             server.load_state(state["server"])
             federation.load_client_states(state["clients"])
-            self.progress = SeedProgress.from_state(state["progress"])
+            # The last round stands in the checkpoint: what it cost to write is added to it afterwards.
+            rounds = [*state["history"]["rounds"], *state["last_round"]]
+            self.progress = SeedProgress.from_state(state["progress"], rounds)
+            self._kept_rounds = len(state["history"]["rounds"])
         progress = self.progress
+        sent = {key: sum(row[key] for row in (progress.setup, *progress.rounds)) for key in _WAYS}
         for number in range(progress.round + 1, server.rounds + 1):
             if progress.stopped:
                 break
@@ -105,14 +110,13 @@ class SeedRun:
             every = self.config.run.checkpoint_every
             if every and number % every == 0 and number < server.rounds and not progress.stopped:
                 # Before anybody hears of the round: who stops a run then, stops it where it can go on.
-                self._save(server, federation, ledger)
-            rows = [progress.setup, *progress.rounds]
-            uploaded, downloaded = (sum(row[key] for row in rows) for key in ("upload_bytes", "download_bytes"))
+                self._save(server, federation, ledger, clock)
             last = progress.rounds[-1]
+            sent = {key: size + last[key] for key, size in sent.items()}
             observer.progressed(
                 Progress(
                     self.seed, index + 1, len(self.config.run.seeds), number, server.rounds, last.get("validation"),
-                    last.get("test"), progress.best_score, uploaded, downloaded, time.perf_counter() - started, label,
+                    last.get("test"), progress.best_score, *sent.values(), time.perf_counter() - started, label,
                 )
             )  # fmt: skip
         result = seed_result(self.seed, progress, self.modes, self.simulation, federation.peak_rss_bytes())
@@ -121,7 +125,7 @@ class SeedRun:
             if self.config.evaluation.study:
                 result["study"] = study
         if self.checkpoints:
-            self.checkpoints.save(self.seed, {"result": result, "ledger": ledger.state()})
+            self.checkpoints.save(self.seed, {"result": result}, {"ledger": ledger.take()})
         return result, ledger
 
     def _server(self, federation: LocalFederation) -> ServerBase:
@@ -143,7 +147,7 @@ class SeedRun:
         self.progress.setup = {**_bytes(ledger.total("setup")), **clock.stop()}
         self.progress.logs(server)
         if self.config.run.checkpoint_every and ledger.total("setup")["up"]:
-            self._save(server, federation, ledger)
+            self._save(server, federation, ledger, clock)
 
     def _round(
         self,
@@ -179,19 +183,29 @@ class SeedRun:
         progress.round = number
         progress.logs(server)
 
-    def _save(self, server: ServerBase, federation: LocalFederation, ledger: Ledger) -> None:
+    def _save(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: _Clock) -> None:
+        """Keep a checkpoint; what it costs is no part of the round's cost, and stands beside it."""
         if self.checkpoints is None:
             return
+        clock.start()
+        progress = self.progress
+        *before, last = progress.rounds or [None]
         self.checkpoints.save(
             self.seed,
             {
                 "result": None,
                 "server": server.state(),
                 "clients": federation.client_states(),
-                "ledger": ledger.state(),
-                "progress": self.progress.state(),
+                "progress": progress.state(),
+                "last_round": [] if last is None else [last],
             },
+            {"ledger": ledger.take(), "rounds": before[self._kept_rounds :]},
         )
+        self._kept_rounds = len(before)
+        (last or progress.setup).update({f"checkpoint_{name}": spent for name, spent in clock.stop().items()})
+
+
+_WAYS = ("upload_bytes", "download_bytes")
 
 
 class _Clock:

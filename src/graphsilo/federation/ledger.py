@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 from graphsilo.federation.codec import Encoded
@@ -22,7 +22,7 @@ class Ledger:
     def __init__(self) -> None:
         # One entry per message and place: how many there were, their bytes, and the bytes of each field.
         self._entries: dict[tuple, list[Any]] = {}
-        self._restored: dict[tuple, list[int]] = {}
+        self._closed: dict[tuple, list[int]] = {}
         self.phase: Phase = "setup"
         self.round = 0
         self._totals: dict[tuple[str, int, str], int] = {}
@@ -68,28 +68,34 @@ class Ledger:
 
     def rows(self) -> list[tuple]:
         """One tuple per message and field, in the order of ``COLUMNS``."""
-        rows = {key: list(value) for key, value in self._restored.items()}
-        for place, (count, size, fields) in self._entries.items():
-            header = size - sum(part for _, _, part in fields)
-            for field, kind, part in (*fields, ("(header)", "control", header)):
-                row = rows.setdefault((*place, field, kind), [0, 0])
-                row[0] += part
-                row[1] += count
+        rows = {key: list(value) for key, value in self._closed.items()}
+        _add(rows, self._new_rows())
         return [(*key, *value) for key, value in rows.items()]
 
-    def state(self) -> dict[str, Any]:
-        return {"rows": [list(row) for row in self.rows()]}
+    def take(self) -> list[tuple]:
+        """The rows that came since the last call; a later one may add to the same place again."""
+        rows = list(self._new_rows())
+        _add(self._closed, rows)
+        self._entries = {}
+        return rows
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        self._entries, self._restored, self._totals = {}, {}, {}
-        self.extend(tuple(row) for row in state["rows"])
-
-    def extend(self, rows: Iterable[tuple]) -> None:
+    def extend(self, rows: Iterable[Sequence]) -> None:
         """Add rows of a ledger that was saved."""
         for row in rows:
-            key, (size, count) = tuple(row[:8]), row[8:]
-            entry = self._restored.setdefault(key, [0, 0])
-            entry[0] += size
-            entry[1] += count
-            total = (key[0], key[1], key[3])
-            self._totals[total] = self._totals.get(total, 0) + size
+            _add(self._closed, (row,))
+            total = (row[0], row[1], row[3])
+            self._totals[total] = self._totals.get(total, 0) + row[8]
+
+    def _new_rows(self) -> Iterator[tuple]:
+        for place, (count, size, fields) in self._entries.items():
+            for field, kind, part in fields:
+                yield (*place, field, kind, part, count)
+            yield (*place, "(header)", "control", size - sum(part for _, _, part in fields), count)
+
+
+def _add(rows: dict[tuple, list[int]], more: Iterable[Sequence]) -> None:
+    """Add bytes and messages of rows to those of the same place."""
+    for row in more:
+        entry = rows.setdefault(tuple(row[:8]), [0, 0])
+        entry[0] += row[8]
+        entry[1] += row[9]

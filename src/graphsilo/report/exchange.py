@@ -155,10 +155,15 @@ def cost_section(run: Run) -> Context:
     up, down = (tables.total_bytes(run, key) for key in ("upload_bytes", "download_bytes"))
     ran = mean(rounds) or 0
     peak = max((value for value in run.values("peak_rss_bytes") if value is not None), default=None)
+    whole = run.section("process")
     facts = [
-        ("Processor time, per seed", _recorded(duration, mean(run.values("cpu_seconds")))),
-        ("Clock time, per seed", _recorded(duration, mean(run.values("wall_seconds")))),
-        ("Peak memory", _recorded(data_size, peak)),
+        ("Processor time of training and evaluation, per seed", _recorded(duration, mean(run.values("cpu_seconds")))),
+        ("Clock time of training and evaluation, per seed", _recorded(duration, mean(run.values("wall_seconds")))),
+        ("Processor time of checkpoints, per seed", _recorded(duration, mean(run.values("checkpoint_cpu_seconds")))),
+        ("Processor time of the whole run, to this page", _recorded(duration, number(whole.get("cpu_seconds")))),
+        ("Clock time of the whole run, to this page", _recorded(duration, number(whole.get("wall_seconds")))),
+        ("Peak memory of training, largest process", _recorded(data_size, peak)),
+        ("Peak memory to this page, largest process", _recorded(data_size, number(whole.get("peak_rss_bytes")))),
         ("Rounds", _range(rounds) if any(rounds) else NOT_RECORDED),
         ("Sent for training, per seed", _recorded(data_size, up)),
         ("Received for training, per seed", _recorded(data_size, down)),

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from graphsilo.experiments.conformance import COSTS
+
 NAMES = ("north", "south", "west")
 
 
@@ -36,7 +38,7 @@ def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60) -> Pa
 
 def numbers(tree: Any) -> Any:
     """Everything of a result that is measured, without times and places."""
-    timed = {"cpu_seconds", "wall_seconds", "peak_rss_bytes", "participants"}
+    timed = {*COSTS, "participants"}
     if isinstance(tree, dict):
         return {key: numbers(value) for key, value in tree.items() if key not in timed}
     return [numbers(value) for value in tree] if isinstance(tree, list) else tree

@@ -1,0 +1,38 @@
+"""What a run takes of this machine, from its first import to its report page."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+
+from graphsilo.runtime import machine
+
+
+class Usage:
+    """Processor time, wall time and memory since a moment.
+
+    Args:
+        begun: ``time.perf_counter()`` when the process started, to count from there; None counts from now.
+    """
+
+    def __init__(self, begun: float | None = None):
+        self._wall = time.perf_counter() if begun is None else begun
+        self._cpu = 0.0 if begun is not None else _cpu_seconds()
+
+    def read(self) -> dict[str, float]:
+        """``cpu_seconds`` and ``wall_seconds`` so far, and ``peak_rss_bytes`` of the largest process since it started.
+
+        Processes that were started on the way, such as workers, count once they have ended.
+        """
+        largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return {
+            "cpu_seconds": _cpu_seconds() - self._cpu,
+            "wall_seconds": time.perf_counter() - self._wall,
+            "peak_rss_bytes": max(machine.peak(), largest),
+        }
+
+
+def _cpu_seconds() -> float:
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
