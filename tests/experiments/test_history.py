@@ -85,3 +85,19 @@ def test_what_the_whole_run_took_is_told(small, tmp_path):
     assert result["process"]["cpu_seconds"] > seed["cpu_seconds"]
     assert result["process"]["wall_seconds"] > seed["wall_seconds"]
     assert result["process"]["peak_rss_bytes"] >= seed["peak_rss_bytes"]
+
+
+def test_how_often_a_checkpoint_is_due(small, tmp_path):
+    """By number where one is given; else when they would take a twentieth of the time since the last one."""
+    from graphsilo.experiments.seed import LEAST_SECONDS, SeedRun
+
+    def due(every, since, took, number=6):
+        one = SeedRun.__new__(SeedRun)
+        one.config = small(run__checkpoint_every=every)
+        one._since_save, one._save_seconds = since, took
+        return one._is_due(number)
+
+    assert [due(3, 0.0, 9.0, number) for number in (5, 6)] == [False, True]
+    assert not due(0, 1e9, 0.0)
+    assert [due(None, seconds, 0.2) for seconds in (3.9, 4.1)] == [False, True]
+    assert [due(None, 19 * LEAST_SECONDS, took=0.0), due(None, 21 * LEAST_SECONDS, took=0.0)] == [False, True]

@@ -124,7 +124,9 @@ class RunSection(Settings):
         "float32",
         "bfloat16 computes the dense matrix products of the clients' models in that; all else stays float32",
     )
-    checkpoint_every: int = setting(10, "rounds between checkpoints; 0 for none", ge=0)
+    checkpoint_every: int | None = setting(
+        None, "rounds between checkpoints; 0 for none. none: as often as takes a twentieth of the time at most", ge=0
+    )
     early_stopping: int | None = setting(None, "stop after so many evaluations without a better validation score", ge=1)
     deadline: float = setting(3600.0, "between machines: seconds that a silo may work on one answer", gt=0)
     patience: float = setting(

@@ -51,6 +51,8 @@ class History:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
+                if file.tell() < self._size:
+                    raise RunError(f"{self.path}, which holds the rounds so far, was shortened or removed by others.")
                 file.truncate(self._size)  # a process that was killed may have written more
                 file.write(part)
                 file.flush()

@@ -26,6 +26,11 @@ from graphsilo.runtime.in_process import InProcess, LocalFederation
 from graphsilo.runtime.parking import Parking
 from graphsilo.runtime.placement import Room, graph_bytes
 
+CHECKPOINT_SHARE = 0.05
+"""Most of a run's time that checkpoints take, where nobody says how often they are written."""
+LEAST_SECONDS = 0.05
+"""What a checkpoint is taken to cost before the first: the first one comes after a second of training."""
+
 
 class SeedRun:
     """One seed of a run."""
@@ -49,6 +54,7 @@ class SeedRun:
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
         self._kept_rounds = 0
+        self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
 
     def federation(self, ledger: Ledger) -> LocalFederation:
@@ -107,8 +113,7 @@ class SeedRun:
             if progress.stopped:
                 break
             self._round(number, server, federation, ledger, clock)
-            every = self.config.run.checkpoint_every
-            if every and number % every == 0 and number < server.rounds and not progress.stopped:
+            if number < server.rounds and not progress.stopped and self._is_due(number):
                 # Before anybody hears of the round: who stops a run then, stops it where it can go on.
                 self._save(server, federation, ledger, clock)
             last = progress.rounds[-1]
@@ -116,7 +121,8 @@ class SeedRun:
             observer.progressed(
                 Progress(
                     self.seed, index + 1, len(self.config.run.seeds), number, server.rounds, last.get("validation"),
-                    last.get("test"), progress.best_score, *sent.values(), time.perf_counter() - started, label,
+                    last.get("test"), progress.best_score, sent["upload_bytes"],
+                    sent["download_bytes"], time.perf_counter() - started, label,
                 )
             )  # fmt: skip
         result = seed_result(self.seed, progress, self.modes, self.simulation, federation.peak_rss_bytes())
@@ -146,7 +152,7 @@ class SeedRun:
         server.set_up(federation)
         self.progress.setup = {**_bytes(ledger.total("setup")), **clock.stop()}
         self.progress.logs(server)
-        if self.config.run.checkpoint_every and ledger.total("setup")["up"]:
+        if self.config.run.checkpoint_every != 0 and ledger.total("setup")["up"]:
             self._save(server, federation, ledger, clock)
 
     def _round(
@@ -179,9 +185,17 @@ class SeedRun:
         if failures:
             row["failures"] = [str(failure) for failure in failures]
         row.update(clock.stop())
+        self._since_save += row["wall_seconds"]
         progress.rounds.append(row)
         progress.round = number
         progress.logs(server)
+
+    def _is_due(self, number: int) -> bool:
+        """Whether a checkpoint follows this round. Whatever the answer, the numbers of the run are the same."""
+        every = self.config.run.checkpoint_every
+        if every is not None:
+            return every > 0 and number % every == 0
+        return CHECKPOINT_SHARE * self._since_save >= max(self._save_seconds, LEAST_SECONDS)
 
     def _save(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: _Clock) -> None:
         """Keep a checkpoint; what it costs is no part of the round's cost, and stands beside it."""
@@ -189,7 +203,7 @@ class SeedRun:
             return
         clock.start()
         progress = self.progress
-        *before, last = progress.rounds or [None]
+        before, last = progress.rounds[:-1], progress.rounds[-1:]
         self.checkpoints.save(
             self.seed,
             {
@@ -197,12 +211,14 @@ class SeedRun:
                 "server": server.state(),
                 "clients": federation.client_states(),
                 "progress": progress.state(),
-                "last_round": [] if last is None else [last],
+                "last_round": last,
             },
             {"ledger": ledger.take(), "rounds": before[self._kept_rounds :]},
         )
         self._kept_rounds = len(before)
-        (last or progress.setup).update({f"checkpoint_{name}": spent for name, spent in clock.stop().items()})
+        spent = clock.stop()
+        self._since_save, self._save_seconds = 0.0, spent["wall_seconds"]
+        (last[0] if last else progress.setup).update({f"checkpoint_{name}": value for name, value in spent.items()})
 
 
 _WAYS = ("upload_bytes", "download_bytes")

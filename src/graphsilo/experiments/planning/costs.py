@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from graphsilo.experiments.planning.extrapolation import COUNT, DOWN, UP, Stretc
 from graphsilo.experiments.planning.lines import Line
 from graphsilo.experiments.planning.memory import at_a_site, disk_of, findings_of, processes_of
 from graphsilo.experiments.planning.plan import Bytes, Cpu, Distributed, Plan, Traffic, Wall
+from graphsilo.experiments.seed import CHECKPOINT_SHARE, LEAST_SECONDS
 from graphsilo.runtime.placement import beside_coordinator
 
 
@@ -36,7 +38,7 @@ def plan_of(config: RunConfig, calibration: Calibration, *, line: Line | None = 
     spent = (
         course.setup.cpu + total_rounds.cpu + course.first_evaluation.cpu + (evaluations - 1) * course.evaluation.cpu
     )
-    checkpoint_each, checkpoints = _checkpoints(config, found, rounds, out)
+    checkpoint_each, checkpoints = _checkpoints(config, found, rounds, spent, out)
     start, prepare = calibration.start["cpu"], calibration.facts["cpu"]
     created, around = _beside(found)
     finish = max((trial.told["finished"]["cpu"] for trial in calibration.trials if "finished" in trial.told), default=0)
@@ -120,21 +122,20 @@ def _sum_rounds(found: Estimate, rounds: int) -> Stretch:
     return total([*first, course.steady], [*[1.0] * len(first), float(max(0, rounds - len(first)))])
 
 
-def _checkpoints(config: RunConfig, found: Estimate, rounds: int, out: Path | None) -> tuple[float, int]:
-    """Mean CPU seconds of a checkpoint, and how many a seed writes. A checkpoint holds the rounds so far, so that what
-    it takes grows with them."""
+def _checkpoints(config: RunConfig, found: Estimate, rounds: int, spent: float, out: Path | None) -> tuple[float, int]:
+    """Mean CPU seconds of a checkpoint, and how many a seed writes."""
     if out is None:
         return 0.0, 0
     every = config.run.checkpoint_every
     if every == 0:
         return 0.0, 1
-    number = 1 + (rounds - 1) // every + (1 if found.course.setup.up else 0)
-    saved = [(told["round"], told["cpu"]) for told in found.main.checkpoints if not told["final"] and told["bytes"]]
-    if len(saved) < 3:
-        return (float(np.mean([cpu for _, cpu in saved])) * found.scale if saved else 0.0), number
-    at, cpu = np.array(saved).T
-    slope = max(0.0, float(np.polyfit(at, cpu, 1)[0]))
-    return float(cpu.mean() + slope * (rounds / 2 - at.mean())) * found.scale, number
+    saved = [told["cpu"] for told in found.main.checkpoints if not told["final"] and told["bytes"]]
+    each = float(np.mean(saved)) * found.scale if saved else 0.0
+    if every is None:
+        number = min(rounds, math.ceil(CHECKPOINT_SHARE * spent / max(each, LEAST_SECONDS)))
+    else:
+        number = 1 + (rounds - 1) // every
+    return each, number + (1 if found.course.setup.up else 0)
 
 
 def _beside(found: Estimate) -> tuple[float, float]:

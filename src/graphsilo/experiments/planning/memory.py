@@ -200,7 +200,7 @@ def disk_of(config: RunConfig, calibration: Calibration, found: Estimate, out: P
     clients = len(calibration.silos)
     if last is not None and (config.run.resident_clients or clients) < clients:
         parked = (last["bytes"] - last["server"] - last["shared"]) * found.scale + last["shared"]
-    if last is not None and config.run.checkpoint_every:
+    if last is not None and config.run.checkpoint_every != 0:
         checkpoint = last["bytes"] + max(0.0, slope) * max(0, rounds - 1 - last["round"])
         once = last["server"] + last["shared"]
         checkpoint = (checkpoint - once) * found.scale + once

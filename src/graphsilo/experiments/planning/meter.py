@@ -123,20 +123,24 @@ class Weighed(Checkpoints):
         super().__init__(folder, "0" * 64)
         self.meter = meter
 
-    def save(self, seed: int, tree: Mapping[str, Any]) -> None:
+    def save(self, seed: int, tree: Mapping[str, Any], rows: Mapping[str, list[Any]]) -> None:
         """Weigh it; a disk that has no room for it ends the trial's checkpoints, not the trial."""
         self.meter.close()
         started = time.process_time()
         final = "server" not in tree
         told = {"event": "checkpoint", "final": final, "round": 0 if final else tree["progress"]["round"]}
         try:
-            super().save(seed, tree)
+            super().save(seed, tree, rows)
         except RunError:
             self.meter.emit({**told, "bytes": None, "server": 0, "shared": 0, "cpu": 0.0})
             return
         cpu = time.process_time() - started
         size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-        shutil.rmtree(self.folder)
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.suffix != ".history":  # which the next one adds to
+                path.unlink()
         server = 0 if final else encode_tree(tree["server"]).nbytes
         shared = 0 if final else _shared_bytes(tree["clients"])
         self.meter.emit({**told, "bytes": size, "server": server, "shared": shared, "cpu": cpu})
@@ -174,9 +178,9 @@ class Trial(SeedRun):
         self.progress.stopped = number >= 2 and enough
         run = self.config.run
         # Clients that make room for others leave their states on disk, in checkpoints or not: they are weighed, too.
-        weighed = bool(run.checkpoint_every or run.resident_clients)
+        weighed = run.checkpoint_every != 0 or run.resident_clients is not None
         if weighed and number < server.rounds and (number == 1 or self.progress.stopped):
-            self._save(server, federation, ledger)
+            self._save(server, federation, ledger, clock)
         if number == server.rounds or self.progress.stopped:
             self.meter.emit({"event": "ledger", "round": number, **_weight(ledger)})
 
