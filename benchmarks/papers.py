@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from children import RESULTS, ChildFailed, commit, data_root, run_code, write_json
+
+from graphsilo import documents
 
 HERE = Path(__file__).resolve().parent
 KEPT = RESULTS / "papers"
@@ -91,7 +92,7 @@ def read(name: str) -> tuple[str, list[Run]]:
         SystemExit: The file does not say what it must.
     """
     path = HERE / "papers" / f"{name}.yaml"
-    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    tree = documents.read(path, "the description of rows", references=500)
     runs = []
     for row in tree["rows"]:
         for entry in row["runs"]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
+from graphsilo import documents
 
 HERE = Path(__file__).resolve().parent
 Kind = Literal["yardstick", "methods", "growth", "workers", "start"]
@@ -51,7 +51,7 @@ class Case:
 
 def read_settings(path: Path = HERE / "settings.yaml") -> dict[str, Any]:
     """``settings.yaml``."""
-    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return dict(documents.read(path, "the cases"))
 
 
 def registered() -> list[str]:

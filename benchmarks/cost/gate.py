@@ -18,6 +18,7 @@ import yaml
 from children import ChildFailed, execute
 
 from cost.fit import middle
+from graphsilo import documents
 
 HERE = Path(__file__).resolve().parent
 BOUNDS = HERE / "bounds.yaml"
@@ -168,7 +169,7 @@ def main(*, accept_all: bool = False) -> int:
             BOUNDS.write_text(HEAD + text, encoding="utf-8")
             print(f"{BOUNDS} was written; look at what changed in it before you commit it.")
             return 0
-        bounds = yaml.safe_load(BOUNDS.read_text(encoding="utf-8"))
+        bounds = documents.read(BOUNDS, "the bounds")
         suspects = broken_ratios(bounds, first)
         second = measure(_parts_of(suspects)) if suspects else None
     except ChildFailed as error:

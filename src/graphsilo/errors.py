@@ -16,6 +16,7 @@ Each message is one paragraph: what was wanted, what came, what to do.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 
@@ -80,3 +81,21 @@ def nearest(name: str, choices: Iterable[str]) -> str:
         original = next(choice for choice in known if choice.lower() == close[0])
         return f"did you mean '{original}'?"
     return f"known: {', '.join(known)}." if known else "there is nothing to choose from."
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 3
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = _SHORT.maxfrozenset = 6
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
+_MOST = 300
+
+
+def shown(value: object) -> str:
+    """A value for an error text: as ``repr`` gives it, but never long, whatever a person or another party wrote.
+
+    Example:
+        >>> shown(list(range(100)))
+        '[0, 1, 2, 3, 4, 5, ...]'
+    """
+    text = _SHORT.repr(value)
+    return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."

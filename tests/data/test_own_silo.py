@@ -288,7 +288,7 @@ def test_what_a_silo_of_tables_cannot_do(trio: list[SiloFile], tmp_path: Path) -
         trio[0].load(0, task="graph")
     with pytest.raises(UnsupportedError, match="'unseen' cuts the data itself"):
         trio[0].load(0, scenario="unseen")
-    with pytest.raises(DataError, match=r"the silo file .*none\.yaml does not exist"):
+    with pytest.raises(ConfigError, match=r"the silo file .*none\.yaml does not exist"):
         read_silo_file(tmp_path / "none.yaml")
     (tmp_path / "north.edges.csv").write_text("a,b\nnorth0,north1\n")
     assert card(trio[0], 0)["tasks"] == ["node"]

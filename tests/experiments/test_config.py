@@ -99,7 +99,11 @@ def test_types_of_assignments():
         ("partition.ratios=[1, 0]", r"^partition\.ratios\.2 should be given, too; got"),
         ("run=3", r"^run should be a table of settings; got 3\.$"),
         ("method.rounds", r"--set needs NAME=VALUE, such as method\.mu=0\.1; got 'method\.rounds'"),
-        ("run.seeds=[1, ", "the value is no valid YAML"),
+        ("run.seeds=[1, ", r"--set run\.seeds=\[1, , line 1, column 5: this is no valid YAML: a value is missing"),
+        ("run.seeds=[010]", r"column 2: readers of YAML do not agree on what '010' is"),
+        ("partition.seed=010", "'010'"),
+        ("partition.seed=1:30", "'1:30'"),
+        ("method={mu: 1, mu: 2}", "the key 'mu' stands there a second time"),
         ("run.seeds=3", r"run\.seeds should be a valid list; got 3\."),
         ("run.seeds=[]", r"run\.seeds should be longer; got \[\]"),
         ("run.seeds=[1, 1]", r"run\.seeds must differ"),
@@ -167,7 +171,7 @@ def test_wrong_files(tmp_path, text, message):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(ConfigError, match=r"no\.yaml cannot be read \(No such file"):
+    with pytest.raises(ConfigError, match=r"no\.yaml does not exist"):
         load_config(tmp_path / "no.yaml")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(tmp_path)

@@ -380,8 +380,7 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
         RunError: A folder exists already, or cannot be written.
         GraphsiloError: As loading and cutting do.
     """
-    import yaml
-
+    from graphsilo import documents
     from graphsilo.data.store import SiloStore
     from graphsilo.errors import RunError
     from graphsilo.experiments.simulation import prepare
@@ -398,7 +397,7 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
             SiloStore(folder / "store").write(held)
             content = {"name": folder.name, "store": "store", "policy": {}}
             # Last, so that a folder without it is known to be incomplete.
-            (folder / "silo.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+            (folder / "silo.yaml").write_text(documents.write(content), encoding="utf-8")
             written.append((folder, held))
     except OSError as error:
         raise RunError(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, shown
 from graphsilo.random import numpy_generator
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ class BlockModel:
         for key in ("nodes", "classes", "features", "communities", "seed"):
             value = getattr(self, key)
             if not _is_int(value) and not (key == "communities" and value is None):
-                raise ConfigError(f"{self.name}: {key} must be a whole number; got {value!r}.")
+                raise ConfigError(f"{self.name}: {key} must be a whole number; got {shown(value)}.")
         for key in ("homophily", "mean_degree", "degree_exponent", "class_signal", "ambiguity", "class_imbalance",
                     "locality"):  # fmt: skip
             self._demand_number(key)
@@ -66,7 +66,7 @@ class BlockModel:
     def _demand_number(self, key: str) -> None:
         value = getattr(self, key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError(f"{self.name}: {key} must be a number; got {value!r}.")
+            raise ConfigError(f"{self.name}: {key} must be a number; got {shown(value)}.")
 
     def _demand(self, key: str, holds: bool, wanted: str) -> None:
         if not holds:

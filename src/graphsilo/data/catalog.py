@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data import cache, files, generated, transforms
 from graphsilo.data.graph import Features, Graph, GraphCollection
-from graphsilo.errors import ConfigError, DataError, nearest
+from graphsilo.errors import ConfigError, DataError, nearest, shown
 from graphsilo.types import Task
 
 if TYPE_CHECKING:
@@ -123,16 +123,16 @@ class LoadOptions:
     def __post_init__(self) -> None:
         for key in ("largest_component", "undirected", "row_normalize", "use_node_attributes"):
             if not isinstance(getattr(self, key), bool):
-                raise ConfigError(f"the data option {key} must be true or false; got {getattr(self, key)!r}.")
+                raise ConfigError(f"the data option {key} must be true or false; got {shown(getattr(self, key))}.")
         if not isinstance(self.degree_features, bool) and self.degree_features != "auto":
             raise ConfigError(
-                f"the data option degree_features must be true, false or 'auto'; got {self.degree_features!r}."
+                f"the data option degree_features must be true, false or 'auto'; got {shown(self.degree_features)}."
             )
         degree = self.max_degree
         if degree is not None and (isinstance(degree, bool) or not isinstance(degree, int) or degree < 1):
-            raise ConfigError(f"the data option max_degree must be a whole number of at least 1; got {degree!r}.")
+            raise ConfigError(f"the data option max_degree must be a whole number of at least 1; got {shown(degree)}.")
         if not isinstance(self.generator, Mapping):
-            raise ConfigError(f"the data option generator must be a mapping of settings; got {self.generator!r}.")
+            raise ConfigError(f"the data option generator must be a mapping of settings; got {shown(self.generator)}.")
 
     @classmethod
     def parse(cls, options: LoadOptions | Mapping[str, Any] | None, *, name: str) -> LoadOptions:
@@ -144,7 +144,7 @@ class LoadOptions:
         if isinstance(options, cls):
             return options
         if options is not None and not isinstance(options, Mapping):
-            raise ConfigError(f"data options must be a mapping of names to values; got {options!r}.")
+            raise ConfigError(f"data options must be a mapping of names to values; got {shown(options)}.")
         own = {item.name for item in fields(cls)}
         settings = set(generated.setting_names(name)) if name in generated.GENERATORS else set()
         values: dict[str, Any] = {}

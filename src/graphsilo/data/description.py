@@ -1,4 +1,4 @@
-"""YAML files that people write: read safely, and refused in words that name the file and the key."""
+"""What people write in YAML files (:mod:`graphsilo.documents`), taken out or refused in words that name the key."""
 
 from __future__ import annotations
 
@@ -7,27 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphsilo.errors import ConfigError, DataError, nearest
-
-
-def read_yaml(file: Path, what: str) -> Any:
-    """What a YAML file holds.
-
-    Args:
-        file: The file.
-        what: What it is, for errors, e.g. ``the data description``.
-
-    Raises:
-        DataError: It does not exist or is not YAML.
-    """
-    import yaml
-
-    try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(f"{what} {file} does not exist.") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError(f"{what} {file} cannot be read as YAML: {error}.") from error
+from graphsilo.errors import ConfigError, nearest, shown
 
 
 @dataclass(frozen=True)
@@ -37,7 +17,7 @@ class Reader:
     file: Path
 
     def error(self, key: str, wanted: str, value: object) -> ConfigError:
-        return ConfigError(f"{self.file}: '{key}' must be {wanted}; got {value!r}.")
+        return ConfigError(f"{self.file}: '{key}' must be {wanted}; got {shown(value)}.")
 
     def mapping(self, value: object, where: str, known: Sequence[str], required: Sequence[str]) -> dict[str, Any]:
         if not isinstance(value, dict):

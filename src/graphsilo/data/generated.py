@@ -34,7 +34,7 @@ from graphsilo.data.generated_products import product_sbm
 from graphsilo.data.graph import Features, Graph
 from graphsilo.data.sizes import dense_bytes
 from graphsilo.data.transforms import compact_features
-from graphsilo.errors import ConfigError, nearest
+from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.random import numpy_generator
 
 _ATTEMPTS = 60
@@ -160,7 +160,7 @@ def memory_needed(name: str, settings: Mapping[str, Any]) -> int:
     chosen = {**defaults, **settings}
     for key in ("nodes", "features", "mean_degree"):
         if isinstance(chosen[key], bool) or not isinstance(chosen[key], int | float):
-            raise ConfigError(f"{name}: {key} must be a number; got {chosen[key]!r}.")
+            raise ConfigError(f"{name}: {key} must be a number; got {shown(chosen[key])}.")
     links = chosen["nodes"] * chosen["mean_degree"] / 2
     if name == "product-sbm":
         # One key per link, then one per direction.

@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from graphsilo import documents
 from graphsilo.data import catalog
 from graphsilo.data.cards import card, compare_cards
-from graphsilo.data.description import Reader, read_yaml
+from graphsilo.data.description import Reader
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.scenarios import build_silo
 from graphsilo.data.silo import Schema, Silo
@@ -164,12 +165,13 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
     """Reads and checks a ``silo.yaml``, and the description of tables that it names; tables are not opened.
 
     Raises:
-        ConfigError: A key is unknown or missing, keys contradict each other, or a value is of the wrong kind.
-        DataError: A file or folder is missing, or is not YAML.
+        ConfigError: A key is unknown or missing, keys contradict each other, or a value is of the wrong kind; or a file
+            is missing or is not YAML.
+        DataError: A folder is missing.
     """
     file = Path(path).expanduser().absolute()
     read = Reader(file)
-    top = read.mapping(read_yaml(file, "the silo file"), "", _KEYS, required=("name",))
+    top = read.mapping(documents.read(file, "the silo file"), "", _KEYS, required=("name",))
     name = read.needed(top, "name", "")
     if not _NAME.fullmatch(name):
         raise ConfigError(

@@ -40,7 +40,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.description import Reader, read_yaml
+from graphsilo import documents
+from graphsilo.data.description import Reader
 from graphsilo.data.graph import Graph
 from graphsilo.data.sql import Query, read_queries
 from graphsilo.data.transforms import compact_features, to_undirected
@@ -109,7 +110,7 @@ def read_spec(path: str | os.PathLike[str]) -> TableSpec:
         DataError: The file is missing or is not YAML.
     """
     file = Path(path).expanduser().absolute()
-    return spec_of(read_yaml(file, "the data description"), file)
+    return spec_of(documents.read(file, "the data description"), file)
 
 
 def spec_of(content: object, file: Path) -> TableSpec:

@@ -6,17 +6,16 @@ method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``me
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from graphsilo.errors import ConfigError, nearest
+from graphsilo import documents
+from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.federation.settings import MethodConfig, Settings, setting
 from graphsilo.types import Precision, Task
 
@@ -301,7 +300,7 @@ def _complaint(error: ValidationError, values: Mapping[str, Any], where: str) ->
         came.setdefault(path, item["input"])
     # A list with a wrong entry is also no text, where text would do; the entry says it better.
     told = [path for path in wanted if not any(other.startswith(f"{path}.") for other in wanted)]
-    return " ".join(f"{path} should be {' or '.join(wanted[path])}; got {came[path]!r}." for path in told[:5])
+    return " ".join(f"{path} should be {' or '.join(wanted[path])}; got {shown(came[path])}." for path in told[:5])
 
 
 def _typed_path(loc: Sequence[str | int], values: Any) -> str:
@@ -335,17 +334,10 @@ def load_config(
     """
     tree: dict[str, Any] = {}
     if path is not None:
-        try:
-            loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"the configuration {path} cannot be read ({error.strerror}).") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"the configuration {path} is no text in UTF-8; is it a YAML file?") from None
-        except yaml.YAMLError as error:
-            raise ConfigError(f"the configuration {path} is no valid YAML: {error}.") from None
+        loaded = documents.read(path, "the configuration")
         if loaded is not None and not isinstance(loaded, Mapping):
             raise ConfigError(f"the configuration {path} must be a table of sections; it is a {type(loaded).__name__}.")
-        tree = json.loads(json.dumps(loaded or {}, default=str))
+        tree = dict(loaded or {})
     given = {name: value for name, value in (overrides or {}).items() if value is not None}
     _make_way(tree, {**given, **dict(text.split("=", 1) for text in assignments if "=" in text)})
     for name, value in given.items():
@@ -354,13 +346,7 @@ def load_config(
         name, sign, text = assignment.partition("=")
         if not sign:
             raise ConfigError(f"--set needs NAME=VALUE, such as method.mu=0.1; got '{assignment}'.")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise ConfigError(f"--set {assignment}: the value is no valid YAML.") from None
-        if isinstance(value, str):
-            value = _number(value)
-        _assign(tree, name.strip(), value)
+        _assign(tree, name.strip(), documents.parse(text, f"--set {assignment}"))
     return validated(RunConfig, tree, "")  # type: ignore[no-any-return]
 
 
@@ -386,14 +372,6 @@ def _make_way(tree: dict[str, Any], given: Mapping[str, Any]) -> None:
     elif isinstance(old, dict):
         for name in ("rule", "clients") if stored is not None else ("file",) if rule is not None else ():
             old.pop(name, None)
-
-
-def _number(text: str) -> Any:
-    """YAML 1.1 reads 1e-3 as text; a person means a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _assign(tree: dict[str, Any], name: str, value: Any) -> None:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.experiments import disk
 from graphsilo.experiments.config import load_config
@@ -61,8 +62,6 @@ class Jobs:
         Raises:
             ConfigError: The configuration is wrong, or asks for what silos apart cannot do.
         """
-        import yaml
-
         from graphsilo.experiments.remote import check_remote
 
         checked = load_config(config, assignments=assignments)
@@ -78,7 +77,7 @@ class Jobs:
         if "checkpoint_every" not in checked.run.model_fields_set:
             # Between machines a crash is no rarity, and a lost round costs everybody's time.
             tree.setdefault("run", {})["checkpoint_every"] = 1
-        disk.write_text(place / "config.yaml", yaml.safe_dump(tree, sort_keys=False))
+        disk.write_text(place / "config.yaml", documents.write(tree))
         target = Path(out).absolute() if out is not None else place / "out"
         job = Job(identity, "queued", time.time(), checked.method.name, str(target))
         self.write(job)

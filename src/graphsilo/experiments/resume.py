@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from graphsilo import documents
 from graphsilo.data.partition import Partition
-from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.errors import ConfigError, GraphsiloError, RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, EvaluationConfig
@@ -98,8 +97,8 @@ def some(sentences: list[str]) -> str:
 def stored_config(folder: Path) -> dict[str, Any] | None:
     """The folder's ``config.yaml`` as a tree; None where there is none that can be read."""
     try:
-        tree = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        tree = documents.read(folder / "config.yaml", "the configuration")
+    except ConfigError:
         return None
     return tree if isinstance(tree, dict) else None
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
+from graphsilo import documents
 from graphsilo.experiments import disk, results
 from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.checks import check_clients, check_device, check_precision, check_room, check_support
@@ -100,7 +100,7 @@ def run(
                 report(folder)  # stopped between the result and its page
             return Result(done, folder)
         if folder is not None:
-            disk.write_text(folder / "config.yaml", yaml.safe_dump(settings, sort_keys=False))
+            disk.write_text(folder / "config.yaml", documents.write(settings))
             simulation.keep(folder)
         observer.started(_description(config, method, simulation, label))
         for warning in simulation.warnings():

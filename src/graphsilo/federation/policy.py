@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_origin
 
 from pydantic import ValidationError, field_validator
 
-from graphsilo.errors import ConfigError, DataError, DisclosureError, GraphsiloError, nearest
+from graphsilo.errors import ConfigError, DataError, DisclosureError, GraphsiloError, nearest, shown
 from graphsilo.federation import registry
 from graphsilo.federation.kinds import KINDS
 from graphsilo.federation.settings import MethodConfig, Settings, setting
@@ -107,7 +107,7 @@ class DisclosurePolicy(Settings):
         prefix = f"{where}: " if where else ""
         if values is not None and not isinstance(values, Mapping):
             raise ConfigError(
-                f"{prefix}a policy is a mapping with the keys {', '.join(cls.model_fields)}; got {values!r}."
+                f"{prefix}a policy is a mapping with the keys {', '.join(cls.model_fields)}; got {shown(values)}."
             )
         try:
             for name in values or {}:
@@ -118,7 +118,7 @@ class DisclosurePolicy(Settings):
             first = error.errors()[0]
             wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
             wanted = _WANTED.get(first["type"], wanted)
-            raise ConfigError(f"{prefix}'{first['loc'][0]}' must be {wanted}; got {first['input']!r}.") from None
+            raise ConfigError(f"{prefix}'{first['loc'][0]}' must be {wanted}; got {shown(first['input'])}.") from None
         except ConfigError as error:
             raise ConfigError(f"{prefix}{error}") from None
 

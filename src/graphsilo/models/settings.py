@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from graphsilo.errors import ConfigError, nearest
+from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.types import Task
 
 Hidden: TypeAlias = "int | tuple[int, ...]"
@@ -101,7 +101,7 @@ def _checked(model: str, item: dataclasses.Field, value: Any) -> Any:
         fits = (low is None or value >= low) and (high is None or value <= high) and (below is None or value < below)
     if not fits:
         tail = f" {nearest(value, rules['choices'])}" if rules["choices"] and isinstance(value, str) else ""
-        raise ConfigError(f"{model}: {item.name} must be {wanted(item)}; got {value!r}.{tail}")
+        raise ConfigError(f"{model}: {item.name} must be {wanted(item)}; got {shown(value)}.{tail}")
     return value
 
 

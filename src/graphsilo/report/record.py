@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from graphsilo.errors import RunError
+from graphsilo import documents
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments import disk
 from graphsilo.report import formats
 from graphsilo.report.formats import Spread, spread
@@ -267,16 +268,12 @@ def _read_result(path: Path) -> dict[str, Any]:
 
 
 def _read_config(path: Path, result: dict[str, Any], problems: list[str]) -> dict[str, Any]:
-    import yaml
-
     file = path / "config.yaml"
     if file.is_file():
         try:
-            config = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            problems.append(
-                f"config.yaml cannot be read ({type(error).__name__}); settings are taken from result.json."
-            )
+            config = documents.read(file, "the configuration")
+        except ConfigError as error:
+            problems.append(f"config.yaml cannot be read; settings are taken from result.json. {error}")
         else:
             if isinstance(config, dict):
                 return config

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from graphsilo.errors import ConfigError
+from graphsilo import documents
+from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.federation.kinds import KINDS
 from graphsilo.federation.settings import Settings
 
 RESERVED = frozenset({"coordinator", "server", "root", "requests"})
@@ -77,6 +78,11 @@ class SiloSpec(Settings):
     def _names_are_plain(self) -> SiloSpec:
         for what, name in (("silo", self.name), ("site", self.site)):
             check_name(name, what)
+        for kind in self.may_send or ():
+            if kind not in KINDS:
+                raise ConfigError(
+                    f"silo '{self.name}' may_send {shown(kind)}, which is no kind of disclosure; {nearest(kind, KINDS)}"
+                )
         return self
 
     @classmethod
@@ -160,7 +166,7 @@ def parse_federation(values: Mapping[str, Any], where: str = "the federation") -
                 str(part) for part in item["loc"] if not ((isinstance(part, str) and "[" in part) or part == "str")
             )
             text = _WANTED.get(item["type"], item["msg"].removeprefix("Input should be "))
-            came = "" if item["type"] == "missing" else f" (got {item['input']!r})"
+            came = "" if item["type"] == "missing" else f" (got {shown(item['input'])})"
             words = f"{text}{came}"
             if words not in found.setdefault(path, []):
                 found[path].append(words)
@@ -183,14 +189,7 @@ def load_federation(path: str | Path) -> FederationSpec:
     Raises:
         ConfigError: The file cannot be read or does not describe one.
     """
-    try:
-        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"the federation {path} cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"the federation {path} is no text in UTF-8; is it a YAML file?") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the federation {path} is no valid YAML: {error}.") from None
+    loaded = documents.read(path, "the federation")
     if not isinstance(loaded, dict):
         raise ConfigError(f"the federation {path} should be a table with name, coordinator and silos; it is not.")
     return parse_federation(loaded, where=str(path))

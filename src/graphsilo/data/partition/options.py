@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeVar
 
-from graphsilo.errors import ConfigError, nearest
+from graphsilo.errors import ConfigError, nearest, shown
 
 Options = TypeVar("Options")
 
@@ -61,4 +61,4 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         if choice is str and isinstance(value, str):
             return value
     names = " or ".join(choice.__name__ for choice in wanted)
-    raise ConfigError(f"{where} must be {names}; got {value!r}.")
+    raise ConfigError(f"{where} must be {names}; got {shown(value)}.")

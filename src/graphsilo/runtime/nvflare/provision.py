@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.runtime.federation_file import FederationSpec, check_name, load_federation, parse_federation
 from graphsilo.runtime.nvflare import certificates
@@ -234,4 +234,4 @@ def _read_spec(folder: Path) -> FederationSpec:
 
 def _write_spec(folder: Path, spec: FederationSpec) -> None:
     content = spec.model_dump(exclude_none=True)
-    (folder / _SPEC).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    (folder / _SPEC).write_text(documents.write(content), encoding="utf-8")

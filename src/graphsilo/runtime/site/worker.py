@@ -22,9 +22,9 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-import yaml
 from pydantic import ValidationError
 
+from graphsilo import documents
 from graphsilo.data.cards import card
 from graphsilo.data.files import atomic_file
 from graphsilo.data.own_silo import SiloFile, read_silo_file
@@ -274,7 +274,7 @@ class SiteWorker:
             if (folder / "result.json").exists():
                 continue  # the coordinator was killed before it noted that it had told
             own = {**tree, "silo": member.file.name, "silo_file": str(member.file.path), "client": client}
-            _write(folder / "config.yaml", yaml.safe_dump(header["config"], sort_keys=False).encode())
+            _write(folder / "config.yaml", documents.write(header["config"]).encode())
             _write(folder / "result.json", json.dumps(own, indent=1, allow_nan=False).encode() + b"\n")
         if self.session is not None and self.session.run == run:
             self.session = None
