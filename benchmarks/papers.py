@@ -1,6 +1,7 @@
 """The papers' comparisons, run again: our mean and spread beside the published ones. Part of ``make bench``.
 
 Every file in ``benchmarks/papers`` describes one comparison: rows (data and protocol) of runs (method and settings).
+A row's ``seeds`` are seeds of training on one cut; each of its ``splits`` also draws a cut and a split of its own.
 Each run and seed is one process with one thread; what was run before with the same settings is not run again, so a
 long comparison can be stopped and continued. Scores are kept in ``.benchmarks/papers`` with the commit they were made
 with, and the tables are drawn from there.
@@ -97,19 +98,20 @@ def read(name: str) -> tuple[str, list[Run]]:
     for row in tree["rows"]:
         for entry in row["runs"]:
             overrides = {**tree.get("base", {}), **row.get("base", {}), **entry.get("set", {})}
-            scores = _list(entry.get("score", row.get("score", "own_local.accuracy")))
+            scores = _list(entry.get("score", row.get("score", tree.get("score", "own_local.accuracy"))))
             published = [*_list(entry.get("published")), *[None] * len(scores)][: len(scores)]
             spread = [*_list(entry.get("std")), *[None] * len(scores)][: len(scores)]
             if "method.name" not in overrides:
                 raise SystemExit(f"{path.name}: '{entry['label']}' in row '{row['id']}' names no method.name.")
-            for seed in row.get("seeds", [0, 1, 2]):
+            splits = row.get("splits")
+            for seed in splits or row.get("seeds", [0, 1, 2]):
                 runs.append(
                     Run(
                         file=name,
                         row=row["id"],
                         data=row["data"],
                         label=entry["label"],
-                        overrides=overrides,
+                        overrides={**overrides, "partition.seed": seed} if splits else overrides,
                         seed=seed,
                         scores=tuple(scores),
                         published=tuple(published),
@@ -148,7 +150,8 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     Args:
         result: What a run left.
         wanted: ``mode.metric`` or ``mode.kind.metric``; ``@last`` takes the last round instead of the best on
-            validation, ``@20-59`` the mean of these rounds. ``study.name`` is a number of the clients' studies as it
+            validation, ``@20-59`` the mean of these rounds, ``@macro_f1`` the best by another validation metric (the
+            first of equals). ``study.name`` is a number of the clients' studies as it
             stands, its mean over nodes: weighted by the clients' ``nodes``, or by ``nodes_lacking`` where the number
             is about these.
     """
@@ -159,16 +162,22 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
         return None if when else _studied(seed["study"], rest[0])
     if not when:
         return _percent(_dig(seed["modes"][mode], rest))
-    rows = seed["rounds"]
-    if when != "last":
-        first, last = (int(number) for number in when.split("-"))
-        rows = [row for row in rows if first <= row["round"] <= last]
-    else:
-        rows = rows[-1:]
     main = result["evaluates"][0]
-    values = [_dig(row if mode == main else row["modes"].get(mode, {}), rest) for row in rows]
+    rows = [(row["round"], row if mode == main else row.get("modes", {}).get(mode, {})) for row in seed["rounds"]]
+    if when == "last":
+        rows = rows[-1:]
+    elif when[0].isdigit():
+        first, last = (int(number) for number in when.split("-"))
+        rows = [row for row in rows if first <= row[0] <= last]
+    else:
+        rows = [max(rows, key=lambda row: _or_lowest(row[1].get("validation", {}).get(when)))]
+    values = [_dig(row, rest) for _, row in rows]
     known = [value for value in values if value is not None]
     return _percent(statistics.fmean(known)) if known else None
+
+
+def _or_lowest(value: float | None) -> float:
+    return float("-inf") if value is None else value
 
 
 def _studied(study: dict[str, dict[str, float]], name: str) -> float | None:

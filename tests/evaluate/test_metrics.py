@@ -65,6 +65,14 @@ def test_two_clients_weighted_by_hand():
     assert json.loads(json.dumps(result)) == result
 
 
+def test_macro_f1_of_classes_present_counts_a_foreign_prediction_as_a_miss_only():
+    # labels 0 0 1 1, predicted 0 2 1 1, four classes. F1: class 0 2/3, class 1 1, class 2 (predicted alone) 0.
+    # Present among the labels: (2/3 + 1) / 2 = 5/6; scikit-learn's union: (2/3 + 1 + 0) / 3 = 5/9.
+    result = summarise(counted([0, 0, 1, 1], [0, 2, 1, 1], 4)[None], [4])
+    assert close(result["macro_f1_present"], 5 / 6)
+    assert close(result["macro_f1"], 5 / 9)
+
+
 def test_a_client_without_test_nodes_is_left_out():
     full, empty = counted([0, 1], [0, 0], 2), counted([], [], 2)
     result = summarise(np.stack([empty, full]), [1000, 10])

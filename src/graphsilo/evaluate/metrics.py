@@ -29,7 +29,7 @@ Summary: TypeAlias = "dict[str, Any]"
 """Plain values that JSON can hold: numbers, None, and lists and dictionaries of them."""
 
 GROUPS = ("all", "min", "hete", "hete_min")
-LIGHT = ("accuracy", "macro_f1", "min_f1", "hete_f1", "hete_min_f1")
+LIGHT = ("accuracy", "macro_f1", "macro_f1_present", "min_f1", "hete_f1", "hete_min_f1")
 """What every round records."""
 
 # [groups, cells]: cells are neither, hete only, minority only, both
@@ -82,7 +82,8 @@ def macro_f1(of: Margins) -> Values:
 def group_f1(of: Margins) -> Values:
     """[...] mean F1 over the classes among the labels only; predictions of other classes are misses.
 
-    Source: FairFGL, Min-F1, Hete-F1 and Hete-Min-F1; apply to the margins of the group.
+    Source: FairFGL, Min-F1, Hete-F1 and Hete-Min-F1; apply to the margins of the group. Of all items it is
+    ``macro_f1_present``, the macro-F1 that follows the groups' rule.
     """
     return _mean_where(f1(of), of.actual > 0)
 
@@ -116,7 +117,7 @@ def round_summary(counts: Counts, weights: ArrayLike) -> dict[str, float | None]
         counts: [clients, 4 cells, C, C] of one kind, e.g. ``stacked[:, plan.kind("test")]``.
         weights: [clients] n_k, all local nodes of each client.
     Returns:
-        ``accuracy, macro_f1, min_f1, hete_f1, hete_min_f1``; None where no client has an item of the group.
+        ``accuracy, macro_f1, macro_f1_present, min_f1, hete_f1, hete_min_f1``; None where no client has an item of the group.
     Raises:
         DataError: ``counts`` or ``weights`` have the wrong shape, or a weight is negative.
     """
@@ -149,8 +150,7 @@ def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | No
             weights of the others are renormalised, metric by metric.
         clients: Numbers of the clients, by default 0 to K - 1.
     Returns:
-        JSON-able, None where missing: ``accuracy, macro_f1, min_f1, hete_f1, hete_min_f1, weighted_f1,
-        balanced_accuracy`` and the list ``per_class_f1`` are node-weighted means over clients (a class counts for the
+        JSON-able, None where missing: the names of ``LIGHT``, ``weighted_f1``, ``balanced_accuracy`` and the list ``per_class_f1`` are node-weighted means over clients (a class counts for the
         clients that have it among labels or predictions); ``pooled`` holds the same of the summed counts;
         ``worst_client`` its number and accuracy (the first of equals); ``spread`` the unweighted standard
         deviation (ddof 0), minimum and maximum of the clients' accuracies; ``items`` how many were scored.
@@ -209,15 +209,9 @@ def per_client(counts: Counts, *, clients: Sequence[int] | None = None) -> list[
 
 
 def _light(of: Margins) -> Values:
-    """[5 metrics, ...] from [..., 4 groups, C] margins."""
-    score = f1(of)
-    actual = of.actual > 0
-    # Group 0 is everybody and follows scikit-learn's rule; the others look at their own labels only.
-    present = actual.copy()
-    present[..., 0, :] |= of.predicted[..., 0, :] > 0
-    means = _mean_where(score, present)
-    right = _ratio(of.hits[..., 0, :].sum(axis=-1), of.actual[..., 0, :].sum(axis=-1))
-    return np.stack([right, *np.moveaxis(means, -1, 0)])
+    """[6 metrics, ...] from [..., 4 groups, C] margins; group 0 is everybody, scored by both rules."""
+    everybody = Margins(*(array[..., 0, :] for array in of))
+    return np.stack([accuracy(everybody), macro_f1(everybody), *np.moveaxis(group_f1(of), -1, 0)])
 
 
 def _table(counts: Counts) -> dict[str, Values]:

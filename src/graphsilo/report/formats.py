@@ -86,6 +86,7 @@ _LOWER_IS_BETTER = ("loss", "gap", "difference", "parity", "odds", "opportunity"
 _METRIC_TITLES = {
     "accuracy": "Accuracy",
     "macro_f1": "Macro-F1",
+    "macro_f1_present": "Macro-F1 of classes present",
     "min_f1": "Min-F1",
     "hete_f1": "Hete-F1",
     "hete_min_f1": "Hete-Min-F1",
