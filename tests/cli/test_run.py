@@ -203,4 +203,4 @@ def test_lists_of_numbers():
 def test_references():
     assert references(None) is None
     assert references(["local,global"]) == ["local", "global"]
-    assert references(["all"]) == ["local", "global", "global_cut"]
+    assert references(["all"]) == ["local", "global", "global_cut", "majority"]

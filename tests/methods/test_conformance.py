@@ -20,7 +20,7 @@ def test_workers_give_the_same_numbers(name):
     conformance.check_workers(registry.load(name), {})
 
 
-ONLY_SUMS = {"fedavg", "fedlog", "fedprox", "fedsage", "global", "local", "opfgl"}
+ONLY_SUMS = {"fedavg", "fedlog", "fedprox", "fedsage", "global", "local", "majority", "opfgl"}
 
 
 @pytest.mark.parametrize("name", registry.names())

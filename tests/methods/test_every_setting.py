@@ -25,8 +25,8 @@ from graphsilo.federation.server import ServerContext
 from graphsilo.runtime.in_process import InProcess
 from graphsilo.types import Precision
 
-METHODS = {name: registry.load(name) for name in registry.names() if name != "global"}
-"""``global`` is FedAvg with one client."""
+METHODS = {name: registry.load(name) for name in registry.names() if name not in ("global", "majority")}
+"""``global`` is FedAvg with one client; ``majority`` learns nothing that a setting could change."""
 
 BASE: dict[str, dict[str, Any]] = {
     "fairfgl": {"lr": 0.3, "local_epochs": 2},
@@ -40,8 +40,8 @@ BASE: dict[str, dict[str, Any]] = {
         "count_bias": 1.7, "lambda_f": 0.5, "local_epochs": 1,
     },
     "opfgl": {
-        "surrogate_steps": 60, "stage1_epochs": 30, "stage1_check": 10, "stage2_epochs": 20, "stage2_check": 10,
-        "stage1_lr": 1e-2, "stage2_lr": 1e-2, "link_epochs": 20, "link_check": 5,
+        "links": "learned", "surrogate_steps": 60, "stage1_epochs": 30, "stage1_check": 10, "stage2_epochs": 20,
+        "stage2_check": 10, "stage1_lr": 1e-2, "stage2_lr": 1e-2, "link_epochs": 20, "link_check": 5,
     },
 }  # fmt: skip
 """Where the changes start from: short, and such that every part has something to do."""
@@ -55,7 +55,8 @@ COMMON: dict[str, list[Value]] = {
 }  # fmt: skip
 VALUES: dict[str, dict[str, list[Value]]] = {
     "fairfgl": {
-        "history": [0, 1], "alpha_start": [0.0, 0.2], "distillation": [0.0], "alignment": [0.0],
+        "history": [0, 1], "alpha_start": [0.0, 0.2], "distillation": [0.0], "distillation_until": [2],
+        "alignment": [0.0],
         "correction_margin": [0.5], "top_k": [0.2], "eta": [0.8],
     },
     "fedlog": {

@@ -113,7 +113,7 @@ def test_the_chain_rule_against_autograd(kit, alpha):
     logit, history = client._logit.clone(), list(client._history)
     request = TrainRequest(weights={name: value.clone() for name, value in server.weights.items()})
     client.round = 3
-    client.train(request)
+    reply = client.train(request)
 
     local = {name: value.clone().requires_grad_() for name, value in request.weights.items()}
     logit.requires_grad_()
@@ -152,6 +152,10 @@ def test_the_chain_rule_against_autograd(kit, alpha):
         ]
     )
     torch.testing.assert_close(client._local, expected, atol=2e-6, rtol=1e-5)
+    # What is uploaded is what W_local has moved by, not the fused model, which α keeps near the history.
+    downloaded = torch.cat([value.reshape(-1) for value in request.weights.values()])
+    sent = expand(SparseUpdate(reply.values, reply.positions, reply.bitmap), len(downloaded))
+    torch.testing.assert_close(sent, expected - downloaded, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(client._logit, (logit - 0.1 * gradients[-1]).detach(), atol=2e-6, rtol=1e-5)
 
 
@@ -223,6 +227,32 @@ def test_unlabelled_neighbours_are_left_out_unless_guessed():
     guess = np.array([0, 0, 1, 1, 1, 1, 0, 0])
     found = alignment_rows(graph, train, graph.labels[train], guess, 2)
     assert (found.homo.tolist(), found.hete.tolist()) == ([1, 6], [0])
+
+
+def test_a_client_ranks_by_the_labels_of_its_training_nodes(kit):
+    # The case above at a client. By the labels of all nodes 1 and 6 would be homophilous and 0 drawn to them.
+    graph = star()
+    train = np.array([0, 1, 4, 6])
+    silo = Silo(
+        0, graph, train, (EvaluationSet("seen", graph, {"test": np.array([2, 3, 5, 7])}),), Schema("node", 8, 2)
+    )
+    _, federation = kit.build("fairfgl", [silo])
+    found = federation.client(0)._fixed_goal().alignment
+    assert (found.homo.tolist(), found.hete.tolist()) == ([0, 1], [6])
+
+
+def test_the_distillation_may_end(kit):
+    # 10 training nodes of 24 weigh 1/10 each, the other 14 λ/14. Until round 4, of λ = 2 these shares are left in
+    # rounds 1 to 6: 1, 3/4, 1/2, 1/4, 0, 0.
+    _, federation = kit.build("fairfgl", [patch()], distillation=2.0, distillation_until=4)
+    client = federation.client(0)
+    client._history.append(weights_of(client.model))
+    for number, left in enumerate([1.0, 0.75, 0.5, 0.25, 0.0, 0.0], start=1):
+        client.round = number
+        share = client._goal(client._fused.clone()).share[:, 0]
+        rest = np.setdiff1d(np.arange(24), client.silo.train)
+        assert share[client.silo.train].tolist() == pytest.approx([0.1] * 10)
+        assert share[rest].tolist() == pytest.approx([left * 2 / 14] * 14)
 
 
 def test_groups_are_those_of_the_metrics():
@@ -546,6 +576,7 @@ def test_batchnorms_statistics_travel_with_the_update(kit):
 
 ABLATIONS = [
     {"history": 0}, {"distillation": 0.0}, {"distillation": 5.0}, {"alignment": 0.0}, {"correction": False},
+    {"distillation_until": 2},
     {"clustering": False}, {"alpha": "scalar"}, {"alpha_start": 0.1}, {"alpha_start": 0.0}, {"alpha_learned": False},
     {"alignment_target": "node"}, {"pseudo_labels": True}, {"deviated_gradient": "update"},
     {"correction_margin": 0.1}, {"top_k": 0.2}, {"top_k": 1.0}, {"eta": 0.4}, {"batch_size": 4}, {"optimizer": "sgd"},

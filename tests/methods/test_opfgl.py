@@ -436,9 +436,40 @@ def test_fine_tuning_variants_differ_and_none_is_stage_one():
         torch.testing.assert_close(found["zero"][key], value, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("mean", [True, False])
+def test_stage_two_starts_from_stage_one_and_is_held_to_it(mean):
+    """Ten Adam steps of autograd from stage 1's weights, with stage 1's own prediction as the teacher q of
+    CE(labelled) + (1/n) Σ γ_i KL(q_i ‖ p_i)."""
+    (silo,) = blocks(1)
+    base = {"fine_tune": "none", "beta": 5.0, "kl_mean": mean, "expand_classes": 0}
+    server, federation = federation_of([silo], **base)
+    train(server, federation)
+    client = federation.client(0)
+    first, view = client.model, client.data.full
+    with torch.no_grad():
+        teacher = F.log_softmax(first(view), dim=1)
+    assert teacher.exp().max() > 0.4  # far from uniform: the direction it pulls in matters
+    weights = torch.from_numpy(client.node_weights()).float()
+    rows, labels = torch.from_numpy(silo.train), torch.from_numpy(silo.labels[silo.train])
+    adam = torch.optim.Adam(first.parameters(), lr=0.02)
+    for _ in range(10):
+        logits = first(view)
+        gap = (teacher.exp() * (teacher - F.log_softmax(logits, dim=1))).sum(dim=1)
+        loss = F.cross_entropy(logits[rows], labels) + (weights * gap).sum() / (len(gap) if mean else 1)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    tuned = {"fine_tune": "distil", "stage2_lr": 0.02, "stage2_epochs": 10, "stage2_check": 10}
+    server, federation = federation_of([silo], **{**base, **tuned})
+    train(server, federation)
+    found = weights_of(federation.client(0).model)
+    for name, value in weights_of(first).items():
+        torch.testing.assert_close(found[name], value.detach(), atol=1e-4, rtol=1e-3)
+
+
 def test_every_setting_of_the_surrogate_is_heard():
     silos = blocks()
-    base = {"nodes_per_class": 2, "expand_classes": 0, "expand_confidence": 0.5, "expand_degree": 1}
+    base = {"links": "learned", "nodes_per_class": 2, "expand_classes": 0, "expand_confidence": 0.5, "expand_degree": 1}
 
     def downloaded(**settings):
         server, federation = federation_of(silos, **{**base, **settings})
@@ -448,6 +479,7 @@ def test_every_setting_of_the_surrogate_is_heard():
 
     variants = [
         {}, {"hops": 1}, {"expand": False}, {"ddof": "pooled"}, {"links": "edgeless"}, {"links": "direct"},
+        {"link_values": "indicator"},
         {"links": "cosine"}, {"delta": 0.5}, {"nodes_per_class": 3}, {"nodes_percent": 40.0}, {"moment": "variance"},
         {"smoothness": "printed"}, {"feature_weight": 1.0}, {"smooth_weight": 0.0}, {"surrogate_steps": 60},
         {"cycle": 25}, {"link_steps": 0}, {"lr_features": 1e-2}, {"lr_links": 1e-2}, {"link_hidden": 16},

@@ -229,6 +229,18 @@ def test_every_rule_fits_and_keeps_its_promises(links):
     assert not torch.equal(found.features, before.features)
 
 
+@pytest.mark.parametrize("delta", [0.01, 0.5])
+def test_an_indicator_keeps_the_same_links_at_weight_one(delta):
+    # O-pFGL's eq. 9, A' in {0, 1}: of the same fit, as only the finished surrogate is rounded.
+    labels, settings = np.array([0, 0, 0, 1, 1]), {"links": "direct", "steps": 60, "delta": delta}
+    weighted, _ = condense(targets(), labels, Condensation(**settings), draw())
+    found, facts = condense(targets(), labels, Condensation(link_values="indicator", **settings), draw())
+    assert torch.equal(found.adjacency, (weighted.adjacency >= delta).float())
+    assert torch.equal(found.features, weighted.features)
+    assert (facts["links"], facts["link_weight"]) == (float(found.adjacency.sum()) / 2, 1.0)
+    assert 0 < weighted.adjacency.max() < 1
+
+
 def test_the_schedule_moves_one_half_at_a_time():
     labels = np.array([0, 0, 1])
 

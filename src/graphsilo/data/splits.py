@@ -52,6 +52,7 @@ _RATIOS: Mapping[str, Ratios] = {
     "actor": _HETEROPHILOUS,
     "questions": _HETEROPHILOUS,
     "minesweeper": _HETEROPHILOUS,
+    "genius": _HETEROPHILOUS,
     "reddit": (0.8, 0.1, 0.1),
     "reddit2": (0.65, 0.1, 0.25),
 }

@@ -117,7 +117,7 @@ def round_summary(counts: Counts, weights: ArrayLike) -> dict[str, float | None]
         counts: [clients, 4 cells, C, C] of one kind, e.g. ``stacked[:, plan.kind("test")]``.
         weights: [clients] n_k, all local nodes of each client.
     Returns:
-        ``accuracy, macro_f1, macro_f1_present, min_f1, hete_f1, hete_min_f1``; None where no client has an item of the group.
+        The names of ``LIGHT``; None where no client has an item of the group.
     Raises:
         DataError: ``counts`` or ``weights`` have the wrong shape, or a weight is negative.
     """
@@ -150,10 +150,11 @@ def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | No
             weights of the others are renormalised, metric by metric.
         clients: Numbers of the clients, by default 0 to K - 1.
     Returns:
-        JSON-able, None where missing: the names of ``LIGHT``, ``weighted_f1``, ``balanced_accuracy`` and the list ``per_class_f1`` are node-weighted means over clients (a class counts for the
-        clients that have it among labels or predictions); ``pooled`` holds the same of the summed counts;
-        ``worst_client`` its number and accuracy (the first of equals); ``spread`` the unweighted standard
-        deviation (ddof 0), minimum and maximum of the clients' accuracies; ``items`` how many were scored.
+        JSON-able, None where missing: the names of ``LIGHT``, ``weighted_f1``, ``balanced_accuracy`` and the list
+        ``per_class_f1`` are node-weighted means over clients (a class counts for the clients that have it among
+        labels or predictions); ``pooled`` holds the same of the summed counts; ``worst_client`` its number and
+        accuracy (the first of equals); ``spread`` the unweighted standard deviation (ddof 0), minimum and maximum of
+        the clients' accuracies; ``items`` how many were scored.
     Raises:
         DataError: ``counts``, ``weights`` or ``clients`` do not fit together, or a weight is negative.
     """

@@ -20,8 +20,8 @@ from graphsilo.federation.settings import MethodConfig, Settings, setting
 from graphsilo.types import Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
-REFERENCES = ("local", "global", "global_cut")
-RunReference = Literal["local", "global", "global_cut"]
+REFERENCES = ("local", "global", "global_cut", "majority")
+RunReference = Literal["local", "global", "global_cut", "majority"]
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
 """Settings of ``run`` that change no number."""
 OUTPUTS = frozenset({"models", "embeddings"})
@@ -132,7 +132,7 @@ class RunSection(Settings):
         120.0, "between machines: seconds that a silo may be silent before it counts as gone", gt=0
     )
     references: list[RunReference] = Field(
-        default_factory=list, description="reference rows to add: local, global, global_cut"
+        default_factory=list, description="reference rows to add: local, global, global_cut, majority"
     )
 
 

@@ -44,7 +44,14 @@ SHORT: Mapping[str, Mapping[str, Any]] = {
         "generator_hidden": (16, 32),
         "encoder_widths": (8, 16),
     },
-    "opfgl": {"surrogate_steps": 100, "stage1_epochs": 60, "stage1_check": 10, "stage2_epochs": 40, "stage2_check": 10},
+    "opfgl": {
+        "links": "learned",
+        "surrogate_steps": 100,
+        "stage1_epochs": 60,
+        "stage1_check": 10,
+        "stage2_epochs": 40,
+        "stage2_check": 10,
+    },
 }
 """Settings of built-in methods that shorten set-up phases; they leave every step in."""
 

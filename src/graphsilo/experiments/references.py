@@ -1,4 +1,4 @@
-"""Reference rows: every silo alone, and all data in one place, under the run's data, cut, model, seeds and schedule."""
+"""Reference rows under the run's data, cut, model, seeds and schedule: silos alone, all data together, a constant."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
 
     Args:
         config: Of the run that it stands beside.
-        name: ``local``, ``global``, or ``global_cut``, which keeps all data in one place without the edges between
-            silos.
+        name: ``local``, ``global``, ``majority``, or ``global_cut``, which keeps all data in one place without the
+            edges between silos.
     """
-    method = "local" if name == "local" else "global"
+    method = "global" if name == "global_cut" else name
     kind = registry.load(method).config
     shared = config.method_config().model_dump()
     options = {key: value for key, value in shared.items() if key in kind.model_fields and key in _SCHEDULE}

@@ -68,6 +68,10 @@ class FairFGLConfig(LocalTrainingConfig):
     distillation: float = setting(
         1.0, "weight of the distillation from the history on unlabelled nodes; 0 is without", source="FairFGL", ge=0
     )
+    distillation_until: int | None = setting(
+        None, "the distillation's weight falls in a straight line from round 1 to 0 after this round; none: it stays",
+        source="ours", ge=1,
+    )  # fmt: skip
     alignment: float = setting(
         1.0, "weight of S_loss, which draws heterophilous nodes of majority classes to their prototype; 0 is without",
         source="FairFGL", ge=0,
@@ -500,8 +504,13 @@ class Client(TrainingClient[FairFGLConfig]):
         if self._base_goal is None:
             self._base_goal = self._fixed_goal()
         goal = self._base_goal
-        distils = self._distils
+        left = self._distillation_left
+        distils = self._distils and left > 0
         aligns = config.alignment > 0 and config.pseudo_labels
+        if left < 1:
+            share = goal.share * left
+            share[goal.labelled] = goal.share[goal.labelled]
+            goal = goal._replace(share=share)
         if distils or aligns:
             with borrowed(self.weights, self._history_model(mean)):
                 logits = self.model(self.data.full)
@@ -514,6 +523,12 @@ class Client(TrainingClient[FairFGLConfig]):
                 guessed[self._train] = self._labels
                 goal = goal._replace(alignment=self._alignment(guessed))
         return goal
+
+    @property
+    def _distillation_left(self) -> float:
+        """The share of the distillation's weight that is left in this round."""
+        until = self.config.distillation_until
+        return 1.0 if until is None else max(0.0, (until + 1 - self.round) / until)
 
     @property
     def _distils(self) -> bool:

@@ -67,11 +67,13 @@ class FedPGConfig(LocalTrainingConfig):
         source="validation; paper: norm_sum",
     )  # fmt: skip
     alpha: float = setting(
-        0.5, "share α of the universal prototype in what a client receives", source="paper", ge=0, le=1
-    )
+        0.5, "share α of the universal prototype in what a client receives", source="ours; paper: a moderate one",
+        ge=0, le=1,
+    )  # fmt: skip
     similarity: float = setting(
-        0.9, "λ: smallest cosine of two clients' prototypes that makes them mix; above 1 none does", source="paper"
-    )
+        0.9, "λ: smallest cosine of two clients' prototypes that makes them mix; above 1 none does",
+        source="ours; paper: a large one",
+    )  # fmt: skip
     hops: int | None = setting(
         None,
         f"largest hop L; none: the smallest depth among the clients' models, {DEEPEST} at most",
@@ -111,8 +113,8 @@ class FedPGConfig(LocalTrainingConfig):
         source="paper: free",
     )  # fmt: skip
     restart: bool = setting(False, "start the generator anew in each round")
-    server_epochs: int = setting(30, "steps E_s of the generator in a round", source="validation; paper 100", ge=1)
-    server_lr: float = setting(0.01, "learning rate of the generator", source="paper", gt=0)
+    server_epochs: int = setting(30, "steps E_s of the generator in a round", source="validation", ge=1)
+    server_lr: float = setting(0.01, "learning rate of the generator", source="ours", gt=0)
     server_optimizer: Literal["adam", "sgd"] = setting("adam", "optimiser of the generator")
     temperature: float = setting(1.0, "divisor of the generator's cosines", source="paper: none, that is 1", ge=0.05)
     hop_share: float = setting(

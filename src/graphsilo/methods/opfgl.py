@@ -86,18 +86,22 @@ class OpFGLConfig(MethodConfig):
         3, "least degree; 0 switches this criterion off", source="release, 3 to 20; ogbn-arxiv 15", ge=0
     )
     ddof: Literal["paper", "pooled"] = setting(
-        "paper", "denominator of the global variance: N less the contributing clients, or N - 1", source="paper"
-    )
+        "paper", "denominator of the global variance: N less the clients that contributed to the class, or N - 1",
+        source="paper, which takes off all clients",
+    )  # fmt: skip
 
     condense_at: Literal["server", "clients"] = setting(
         "server", "who fits the surrogate; at the clients the server only sums (server-efficient variant)",
         source="paper",
     )  # fmt: skip
     links: Literal["learned", "edgeless", "direct", "cosine"] = setting(
-        "learned", "A': from a link predictor, none at all, learned entry by entry, or normalised dot products",
-        source="paper; edgeless scores higher with one node per class",
+        "edgeless", "A': none at all, from a link predictor, learned entry by entry, or normalised dot products",
+        source="ours; paper: learned",
     )  # fmt: skip
     delta: float = setting(0.01, "δ: lighter links are dropped; 1 leaves isolated nodes", source="release", ge=0, le=1)
+    link_values: Literal["weights", "indicator"] = setting(
+        "weights", "what a link of the finished surrogate carries: its weight, or 1", source="release; paper: indicator"
+    )
     nodes_per_class: int = setting(1, "surrogate nodes of each class", source="paper, Cora, CiteSeer, PubMed", ge=1)
     nodes_percent: float = setting(
         0.0, "instead of it, percent of each class's training nodes (at least 1 node); 0 for none",
@@ -110,9 +114,9 @@ class OpFGLConfig(MethodConfig):
         "reward", "sign of the smoothness term: links between similar nodes are rewarded, or as printed in the paper",
         source="SimGC",
     )  # fmt: skip
-    feature_weight: float = setting(10.0, "α_f, weight of the statistics", source="paper", ge=0)
-    smooth_weight: float = setting(0.1, "α_s, weight of the smoothness", source="paper", ge=0)
-    surrogate_steps: int = setting(3000, "updates of the surrogate", source="paper; ogbn-arxiv 2000", ge=0)
+    feature_weight: float = setting(10.0, "α_f, weight of the statistics", source="release; SimGC", ge=0)
+    smooth_weight: float = setting(0.1, "α_s, weight of the smoothness", source="release; SimGC", ge=0)
+    surrogate_steps: int = setting(3000, "updates of the surrogate", source="release; ogbn-arxiv 2000", ge=0)
     cycle: int = setting(50, "updates in a cycle", source="SimGC", ge=1)
     link_steps: int = setting(10, "of these, so many update the links, the others the features", source="SimGC", ge=0)
     lr_features: float = setting(5e-3, "Adam's rate for X'", source="release; large graphs 5e-2", gt=0)
@@ -120,14 +124,14 @@ class OpFGLConfig(MethodConfig):
     link_hidden: int = setting(128, "width of the link predictor", source="SimGC; ogbn-arxiv 256", ge=1)
     link_norm: bool = setting(True, "BatchNorm in the link predictor", source="SimGC")
 
-    stage1_lr: float = setting(1e-4, "Adam's rate on the surrogate", source="paper, Cora; ogbn-arxiv 5e-4", gt=0)
-    stage1_epochs: int = setting(3000, "most epochs on the surrogate", source="paper", ge=1)
-    stage1_check: int = setting(100, "epochs between validations on it", source="paper", ge=1)
-    stage2_lr: float = setting(5e-5, "Adam's rate on the own graph", source="paper, Cora; ogbn-arxiv 5e-3", gt=0)
-    stage2_epochs: int = setting(3000, "most epochs on the own graph", source="paper", ge=1)
-    stage2_check: int = setting(100, "epochs between validations on it", source="paper", ge=1)
-    patience: int = setting(10, "validations without a better one before a stage ends", source="paper", ge=1)
-    dropout: bool = setting(False, "keep the model's dropout; the paper trains without any", source="paper")
+    stage1_lr: float = setting(1e-4, "Adam's rate on the surrogate", source="release, Cora; ogbn-arxiv 5e-4", gt=0)
+    stage1_epochs: int = setting(3000, "most epochs on the surrogate", source="release", ge=1)
+    stage1_check: int = setting(100, "epochs between validations on it", source="release", ge=1)
+    stage2_lr: float = setting(5e-5, "Adam's rate on the own graph", source="release, Cora; ogbn-arxiv 5e-3", gt=0)
+    stage2_epochs: int = setting(3000, "most epochs on the own graph", source="release", ge=1)
+    stage2_check: int = setting(100, "epochs between validations on it", source="release", ge=1)
+    patience: int = setting(10, "validations without a better one before a stage ends", source="release", ge=1)
+    dropout: bool = setting(False, "keep the model's dropout; the release trains without any", source="release")
     fine_tune: Literal["distil", "plain", "focal", "none"] = setting(
         "distil", "stage 2: with distillation, with cross-entropy alone, with focal loss alone, or none", source="paper"
     )
@@ -169,7 +173,8 @@ class OpFGLConfig(MethodConfig):
     def condensation(self) -> Condensation:
         """The settings of the surrogate's fit."""
         return Condensation(
-            hops=self.hops, links=self.links, delta=self.delta, moment=self.moment, smoothness=self.smoothness,
+            hops=self.hops, links=self.links, delta=self.delta, link_values=self.link_values, moment=self.moment,
+            smoothness=self.smoothness,
             feature_weight=self.feature_weight, smooth_weight=self.smooth_weight, steps=self.surrogate_steps,
             cycle=self.cycle, link_steps=self.link_steps, lr_features=self.lr_features, lr_links=self.lr_links,
             link_hidden=self.link_hidden, link_norm=self.link_norm,

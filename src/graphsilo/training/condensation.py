@@ -260,7 +260,8 @@ class Condensation:
     Attributes:
         hops: h; the statistics are of [X ‖ ÂX ‖ … ‖ Â^h X].
         links: How A' comes about. ``edgeless``: isolated nodes, as with ``delta`` 1.
-        delta: δ; lighter links are dropped, the others keep their weight.
+        delta: δ; lighter links are dropped, the others keep their weight while the surrogate is fitted.
+        link_values: What the links of the finished surrogate carry: their weights, or 1 (O-pFGL's eq. 9).
         moment: What is matched beside the mean: the standard deviation or the variance. Left out for a class with one
             node.
         smoothness: Sign of the smoothness term: ``reward`` prefers links between similar nodes, ``printed`` keeps the
@@ -275,6 +276,7 @@ class Condensation:
     hops: int = 2
     links: LinkRule = "learned"
     delta: float = 0.01
+    link_values: Literal["weights", "indicator"] = "weights"
     moment: Literal["std", "variance"] = "std"
     smoothness: Literal["reward", "printed"] = "reward"
     feature_weight: float = 10.0
@@ -295,7 +297,7 @@ class Surrogate:
     Attributes:
         features: [n', d] float32.
         labels: [n'] int64.
-        adjacency: [n', n'] float32 weights: symmetric, zero diagonal, entries 0 or at least δ.
+        adjacency: [n', n'] float32 weights: symmetric, zero diagonal, entries 0 or at least δ (or 1).
     """
 
     features: Tensor
@@ -460,6 +462,8 @@ def condense(
         adjacency = features.new_zeros(count, count)
         if links is not None:
             upper = keep_links(links.soft(features), settings.delta).triu(1)
+            if settings.link_values == "indicator":
+                upper = (upper > 0).to(upper.dtype)
             adjacency = upper + upper.t()  # one half travels
         loss = moments(features, None if links is None else symmetric_norm(adjacency))[0]
     number = int((adjacency > 0).sum()) // 2
