@@ -24,7 +24,7 @@ import children
 CASES: dict[str, list[str]] = {
     "FedAvg, Cora, 10 clients": ["--data", "Cora", "--method", "fedavg"],
     "FedAvg, PubMed, 10 clients": ["--data", "PubMed", "--method", "fedavg"],
-    "O-pFGL, Cora, 10 clients": ["--data", "Cora", "--method", "opfgl"],
+    "O-pFGL, Cora, 10 clients": ["--data", "Cora", "--method", "opfgl", "--set", "method.links=learned"],
     "FedPG, Cora, 10 clients, 40 rounds": ["--data", "Cora", "--method", "fedpg", "--rounds", "40"],
     "FairFGL, Cora, 10 clients": ["--data", "Cora", "--method", "fairfgl"],
     "FedLoG, Cora, 3 clients, 10 rounds": [

@@ -58,6 +58,7 @@ CUT_SHORT = {
     "fedsage_plus": {"method.local_generator_epochs": 1, "method.generator_epochs": 1},
     "fedlog": {"method.generator_epochs": 1},
     "opfgl": {
+        "method.links": "learned",
         "method.surrogate_steps": 20,
         "method.cycle": 20,
         "method.stage1_epochs": 10,

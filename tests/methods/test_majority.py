@@ -1,0 +1,70 @@
+"""The constant answer: its scores are those of the label counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from graphsilo.data.files import save_graph
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import prepare
+from graphsilo.federation import registry
+
+
+def test_the_answer_is_the_share_of_each_class_in_training(kit):
+    # A path with labels 0 1 0 1 0 1; nodes 0, 1 and 2 train: class 0 has two thirds, for every node.
+    silos = [kit.tiny_silo(0), kit.tiny_silo(1, train=(0, 1)), kit.tiny_silo(2, train=())]
+    server, federation = kit.build("majority", silos)
+    federation.at("round", 1)
+    server.round(federation, 1)
+    found = [federation.client(client).predict(federation.client(client).data).exp() for client in range(3)]
+    assert [part.shape for part in found] == [(6, 2)] * 3
+    assert torch.stack([part[3] for part in found]).tolist() == [
+        [pytest.approx(2 / 3), pytest.approx(1 / 3)], [0.5, 0.5], [1.0, 1.0],
+    ]  # fmt: skip
+    assert all(part.argmax(1).tolist() == [0] * 6 for part in found)  # the first of equals
+    assert federation.ledger.total("round")["up"] < 3 * 100
+
+
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_scores_are_those_of_the_label_counts(task, small_graphs):
+    overrides = {"evaluation.auc": True, "evaluation.models": False, **small_graphs[task]}
+    config = load_config(overrides={**overrides, "method.name": "majority"})
+    tree = run(config).tree
+    right = []
+    silos = prepare(config, registry.load("majority")).silos
+    for silo, scored in zip(silos, tree["seeds"][0]["clients"], strict=True):
+        tests = silo.labels[silo.seen.items["test"]]
+        commonest = np.bincount(silo.labels[silo.train]).argmax()
+        right.append((tests == commonest).mean())
+        assert scored["test"]["accuracy"] == pytest.approx(right[-1])
+    weights = [silo.num_items for silo in silos]
+    test = tree["summary"]["test"]
+    assert test["accuracy"]["mean"] == pytest.approx(np.average(right, weights=weights))
+    assert test["auc"]["mean"] == 0.5
+    assert test["macro_f1_present"]["mean"] < test["accuracy"]["mean"]
+
+
+def test_it_stands_beside_a_run_as_a_reference(small_graphs):
+    overrides = {**small_graphs["node"], "method.name": "fedavg", "method.rounds": 1, "run.references": ["majority"]}
+    rows = run(load_config(overrides=overrides)).tree["references"]
+    alone = run(load_config(overrides={**small_graphs["node"], "method.name": "majority"})).tree
+    assert rows["majority"] == alone["summary"]["test"]
+
+
+@pytest.fixture(scope="module")
+def small_graphs(tmp_path_factory):
+    """Settings of a graph and of a file with 60 small graphs, each in three silos with skewed labels."""
+    labels = (np.arange(60) % 3 == 0).astype(np.int64)
+    first = 3 * np.arange(60)
+    union = Graph(np.ones((180, 2), np.float32), np.stack([first, first + 1]), np.full(180, -1), 2)
+    graphs = GraphCollection(union, np.arange(0, 181, 3), labels, 2, "threes")
+    cut = {"partition.rule": "dirichlet", "partition.alpha": 0.5, "partition.clients": 3}
+    return {
+        "node": {"data.name": "citation-sbm", "data.generator": {"nodes": 120, "classes": 3}, **cut},
+        "graph": {"data.name": str(save_graph(tmp_path_factory.mktemp("graphs") / "threes.npz", graphs)),
+                  "task": "graph", "model.name": "gin", **cut},
+    }  # fmt: skip
