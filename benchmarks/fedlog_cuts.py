@@ -5,7 +5,8 @@ The paper gives no seed, but prints how many nodes of each class every client an
 the clients' own nodes (after their missing classes were removed) and the new client's it makes a short list, and of
 that it takes the cut with the least distance of all counts, those of the missing-class and unseen nodes at test time
 included. Clients may be numbered in any order; the last part is the new client. A cut with a class that nobody trains
-is not admitted, since no method can be right about it. Counts are all that is looked at: no model is trained.
+is not admitted, since no method can be right about it, nor one whose clients hold together less than half of what the
+paper's hold of some class. Counts are all that is looked at: no model is trained.
 
     python benchmarks/fedlog_cuts.py                 # where counts are published
     python benchmarks/fedlog_cuts.py --seeds 2000 --graphs PubMed
@@ -155,12 +156,13 @@ def search(graph: Graph, name: str, seeds: int) -> Iterator[str]:
             cut = cut_of(graph, len(paper["own"]), seed)
         except PartitionError:
             continue
-        (refused if cut.untrained else admitted).append((distance(cut, paper)[0], seed))
+        scarce = cut.untrained or (2 * cut.own.sum(0) < paper["own"].sum(0)).any()
+        (refused if scarce else admitted).append((distance(cut, paper)[0], seed))
     every = sorted(far for far, _ in admitted + refused)
     printed = int(paper["own"].sum() + paper["new"].sum())
     yield (
-        f"{name}: {len(every)} cuts, {len(refused)} of them with a class nobody trains; own and new nodes: {printed} "
-        f"published, distance of the median cut {every[len(every) // 2]}"
+        f"{name}: {len(every)} cuts, {len(refused)} of them not admitted; own and new nodes: {printed} published, "
+        f"distance of the median cut {every[len(every) // 2]}"
     )
     for far, seed in sorted(refused)[:1]:
         yield f"  not admitted: cut_seed {seed}, own and new {far}"

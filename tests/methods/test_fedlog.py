@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -63,6 +64,69 @@ def test_one_client_of_one_class_gets_its_own_head_nodes_back(kit):
     torch.testing.assert_close(server.synthetic, client.prototypes[0])
 
 
+@pytest.mark.parametrize(("weight_by", "share"), [("nodes", 12 / 32), ("train", 4 / 6), ("uniform", 1 / 2)])
+def test_models_are_averaged_by_what_a_client_counts(kit, weight_by, share):
+    """12 nodes of which 4 train, and 20 of which 2 do."""
+    silos = [silo_of(0, [0, 0, 0, 1]), silo_of(1, [0, 1], nodes=20)]
+    server, federation = build(kit, silos, weight_by=weight_by)
+    rounds(server, federation, 1)
+    first, second = (federation.client(client).weights for client in (0, 1))
+    for name, value in server.weights.items():
+        torch.testing.assert_close(value, share * first[name] + (1 - share) * second[name], rtol=1e-5, atol=1e-7)
+
+
+def test_learnable_nodes_are_drawn_without_a_look_at_the_graph(kit):
+    silo = silo_of(0, [0, 1, 2], features=40)
+    other = replace(silo, graph=silo.graph.with_features(1.0 - silo.graph.features))
+    first, second = (build(kit, [one])[1].client(0).prototypes for one in (silo, other))
+    assert torch.equal(first, second)
+    assert float(first.abs().max()) <= (6 / (6 + 40)) ** 0.5  # Xavier-uniform
+
+
+def test_no_message_carries_features_of_nodes(kit):
+    """After two rounds no row that anybody sends or receives points where a node's features point."""
+    silos = [silo_of(client, [0, 1, 2, 0], features=60) for client in (0, 1)]
+    server, federation = build(kit, silos)
+    spy = conformance.Spy(federation)
+    conformance.play(server, spy)
+    real = torch.cat([torch.from_numpy(silo.graph.features) for silo in silos])
+    rows = [
+        value.reshape(-1, 60)
+        for message in spy.messages
+        for spec in message.specs()
+        for value in tensors(getattr(message, spec.name))
+        if value.dim() >= 2 and value.shape[-1] == 60
+    ]
+    assert len(torch.cat(rows)) > 100
+    alike = torch.nn.functional.normalize(torch.cat(rows).float()) @ torch.nn.functional.normalize(real).t()
+    assert float(alike.abs().max()) < 0.9
+
+
+def tensors(value):
+    """Tensors of a field."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return list(value.values()) if isinstance(value, Mapping) else []
+
+
+def test_steps_on_synthetic_nodes_beside_the_batches_or_after_them(kit, monkeypatch):
+    """Eight training nodes and six synthetic ones in batches of four: two steps, or two and two more."""
+    seen = []
+
+    def watched(self, batch, synthetic, draw, *, norm_weight=None):
+        seen.append((len(batch), 0 if synthetic is None else len(synthetic.labels), norm_weight))
+        return 0.0
+
+    monkeypatch.setattr(fedlog.Client, "step", watched)
+    for generalization in ("joint", "sequential"):
+        settings = {"batch_size": 4, "generalization": generalization}
+        server, federation = build(kit, [silo_of(0, [0, 1, 2, 0, 1, 2, 0, 1])], **settings)
+        rounds(server, federation, 2)
+    joint, sequential = seen[:4], seen[4:]
+    assert joint == [(4, 0, None)] * 2 + [(4, 6, None)] * 2
+    assert sequential == [(4, 0, None)] * 4 + [(0, 4, 0.0), (0, 2, 0.0)]
+
+
 def test_synthetic_nodes_are_the_rate_weighted_mean(kit):
     server, federation = build(kit, [silo_of(0, [0, 0, 0, 1]), silo_of(1, [0, 1])])
     rounds(server, federation, 1)
@@ -85,8 +149,8 @@ def test_knowledge_of_head_or_tail(kit, knowledge, branch, weights):
     _, federation = build(kit, [silo_of(0, [0, 0, 0, 1])], synthetic=knowledge)
     client = federation.client(0)
     reply = client.reply()
-    assert reply.rates.tolist() == pytest.approx(weights, rel=1e-6)
-    wanted = client.prototypes[branch] * reply.rates.repeat_interleave(2)[:, None]
+    assert reply.class_weights.tolist() == pytest.approx(weights, rel=1e-6)
+    wanted = client.prototypes[branch] * reply.class_weights.repeat_interleave(2)[:, None]
     torch.testing.assert_close(reply.synthetic, wanted, rtol=1e-6, atol=0)
 
 
@@ -96,7 +160,7 @@ def test_class_generators_mix_by_rate_and_uniformly_where_nobody_has_a_class(kit
     for number in (0, 1):
         client = federation.client(number)
         found = client.fit_generator(fedlog.GeneratorRequest(output="tanh"))
-        own[number] = found.generators["0.weight"][0] / found.rates[0]
+        own[number] = found.generators["0.weight"][0] / found.class_weights[0]
     rounds(server, federation, 0)
     mixed = federation.client(0).generators["0.weight"]
     torch.testing.assert_close(mixed, federation.client(1).generators["0.weight"])
@@ -110,14 +174,14 @@ def test_class_generators_do_not_depend_on_whose_nodes_are_mixed(kit, knowledge)
     for synthetic in ("HH", knowledge):
         _, federation = build(kit, [silo_of(0, [0, 0, 0, 1])], synthetic=synthetic)
         sent.append(federation.client(0).fit_generator(fedlog.GeneratorRequest(output="tanh")))
-    assert sent[1].rates.tolist() == pytest.approx([0.75, 0.25, 1e-12])
+    assert sent[1].class_weights.tolist() == pytest.approx([0.75, 0.25, 1e-12])
     assert all(torch.equal(sent[0].generators[name], value) for name, value in sent[1].generators.items())
 
 
 def test_a_client_that_was_away_when_generators_were_fitted_can_use_them(kit):
     _, federation = build(kit, [silo_of(0, [0, 1, 2]), silo_of(1, [0, 1, 2])])
     found = federation.client(0).fit_generator(fedlog.GeneratorRequest(output="identity"))
-    mixed = mix_generators(found.generators, found.rates)
+    mixed = mix_generators(found.generators, found.class_weights)
     federation.client(1).take_generators(fedlog.ClassGenerators(generators=mixed, output="identity"))
     assert federation.client(1).output == "identity"
     assert federation.client(1).customise(torch.ones(6, 5)).paired
@@ -176,7 +240,8 @@ def test_difficulty_draws_nodes_to_their_mean(kit):
 
 
 def test_difficulty_follows_accuracy(kit):
-    _, federation = build(kit, [silo_of(0, [0, 1, 2])], difficulty_step=0.25, difficulty_threshold=0.4)
+    settings = {"difficulty_step": 0.25, "difficulty_decrease": 0.2, "difficulty_threshold": 0.4}
+    _, federation = build(kit, [silo_of(0, [0, 1, 2])], **settings)
     client = federation.client(0)
     # The prototypes themselves, well apart: each class is recognised.
     with torch.no_grad():
@@ -188,13 +253,40 @@ def test_difficulty_follows_accuracy(kit):
     # With labels shifted by a class nothing is recognised.
     client.adapt(synthetic._replace(labels=synthetic.labels.roll(2)))
     client.adapt(synthetic._replace(labels=synthetic.labels.roll(2)))
-    assert client.difficulty.tolist() == pytest.approx([0.0, 0.25, 0.5])
+    assert client.difficulty.tolist() == pytest.approx([0.0, 0.35, 0.6])
+
+
+@pytest.mark.parametrize("each", [5, 10, 20])
+def test_a_class_recognised_at_the_threshold_is_not_yet_recognised(kit, each, monkeypatch):
+    _, federation = build(kit, [silo_of(0, [0, 1, 2])], prototypes=each)
+    client = federation.client(0)
+    recognised = torch.zeros(3, each, dtype=torch.bool)
+    recognised[0, : 4 * each // 5] = True  # exactly 80 %
+    recognised[1, : 4 * each // 5 + 1] = True
+    monkeypatch.setattr(client.network, "recognised", lambda *_: recognised.flatten())
+    client.difficulty = torch.full((3,), 0.5)
+    client.adapt(client.customise(client.prototypes[0]))
+    assert client.difficulty.tolist() == pytest.approx([0.499, 0.501, 0.499])
+
+
+def test_the_papers_difficulty_never_falls(kit):
+    _, federation = build(kit, [silo_of(0, [0, 1, 2])], difficulty_decrease=0, difficulty_threshold=1.0)
+    client = federation.client(0)
+    client.difficulty = torch.tensor([0.0, 0.5, 0.9])
+    client.adapt(client.customise(client.prototypes[0].clone()))
+    assert client.difficulty.tolist() == pytest.approx([0.0, 0.5, 0.9])
 
 
 @pytest.mark.parametrize("part", ["encoder.", "classifier.", "prototypes"])
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"neighbour_generator": False}, {"interaction": "inert", "mixing": "logarithms"}, {"distance": "embedding"}],
+    [
+        {},
+        {"neighbour_generator": False},
+        {"interaction": "inert", "mixing": "logarithms"},
+        {"distance": "embedding"},
+        {"layer_norm": False},
+    ],
     ids=str,
 )
 def test_the_gradient_of_a_step_is_that_of_its_loss(kit, settings, part):
@@ -273,7 +365,7 @@ def test_the_receiver_only_receives(kit):
     silos = [silo_of(0, [0, 0, 1]), silo_of(1, [1, 2, 2]), silo_of(2, [0, 2])]
     server, federation = build(kit, silos, receiver=1)
     rounds(server, federation, 3)
-    assert federation.client(1).reply().rates.tolist() == [0.0] * 3
+    assert federation.client(1).reply().class_weights.tolist() == [0.0] * 3
     assert federation.client(1).global_nodes is not None
     assert all(federation.client(client).global_nodes is None for client in (0, 2))
     with pytest.raises(ConfigError, match="client 7"):
@@ -317,6 +409,8 @@ def plain_scores():
         {"degree_threshold": 0},
         {"compat": "release", "pretrain_epochs": 3},
         {"generator_output": "identity", "grad_weight": 0.0},
+        {"generalization": "sequential"},
+        {"layer_norm": False},
     ],
     ids=str,
 )
@@ -397,6 +491,8 @@ def test_other_backbones_and_too_many_networks_are_refused(kit):
         kit.build("fedlog", [silo_of(0, [0, 1])], model="sage", model_options={"unit_rows": True}, **SHORT)[1].client(0)
     with pytest.raises(ConfigError, match="nets_per_epoch"):
         FedLoGConfig(networks=2, nets_per_epoch=3)
+    with pytest.raises(ConfigError, match=r"inert is the layer norm .* and nothing else"):
+        FedLoGConfig(interaction="inert", layer_norm=False)
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))

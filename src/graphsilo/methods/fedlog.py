@@ -75,7 +75,7 @@ class FedLoGConfig(MethodConfig):
     batch_size: int = setting(64, "training nodes per step; 0 is the full batch", source="release", ge=0)
     lr: float = setting(1e-3, "learning rate of encoder and classifiers", source="paper", gt=0)
     prototype_lr: float = setting(1e-3, "learning rate of the learnable nodes", source="release", gt=0)
-    weight_decay: float = setting(5e-4, "L2 weight decay of encoder and classifiers", source="paper", ge=0)
+    weight_decay: float = setting(5e-4, "L2 weight decay of encoder and classifiers", source="release", ge=0)
     reset_optimizer: bool = setting(
         False, "forget the optimisers' moments at each download", source="release: yes; the paper does not say"
     )
@@ -96,6 +96,10 @@ class FedLoGConfig(MethodConfig):
         "full", "whether the classifiers move embeddings towards the prototypes; inert: layer norm only",
         source="paper; inert is what the release computes",
     )  # fmt: skip
+    layer_norm: bool = setting(
+        True, "a layer norm on what the classifiers take of the encoder; the paper's equations have none",
+        source="release; paper no",
+    )  # fmt: skip
     distance: Distance = setting(
         "both", "distance to a prototype: of embedding and neighbours, or of the embedding alone",
         source="paper; release embedding",
@@ -107,22 +111,31 @@ class FedLoGConfig(MethodConfig):
         "probabilities", "what the loss mixes of the two branches", source="paper; release logarithms"
     )
     local_generalization: bool = setting(True, "train on synthetic nodes; off is an ablation", source="paper")
+    generalization: Literal["joint", "sequential"] = setting(
+        "joint", "when: in every step beside a batch, or in steps of their own after the local epochs",
+        source="paper says both; release joint",
+    )  # fmt: skip
     neighbour_generator: bool = setting(
         True, "give synthetic nodes a generated neighbour; off is an ablation", source="paper"
     )
     adaptive_factor: bool = setting(True, "make learned classes harder; off is an ablation", source="paper")
-    difficulty_step: float = setting(1e-3, "change of a class's difficulty per round", source="paper", ge=0, le=1)
+    difficulty_step: float = setting(
+        1e-3, "what a recognised class's difficulty gains a round", source="paper", ge=0, le=1
+    )
+    difficulty_decrease: float = setting(
+        1e-3, "what the other classes' difficulty loses a round", source="release; paper 0", ge=0, le=1
+    )
     difficulty_threshold: float = setting(
-        0.8, "accuracy on a class's synthetic nodes above which it becomes harder", source="paper", ge=0, le=1
+        0.8, "accuracy on a class's synthetic nodes above which it becomes harder", source="release", ge=0, le=1
     )
     generator_epochs: int = setting(100, "epochs of the neighbour generator (P)", source="paper", ge=1)
-    generator_lr: float = setting(1e-2, "learning rate of the neighbour generator", source="paper", gt=0)
+    generator_lr: float = setting(1e-2, "learning rate of the neighbour generator", source="release", gt=0)
     generator_hops: int = setting(1, "hops of the neighbourhood whose mean it learns (h)", source="release", ge=1)
     generator_output: Literal["auto", "tanh", "identity"] = setting(
-        "auto", "its last activation; auto: tanh if every client's features lie within -1 and 1", source="paper tanh"
+        "auto", "its last activation; auto: tanh if every client's features lie within -1 and 1", source="release tanh"
     )
     grad_weight: float = setting(1.0, "weight of the gradient loss", source="paper", ge=0)
-    networks: int = setting(20, "random networks of the gradient loss (N)", source="release", ge=1)
+    networks: int = setting(20, "random networks of the gradient loss (N)", source="paper", ge=1)
     nets_per_epoch: int = setting(
         1, "how many of them an epoch uses: an unbiased estimate; N is the paper's sum", source="ours; paper N", ge=1
     )
@@ -139,7 +152,7 @@ class FedLoGConfig(MethodConfig):
     pretrain_patience: int = setting(10, "epochs without a better validation accuracy", source="release", ge=1)
     synthetic: Knowledge = setting(
         "HH", "classes (head or tail) and branch (head or tail degree) that synthetic nodes are made of",
-        source="paper, appendix C",
+        source="paper, appendices G.2 and M",
     )  # fmt: skip
     permute: bool = setting(False, "shuffle a class's learnable nodes before mixing", source="release yes")
     rate_noise: float = setting(
@@ -165,6 +178,11 @@ class FedLoGConfig(MethodConfig):
             raise ConfigError(
                 f"method.nets_per_epoch is {self.nets_per_epoch}, but there are only {self.networks} networks; lower "
                 f"it, or raise method.networks."
+            )
+        if self.interaction == "inert" and not self.layer_norm:
+            raise ConfigError(
+                "method.interaction=inert is the layer norm of the embedding and nothing else; with "
+                "method.layer_norm=false nothing is left. Leave one of the two at its default."
             )
         return self
 
@@ -202,10 +220,10 @@ class GeneratorRequest(Message):
 
 
 class GeneratorReply(Message):
-    """The generator once for each class, times the client's rate of that class, and the rates."""
+    """The generator once for each class, times what the class counts at this client: its rate; and these weights."""
 
     generators: Tensors = sends("generator", per_class=True, only_with=_GENERATED)
-    rates: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERATED)
+    class_weights: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERATED)
 
 
 class ClassGenerators(Message):
@@ -233,12 +251,12 @@ class TrainRequest(Message):
 
 
 class TrainReply(Message):
-    """The modules after local training, and the learnable nodes times the client's class rates."""
+    """The modules after local training, the learnable nodes times what each class counts here, and these weights."""
 
     weights: Tensors = sends("model", weighted_by="num_samples")
     num_samples: float = sends("counts")
     synthetic: Tensor = sends("synthetic", shape=("nodes", "features"), per_class=True, only_with=_GENERALISED)
-    rates: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERALISED)
+    class_weights: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERALISED)
 
 
 # -- the client --------------------------------------------------------------------------------------------------------
@@ -323,8 +341,8 @@ class Client(ClientBase[FedLoGConfig]):
             )  # fmt: skip
             weights, losses = fitting.run(weights, self.generator("generator"))
             self.generator_loss = [losses[0], losses[-1]]
-        rates = self.class_weights(self.rates())
-        return GeneratorReply(generators=mixing.weigh(weights, rates), rates=rates)
+        counts = self.class_weights(self.rates())
+        return GeneratorReply(generators=mixing.weigh(weights, counts), class_weights=counts)
 
     @handler
     def take_generators(self, request: ClassGenerators) -> Done:
@@ -409,38 +427,59 @@ class Client(ClientBase[FedLoGConfig]):
             self.global_nodes = shared_copy({"nodes": request.synthetic}, self.context.device)
             synthetic = self.customise(self.global_nodes["nodes"])
         draw = self.generator("train")
+        beside = synthetic if config.generalization == "joint" else None
         for _ in range(config.local_epochs):
             for batch in self.batches(draw):
-                if len(batch) or synthetic is not None:
-                    self.step(batch, synthetic, draw)
+                if len(batch) or beside is not None:
+                    self.step(batch, beside, draw)
+        if synthetic is not None and beside is None:
+            self.generalise(synthetic, draw)
         if synthetic is not None and config.adaptive_factor:
             self.adapt(synthetic)
         return self.reply()
 
-    def batches(self, draw: torch.Generator) -> Iterator[Tensor]:
-        """Positions among the training nodes, one epoch; a single empty batch where there is no training node."""
-        count = len(self.train_nodes)
+    def generalise(self, synthetic: Synthetic, draw: torch.Generator) -> None:
+        """As many epochs on the synthetic nodes alone, in batches of the same size; the loss is L_g."""
+        alone = torch.zeros(0, dtype=torch.int64)
+        for _ in range(self.config.local_epochs):
+            for batch in self.batches(draw, len(synthetic.labels)):
+                self.step(alone, synthetic.take(batch.to(synthetic.labels.device)), draw, norm_weight=0.0)
+
+    def batches(self, draw: torch.Generator, count: int | None = None) -> Iterator[Tensor]:
+        """Positions among so many nodes, the training nodes by default, one epoch; a single empty batch for none."""
+        count = len(self.train_nodes) if count is None else count
         size = self.config.batch_size or max(count, 1)
         order = torch.randperm(count, generator=draw)
         yield from torch.split(order, size)
 
-    def step(self, batch: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None) -> float:
-        """One step on a batch of training nodes and all synthetic nodes; returns L_cls + β L_norm + L_g."""
-        loss, gradients, to_prototypes = self.gradients(batch, synthetic, draw)
+    def step(
+        self,
+        batch: Tensor,
+        synthetic: Synthetic | None,
+        draw: torch.Generator | None,
+        *,
+        norm_weight: float | None = None,
+    ) -> float:
+        """One step on a batch of training nodes and synthetic nodes; returns L_cls + β L_norm + L_g."""
+        loss, gradients, to_prototypes = self.gradients(batch, synthetic, draw, norm_weight=norm_weight)
         self.optimizer.step(gradients)
         self.prototype_optimizer.step([to_prototypes])
         return loss
 
     @torch.no_grad()
     def gradients(
-        self, batch: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None
+        self,
+        batch: Tensor,
+        synthetic: Synthetic | None,
+        draw: torch.Generator | None,
+        *,
+        norm_weight: float | None = None,
     ) -> tuple[float, list[Tensor], Tensor]:
         """The loss of a step, and its gradients: of ``weights``, in order, and of the prototypes."""
         real = self.rows.embed(self.model, self.train_nodes[batch.numpy()], draw) if len(batch) else None
         labels = self.train_labels[batch.to(self.train_labels.device)]
-        return self.network.gradients(
-            real, labels, self.prototypes, synthetic, draw, norm_weight=self.config.norm_weight
-        )
+        weight = self.config.norm_weight if norm_weight is None else norm_weight
+        return self.network.gradients(real, labels, self.prototypes, synthetic, draw, norm_weight=weight)
 
     @torch.no_grad()
     def customise(self, nodes: Tensor) -> Synthetic:
@@ -453,25 +492,26 @@ class Client(ClientBase[FedLoGConfig]):
         return Synthetic(torch.cat([points, around]), self.class_labels, paired=True)
 
     def adapt(self, synthetic: Synthetic) -> None:
-        """Make a class harder whose synthetic nodes are told apart, easier otherwise; from 0 to 1."""
+        """Make a class harder whose synthetic nodes are recognised, easier otherwise; from 0 to 1."""
         recognised = self.network.recognised(self.prototypes, synthetic)
         accuracy = recognised.float().view(-1, self.config.prototypes).mean(1)
-        step = self.config.difficulty_step
-        change = torch.where(accuracy > self.config.difficulty_threshold, step, -step)
+        config = self.config
+        gain, loss = config.difficulty_step, -config.difficulty_decrease
+        change = torch.where(accuracy > config.difficulty_threshold, gain, loss)
         self.difficulty = (self.difficulty + change).clamp_(0.0, 1.0)
 
     def reply(self) -> TrainReply:
         """What goes to the server: the modules, and one branch's nodes times what each class counts here."""
         config = self.config
         if not config.local_generalization:
-            nodes, rates = self.prototypes.new_zeros(0, self.prototypes.shape[2]), torch.zeros(0)
+            nodes, counts = self.prototypes.new_zeros(0, self.prototypes.shape[2]), torch.zeros(0)
         else:
             nodes = self.prototypes[HEAD if config.synthetic[1] == "H" else TAIL].cpu()
-            rates = self.class_weights(self.rates(), rare=config.synthetic[0] == "T")
+            counts = self.class_weights(self.rates(), rare=config.synthetic[0] == "T")
             if config.permute:
-                nodes = mixing.permute(nodes, len(rates), self.generator("permute"))
-            nodes = nodes * rates.repeat_interleave(config.prototypes)[:, None]
-        return TrainReply(weights=self.weights, num_samples=self.weight, synthetic=nodes.cpu(), rates=rates)
+                nodes = mixing.permute(nodes, len(counts), self.generator("permute"))
+            nodes = nodes * counts.repeat_interleave(config.prototypes)[:, None]
+        return TrainReply(weights=self.weights, num_samples=self.weight, synthetic=nodes.cpu(), class_weights=counts)
 
     @property
     def generalises(self) -> bool:
@@ -509,7 +549,7 @@ class Client(ClientBase[FedLoGConfig]):
     def rows(self) -> Rows:
         """How a batch's rows are found in the training graph."""
         if self._rows is None:
-            self._rows = Rows(self.data, self.config.batch_size)
+            self._rows = Rows(self.data, self.config.batch_size, self.config.layer_norm)
         return self._rows
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
@@ -620,6 +660,7 @@ def classifiers_for(config: FedLoGConfig, schema: Schema) -> Classifiers:
         interp=config.interp,
         distance=config.distance,
         interaction=config.interaction,
+        layer_norm=config.layer_norm,
     )
 
 
@@ -664,7 +705,7 @@ class Server(ServerBase[FedLoGConfig]):
                 output = "identity" if answer.outside else "tanh"
             total = federation.sum(client.fit_generator, GeneratorRequest(output=output))
             fitted = total.require(config.min_clients)
-            mixed = mixing.mix_generators(fitted.generators, fitted.rates)
+            mixed = mixing.mix_generators(fitted.generators, fitted.class_weights)
             message = ClassGenerators(generators=mixed, output=output)
             federation.sum(client.take_generators, message).require(config.min_clients)
         if config.pretrain_epochs:
@@ -677,7 +718,7 @@ class Server(ServerBase[FedLoGConfig]):
         if reply.num_samples > 0:
             self.weights = {name: (value / reply.num_samples).float() for name, value in reply.weights.items()}
         if self.config.local_generalization:
-            self.synthetic = mixing.mix_nodes(reply.synthetic, reply.rates, self.synthetic)
+            self.synthetic = mixing.mix_nodes(reply.synthetic, reply.class_weights, self.synthetic)
 
     def aggregate(self) -> Tensors | None:
         return self.weights

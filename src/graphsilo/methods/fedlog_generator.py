@@ -34,7 +34,7 @@ Output: TypeAlias = Literal["tanh", "identity"]
 Matching: TypeAlias = Literal["mean", "last"]
 """Which random networks count: all, or one that is drawn anew each epoch, with weight 1/N, as in the release."""
 HIDDEN = (256, 512)
-"""Widths between input and output (paper, appendix)."""
+"""Widths between input and output (release; the paper gives none)."""
 RATE = 0.5
 """Dropout before the last map (release)."""
 

@@ -217,15 +217,19 @@ def partners(pairs: Tensor) -> Tensor:
 # -- layer norm without its scale and shift ----------------------------------------------------------------------------
 
 
-def normalise(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows with mean 0 and variance 1 (ε = 1e-5), and the factor that did it, [rows, 1]."""
+def normalise(values: Tensor, wanted: bool = True) -> tuple[Tensor, Tensor | None]:
+    """Rows with mean 0 and variance 1 (ε = 1e-5), and the factor that did it, [rows, 1]; as they are, unless wanted."""
+    if not wanted:
+        return values, None
     centred = values - values.mean(1, keepdim=True)
     factor = centred.square().mean(1, keepdim=True).add_(_EPS).rsqrt_()
     return centred.mul_(factor), factor
 
 
-def normalise_backward(gradient: Tensor, normal: Tensor, factor: Tensor) -> Tensor:
+def normalise_backward(gradient: Tensor, normal: Tensor, factor: Tensor | None) -> Tensor:
     """Gradient of ``normalise``'s input, [rows, E]."""
+    if factor is None:
+        return gradient
     along = (gradient * normal).mean(1, keepdim=True)
     return (gradient - gradient.mean(1, keepdim=True)).addcmul_(normal, along, value=-1.0).mul_(factor)
 
@@ -237,8 +241,8 @@ class Targets(NamedTuple):
     """Nodes to classify.
 
     Attributes:
-        own: [T, E] normalised embeddings (without scale and shift).
-        around: [T, E] mean of the neighbours' normalised embeddings; zero rows where there is none.
+        own: [T, E] embeddings, normalised (without scale and shift) where the classifiers have a layer norm.
+        around: [T, E] mean of the neighbours', likewise; zero rows where there is none.
         connected: [T] 1 where a node has a neighbour, else 0.
     """
 
@@ -298,6 +302,7 @@ class Classifiers:
         interp: Chebyshev nodes; 0 for all pairs.
         distance: See ``Distance``.
         interaction: ``inert`` takes the layer norm of the embedding, against plain prototypes, as the release does.
+        layer_norm: Whether there is one; without it embeddings and prototypes come as they are.
     """
 
     def __init__(
@@ -310,18 +315,18 @@ class Classifiers:
         interp: int = 8,
         distance: Distance = "both",
         interaction: Interaction = "full",
+        layer_norm: bool = True,
     ):
         self.width, self.classes, self.per_class, self.depth = width, classes, per_class, layers
         self.interp = 0 if classes * per_class <= interp else interp
-        self.distance, self.interaction = distance, interaction
+        self.distance, self.interaction, self.layer_norm = distance, interaction, layer_norm
 
     def draw(self, generator: torch.Generator) -> Parameters:
         """Initial parameters; linear maps as torch's default, the last one Xavier-uniform with gain 0.001."""
         width = self.width
-        made: Parameters = {
-            "norm.weight": torch.ones(BRANCHES, width),
-            "norm.bias": torch.zeros(BRANCHES, width),
-        }
+        made: Parameters = {}
+        if self.layer_norm:
+            made = {"norm.weight": torch.ones(BRANCHES, width), "norm.bias": torch.zeros(BRANCHES, width)}
 
         def uniform(bound: float, *shape: int) -> Tensor:
             return torch.rand(BRANCHES, *shape, generator=generator) * (2 * bound) - bound
@@ -342,9 +347,9 @@ class Classifiers:
             parameters: As ``draw`` names them.
             targets: What is classified.
             embedded: [2, P, E] embeddings of the head and the tail prototypes, class by class; normalised (without
-                scale and shift) unless the interaction is inert.
+                scale and shift) where there is a layer norm, unless the interaction is inert.
         """
-        scale, shift = parameters["norm.weight"][:, None], parameters["norm.bias"][:, None]
+        scale, shift = self._scale_and_shift(parameters)
         hidden = torch.addcmul(shift, targets.own, scale)
         if self.interaction == "inert":
             prototypes, neighbours = embedded, hidden
@@ -371,7 +376,7 @@ class Classifiers:
             Parameters, ``targets.own`` [T, E], ``targets.around`` [T, E], and the prototypes' embeddings [2, P, E].
         """
         found: Parameters = {}
-        scale = parameters["norm.weight"][:, None]
+        scale, _ = self._scale_and_shift(parameters)
         hidden = torch.bmm(gradient, run.centres).mul_(2.0)
         centres = torch.bmm(gradient.mT, run.moved).addcmul_(gradient.sum(1)[..., None], run.centres, value=-1.0)
         centres.mul_(2.0 / self.per_class)
@@ -389,12 +394,20 @@ class Classifiers:
                 parameters, f"layers.{layer}.", run.layers[layer], run.neighbours, run.prototypes, hidden, neighbours,
                 prototypes, found,
             )  # fmt: skip
-        weight, bias = _affine(hidden, run.targets.own)
-        more, _ = _affine(neighbours, run.targets.around)
-        most, late = _affine(prototypes, run.normal)
-        found["norm.weight"] = weight + more + most
-        found["norm.bias"] = bias + late + (neighbours * run.targets.connected[:, None]).sum(1)
+        if self.layer_norm:
+            weight, bias = _affine(hidden, run.targets.own)
+            more, _ = _affine(neighbours, run.targets.around)
+            most, late = _affine(prototypes, run.normal)
+            found["norm.weight"] = weight + more + most
+            found["norm.bias"] = bias + late + (neighbours * run.targets.connected[:, None]).sum(1)
         return found, (hidden * scale).sum(0), (neighbours * scale).sum(0), prototypes * scale
+
+    def _scale_and_shift(self, parameters: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """[2, 1, E] those of the layer norm; 1 and 0 without one."""
+        if self.layer_norm:
+            return parameters["norm.weight"][:, None], parameters["norm.bias"][:, None]
+        like = parameters["layers.0.message.0.bias"]
+        return like.new_ones(BRANCHES, 1, self.width), like.new_zeros(BRANCHES, 1, self.width)
 
     def _layer(
         self,

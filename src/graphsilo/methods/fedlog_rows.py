@@ -25,6 +25,7 @@ class Batch:
         places: [B] where the nodes stand among the rows.
         means: [B, rows] the mean over each node's neighbours.
         degree: [B] numbers of neighbours.
+        layer_norm: Whether the classifiers have one.
     """
 
     def __init__(
@@ -34,8 +35,9 @@ class Batch:
         places: Tensor,
         means: SparseOperator,
         degree: Tensor,
+        layer_norm: bool = True,
     ):
-        self.normal, self.factor = normalise(embedded)
+        self.normal, self.factor = normalise(embedded, layer_norm)
         self.back, self.places, self.means, self.degree = back, places, means, degree
 
     def targets(self) -> Targets:
@@ -55,9 +57,11 @@ class Rows:
     Args:
         data: The training graph.
         batch: Nodes of a batch; 0 for all.
+        layer_norm: Whether the classifiers have one.
     """
 
-    def __init__(self, data: GraphTensors, batch: int):
+    def __init__(self, data: GraphTensors, batch: int, layer_norm: bool = True):
+        self.layer_norm = layer_norm
         self.data, self.matrix = data, data.matrix("mean")
         self.degree = degrees(data)
         reach = (batch or data.num_nodes) * (1.0 + self.matrix.nnz / max(data.num_nodes, 1)) ** 2
@@ -79,7 +83,7 @@ class Rows:
         shape = (len(nodes), len(embedded))
         local = sp.csr_matrix((block.data, columns, block.indptr), shape=shape)
         means = SparseOperator(local, device=self.data.device, dtype=self.data.dtype)
-        return Batch(embedded, back, places, means, degree)
+        return Batch(embedded, back, places, means, degree, self.layer_norm)
 
 
 def trace(model: Model, view: View, draw: torch.Generator | None) -> Trace:

@@ -47,19 +47,25 @@ class Synthetic(NamedTuple):
     labels: Tensor
     paired: bool
 
+    def take(self, chosen: Tensor) -> Synthetic:
+        """Some of the nodes, with their neighbours."""
+        rows = torch.cat([chosen, len(self.labels) + chosen]) if self.paired else chosen
+        return Synthetic(self.points[rows], self.labels[chosen], self.paired)
+
 
 class Encoded(NamedTuple):
     """The learnable nodes and, behind them, the synthetic ones, encoded.
 
     Attributes:
         encoded: The encoder's run.
-        normal, factor: Its output after the layer norm (without scale and shift), and the factor of each row.
+        normal, factor: Its output after the layer norm (without scale and shift), and the factor of each row; without
+            a layer norm its output and None.
         alone: How many learnable nodes there are, both branches together.
     """
 
     encoded: Points
     normal: Tensor
-    factor: Tensor
+    factor: Tensor | None
     alone: int
 
     def prototypes(self, interaction: Interaction) -> Tensor:
@@ -120,7 +126,7 @@ class Network:
             inputs = torch.cat([inputs, synthetic.points])
             alone = nodes if synthetic.paired else len(inputs)
         encoded = self.encoder.forward(inputs, alone, draw)
-        return Encoded(encoded, *normalise(encoded.output), nodes)
+        return Encoded(encoded, *normalise(encoded.output, self.classifiers.layer_norm), nodes)
 
     @torch.no_grad()
     def gradients(
@@ -195,7 +201,7 @@ class Network:
     def predict(self, data: GraphTensors, learnable: Tensor) -> Tensor:
         """[n, C] log-probabilities of all nodes of a graph."""
         prototypes = self.encode(learnable, None, None).prototypes(self.interaction)
-        normal, _ = normalise(self.model(data.full))
+        normal, _ = normalise(self.model(data.full), self.classifiers.layer_norm)
         around = neighbours(data).mm(normal)
         degree = degrees(data)
         answers = []
