@@ -130,7 +130,14 @@ def test_backward_of_the_generator(random_graph, output):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"weight": 0.0}, {"per_epoch": 1}, {"per_epoch": 3}, {"matching": "last"}, {"output": "identity"}],
+    [
+        {"weight": 0.0},
+        {"per_epoch": 1},
+        {"per_epoch": 3},
+        {"matching": "last"},
+        {"output": "identity"},
+        {"weight": 1e4, "per_epoch": 3},  # gradients are all that counts
+    ],
     ids=str,
 )
 def test_fitting_lowers_the_loss_and_repeats_itself(random_graph, settings):

@@ -144,9 +144,9 @@ def silu(value):
     return value / (1 + (-value).exp())
 
 
-def generalised(server, client, reference):
-    """L_g: each synthetic node drawn to their mean by its class's difficulty, joined to its generated neighbour."""
-    nodes, losses = server.synthetic.double(), []
+def synthetic_answers(server, client, reference):
+    """p of each synthetic node: drawn to their mean by its class's difficulty, joined to its generated neighbour."""
+    nodes, answers = server.synthetic.double(), []
     mean = sum(nodes) / len(nodes)
     for place, node in enumerate(nodes):
         label = place // EACH
@@ -157,8 +157,14 @@ def generalised(server, client, reference):
             made = made @ part["weight"] + part["bias"]
             made = made.relu() if layer < 2 else made.tanh()
         own, other = reference.encode([node, made], [[1], [0]])
-        losses.append(-reference.probabilities(own, [other], 0.5)[label].log())
-    return sum(losses) / len(losses)
+        answers.append(reference.probabilities(own, [other], 0.5))
+    return torch.stack(answers)
+
+
+def generalised(server, client, reference):
+    """L_g."""
+    answers = synthetic_answers(server, client, reference)
+    return sum(-answers[place, place // EACH].log() for place in range(len(answers))) / len(answers)
 
 
 def close(mine, theirs):
@@ -206,3 +212,19 @@ def test_steps_of_their_own_on_synthetic_nodes_have_the_loss_of_these_nodes_alon
         for chosen in order.split([6, 3])
     ]
     torch.testing.assert_close((2 * parts[0][2] + parts[1][2]) / 3, everything[2], rtol=1e-4, atol=1e-6)
+
+
+def test_a_synthetic_node_is_recognised_by_both_branches_alike(trained):
+    server, clients = trained
+    recognised = 0
+    for client in clients:
+        synthetic = client.customise(server.synthetic)
+        with torch.no_grad():
+            answers = synthetic_answers(server, client, Reference(client))
+        # Among labels of every kind, since hardly any node is of its own class yet.
+        for shift in range(CLASSES):
+            labels = (synthetic.labels + shift) % CLASSES
+            found = client.network.recognised(client.prototypes, synthetic._replace(labels=labels))
+            assert found.tolist() == (answers.argmax(1) == labels).tolist()
+            recognised += int(found.sum())
+    assert recognised == 2 * CLASSES * EACH
