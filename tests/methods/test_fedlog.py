@@ -84,8 +84,11 @@ def test_learnable_nodes_are_drawn_without_a_look_at_the_graph(kit):
 
 
 def test_no_message_carries_features_of_nodes(kit):
-    """After two rounds no row that anybody sends or receives points where a node's features point."""
-    silos = [silo_of(client, [0, 1, 2, 0], features=60) for client in (0, 1)]
+    """After two rounds no row that anybody sends or receives points where a node's features point.
+
+    No class has two clients, so that no mixture hides anybody's nodes.
+    """
+    silos = [silo_of(0, [0, 1], features=60), silo_of(1, [2], features=60)]
     server, federation = build(kit, silos)
     spy = conformance.Spy(federation)
     conformance.play(server, spy)
