@@ -122,7 +122,7 @@ def _what_the_server_learns(method: Method) -> str:
     except GraphsiloError as error:
         return f"not known: the trial run ended ({error})"
     if only_sums:
-        return "only sums over clients, so it runs under secure aggregation (seen in a trial run of two rounds)"
+        return "only sums over clients (seen in a trial run of two rounds); whoever adds them up sees each summand"
     return "single clients' answers, so sums alone are not enough (seen in a trial run of two rounds)"
 
 
