@@ -170,6 +170,53 @@ def test_a_step_has_the_gradient_of_the_whole_loss(kit):
         torch.testing.assert_close(parameter.detach(), value, atol=1e-6, rtol=1e-5)
 
 
+def test_the_servers_first_two_rounds_written_out(kit):
+    """Uploads to targets: the generator's loss pair by pair under plain descent, then eq. 5 client by client."""
+    settings = {**SHORT, "server_epochs": 10, "server_lr": 0.5, "server_optimizer": "sgd", "hop_share": 0.0, "hops": 1}
+    server, federation = kit.build(
+        "fedpg", [silo_of(client) for client in range(4)], similarity=0.6, alpha=0.3, **settings
+    )
+    run(server, federation, 0)
+    leaves = [part.clone().requires_grad_() for part in server.universal.parameters]
+    steps = torch.optim.SGD(leaves, lr=0.5)
+    for number in (1, 2):
+        federation.at("round", number)
+        server.round(federation, number)
+        uploads, held, counts = server.prototypes, server.present, server.counts
+        centres = torch.stack([uploads[:, c][held[:, c]].mean(0) for c in range(3)])
+        cosines = torch.nn.functional.cosine_similarity(centres[:, None], centres[None], dim=-1)
+        margin = min(0.5, float((1 - cosines)[~torch.eye(3, dtype=torch.bool)].max()))
+        for step in range(11):
+            vectors, first, first_bias, second, second_bias = leaves
+            universal = ((vectors @ first + first_bias).relu() @ second + second_bias).view(3, 2, -1)
+            if step == 10:
+                break
+            terms = []
+            for c in range(3):
+                for hop in range(2):
+                    near = torch.nn.functional.cosine_similarity(universal[c, hop], uploads[:, :, hop], dim=-1)
+                    mine = (near[:, c] - margin)[held[:, c, hop]].exp().sum()
+                    rest = [near[:, other][held[:, other, hop]].exp().sum() for other in range(3) if other != c]
+                    terms.append(-(mine / (mine + sum(rest))).log())
+            steps.zero_grad()
+            torch.stack(terms).mean().backward()
+            steps.step()
+        mixed = 0
+        for i in range(4):
+            shared = [held[i] & held[j] for j in range(4)]
+            near = [
+                torch.cosine_similarity(uploads[i][both].flatten(), uploads[j][both].flatten(), dim=0)
+                for j, both in enumerate(shared)
+            ]
+            for c, hop in held[i].nonzero().tolist():
+                who = [j for j in range(4) if (j == i or near[j] >= 0.6) and held[j, c, hop]]
+                mixed += len(who) > 1
+                mean = sum(counts[j, c] * uploads[j, c, hop] for j in who) / sum(counts[j, c] for j in who)
+                wanted = 0.3 * universal[c, hop].detach() + 0.7 * mean
+                torch.testing.assert_close(server.targets[i, c, hop], wanted, atol=1e-4, rtol=1e-4)
+        assert mixed
+
+
 @pytest.mark.parametrize("setting", [{}, {"neighbour_weights": "scorer"}, {"annotation": "labelled"}], ids=str)
 def test_the_pull_pulls(kit, setting):
     """With a strong μ prototypes come nearer to what was received than without."""
