@@ -30,7 +30,7 @@ QUESTIONS = ("missing_class", "unseen_node", "new_client")
 def configuration(options, receiver, settings):
     """A run in which one client receives."""
     return load_config(
-        overrides={
+        {
             "data.name": options.data,
             "data.root": options.data_root,
             "data.largest_component": True,

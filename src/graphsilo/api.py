@@ -6,7 +6,6 @@ They take the same names and settings, raise the classes of :mod:`graphsilo.erro
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 import tempfile
 import warnings
@@ -15,12 +14,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphsilo.errors import ConfigError, RunError, UnsupportedError, nearest
+from graphsilo.errors import ConfigError, RunError, UnsupportedError, nearest, shown
 
 if TYPE_CHECKING:
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition import Partition
     from graphsilo.experiments.config import RunConfig
+    from graphsilo.experiments.doors import Door
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.planning import Plan
     from graphsilo.experiments.predict import Prediction
@@ -149,9 +149,10 @@ def run(
 ) -> Result:
     """Train a federation and evaluate it.
 
-    What is given here wins over ``config``; what is given nowhere has its default. ``data``, ``partition``,
-    ``scenario``, ``model`` and ``method`` take a name, or a table that holds the name and its settings, as in a
-    configuration file. Any single setting may also be given by its dotted name, which wins over all::
+    What is given here wins over ``config``; what is given nowhere has its default, or keeps what ``config`` says.
+    ``data``, ``partition``, ``scenario``, ``model`` and ``method`` take a name, or a table that holds the name and its
+    settings, as in a configuration file. Any single setting may also be given by its dotted name. What a call says
+    twice and differently is refused::
 
         graphsilo.run("cora.yaml", method={"name": "fedprox", "mu": 0.1}, seeds=range(3), out="runs/fedprox")
         graphsilo.run(data="Cora", clients=5, **{"method.lr": 0.05, "data.row_normalize": True})
@@ -194,6 +195,8 @@ def run(
     """
     from graphsilo.experiments import runner
 
+    if resume and out is None:
+        raise ConfigError("graphsilo.run(resume=True) goes on with the run in a folder: name it with out=DIR.")
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         scratch = Path(folder)
         place = None if out is None else Path(out)
@@ -203,11 +206,11 @@ def run(
             "rounds": rounds, "seeds": seeds, "references": references, "workers": workers, "device": device,
             "precision": precision,
         }  # fmt: skip
-        chosen = _configuration(config, _overrides(arguments, place or scratch, scratch), _dotted(settings), scratch)
+        chosen = _configuration(config, _said(arguments, _dotted(run, settings), scratch))
         observer, finish = _observer(progress)
         draw = _draw_report if report else None
         try:
-            return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw)
+            return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw, own=scratch)
         finally:
             finish()
 
@@ -259,7 +262,7 @@ def plan(
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         scratch = Path(folder)
         arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}
-        chosen = _configuration(config, _overrides(arguments, scratch, scratch), _dotted(settings), scratch)
+        chosen = _configuration(config, _said(arguments, _dotted(plan, settings), scratch))
         place = None if out is None else Path(out)
         finish = "" if place is None else "graphsilo.report:write"
         return planning.plan(chosen, seconds=seconds, line=line, out=place, finish=finish)
@@ -336,86 +339,73 @@ def predict(
     return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target)
 
 
-_ARGUMENTS = (
-    "data", "data_root", "partition", "clients", "partition_seed", "scenario", "task", "model", "method", "rounds",
-    "seeds", "references", "workers", "device", "precision",
-)  # fmt: skip
-"""What says in ``run`` and ``plan`` what is run."""
+_ARGUMENTS = {
+    "data": "data", "data_root": "data.root", "partition": "partition", "clients": "partition.clients",
+    "partition_seed": "partition.seed", "scenario": "scenario", "task": "task", "model": "model", "method": "method",
+    "rounds": "method.rounds", "seeds": "run.seeds", "references": "run.references", "workers": "run.workers",
+    "device": "run.device", "precision": "run.precision",
+}  # fmt: skip
+"""Arguments of ``run`` and ``plan`` that say what is run, and the settings that they stand for."""
 
 
-def _overrides(arguments: Mapping[str, Any], kept: Path, scratch: Path) -> dict[str, Any]:
-    """Settings by dotted name, of those arguments of ``run`` that were given."""
-    named = {name: arguments.get(name) for name in _ARGUMENTS}
-    seeds, root, references = named["seeds"], named["data_root"], named["references"]
-    given: dict[str, Any] = {
-        **_data_settings(named["data"], kept, scratch),
-        "data.root": None if root is None else fspath(root),
-        **_partition_settings(named["partition"], kept, scratch),
-        "partition.clients": named["clients"],
-        "partition.seed": named["partition_seed"],
-        **_section("scenario", named["scenario"]),
-        "task": named["task"],
-        **_section("model", named["model"]),
-        **_section("method", named["method"]),
-        "method.rounds": named["rounds"],
-        "run.seeds": None if seeds is None else [seeds] if isinstance(seeds, int) else [int(seed) for seed in seeds],
-        "run.references": None if references is None else list(references),
-        "run.workers": named["workers"],
-        "run.device": named["device"],
-        "run.precision": named["precision"],
-    }
-    return {name: value for name, value in given.items() if value is not None}
+def _said(arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Path) -> Door:
+    """What a call says: its arguments, those that were given, and settings by dotted name."""
+    from graphsilo.experiments.config import door_of
+
+    call = door_of("this call")
+    for argument, name in _ARGUMENTS.items():
+        value = arguments.get(argument)
+        if value is None:
+            continue
+        if argument == "data":
+            value = _data(value, call, scratch)
+        elif argument == "partition":
+            value = _partition(value, scratch)
+        elif argument == "seeds":
+            value = _seeds(value)
+        elif argument == "references":
+            value = [value] if isinstance(value, str) else list(value)
+        call.say(name, value, f"{argument}={shown(arguments[argument])}")
+    for name, value in settings.items():
+        call.say(name, value, f"'{name}': {shown(value)}")
+    return call
+
+
+def _seeds(value: Any) -> Any:
+    """Seeds of training as a list; one number is one seed."""
+    from graphsilo.experiments.doors import plain
+
+    value = plain(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value]
+    if not isinstance(value, list):
+        raise _unusable("graphsilo.run(seeds=...)", "a seed, or a list of seeds such as [0, 1, 2] or range(3)", value)
+    return value
 
 
 def _unusable(where: str, wanted: str, value: object) -> ConfigError:
-    text = repr(value)
-    shown = text if len(text) <= 60 else f"{text[:59]}…"
-    return ConfigError(f"{where} takes {wanted}; got {shown} of type {type(value).__name__}.")
+    return ConfigError(f"{where} takes {wanted}; got {shown(value)} of type {type(value).__name__}.")
 
 
-_NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}
-"""What the name of a section is called."""
-
-
-def _section(section: str, value: Section | Sequence[str] | None) -> dict[str, Any]:
-    """A section's settings by dotted name, the name first: it decides which settings there are."""
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        return {section: value}
-    name = _NAMES[section]
-    ordered = {name: value[name], **value} if name in value else value
-    return {f"{section}.{key}": item for key, item in ordered.items()}
-
-
-def _data_settings(data: Any, kept: Path, scratch: Path) -> dict[str, Any]:
-    """The data's settings; a graph in memory is stored with the run, so that the run can be taken up again."""
-    from graphsilo.data.files import load_graph, save_graph
+def _data(data: Any, call: Door, scratch: Path) -> Any:
+    """What the argument says of the data; a graph in memory becomes a file, which the run keeps."""
+    from graphsilo.data.files import save_graph
     from graphsilo.data.graph import Graph, GraphCollection
 
     if isinstance(data, Graph | GraphCollection):
-        place = kept / "data.npz"
-        if _is_taken(kept):
-            from graphsilo.experiments.simulation import content_hash
-
-            if not place.exists() or content_hash((load_graph(place),)) != content_hash((data,)):
-                place = scratch / "data.npz"
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            save_graph(place, data)
-        # What was loaded is what is trained on: nothing is done to it on the way back in.
-        return {"data.name": str(place), "data.undirected": False}
-    if isinstance(data, PathLike):
-        return {"data": fspath(data)}
+        # What was loaded is what is trained on: nothing is done to it on the way back in, unless this call says so.
+        call.fresh.add("data")
+        call.implied["data.undirected"] = False
+        return {"name": str(save_graph(scratch / "data.npz", data))}
     if isinstance(data, list | tuple):
-        return {"data": [_data_name(item, client) for client, item in enumerate(data)]}
-    if data is not None and not isinstance(data, str | Mapping):
-        raise _unusable("graphsilo.run(data=...)", "a data set's name, a file, a table of settings or a graph", data)
+        return [_data_name(item, client) for client, item in enumerate(data)]
     if isinstance(data, Mapping) and isinstance(data.get("name"), list | tuple):
-        data = {**data, "name": [_data_name(item, client) for client, item in enumerate(data["name"])]}
-    elif isinstance(data, Mapping) and not isinstance(data.get("name", ""), str):
-        data = {**data, "name": _data_name(data["name"], None)}
-    return _section("data", data)
+        return {**data, "name": [_data_name(item, client) for client, item in enumerate(data["name"])]}
+    if isinstance(data, Mapping) and not isinstance(data.get("name", ""), str):
+        return {**data, "name": _data_name(data["name"], None)}
+    if not isinstance(data, str | PathLike | Mapping):
+        raise _unusable("graphsilo.run(data=...)", "a data set's name, a file, a table of settings or a graph", data)
+    return data
 
 
 def _data_name(item: object, client: int | None) -> str:
@@ -435,30 +425,21 @@ def _data_name(item: object, client: int | None) -> str:
     raise _unusable(f"graphsilo.run: {where}", "a data set's name or a file", item)
 
 
-def _partition_settings(partition: Any, kept: Path, scratch: Path) -> dict[str, Any]:
-    """The same for the partition, which is a rule, a file or an object."""
+def _partition(partition: Any, scratch: Path) -> Any:
+    """What the argument says of the cut; a partition in memory becomes a file, which the run keeps."""
     from graphsilo.data.partition import Partition
 
     if isinstance(partition, Partition):
-        place = kept / "partition.npz"
-        if _is_taken(kept) and not (place.exists() and Partition.load(place).content_hash == partition.content_hash):
-            place = scratch / "partition.npz"
-        if not place.exists():
-            partition.save(place)
-        return {"partition.file": str(place)}
-    if isinstance(partition, PathLike) or (isinstance(partition, str) and partition.endswith(".npz")):
-        return {"partition.file": fspath(partition)}
-    if partition is not None and not isinstance(partition, str | Mapping):
+        partition.save(scratch / "partition.npz")
+        return {"file": str(scratch / "partition.npz")}
+    if isinstance(partition, PathLike):
+        return {"file": fspath(partition)}
+    if not isinstance(partition, str | Mapping):
         raise _unusable("graphsilo.run(partition=...)", "a rule, a partition (.npz), or a table of settings", partition)
-    return _section("partition", partition)
+    return partition
 
 
-def _is_taken(folder: Path) -> bool:
-    """Whether a folder holds a run: what is stored there must not be changed, and another run is refused later."""
-    return (folder / "config.yaml").exists()
-
-
-def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _dotted(function: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by dotted name, anything else refused.
 
     Raises:
@@ -466,28 +447,23 @@ def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in settings:
         if "." not in name:
-            arguments = list(inspect.signature(run).parameters)[:-1]
+            arguments = [*list(inspect.signature(function).parameters)[:-1], *_ARGUMENTS]
             raise ConfigError(
-                f"graphsilo.run has no argument '{name}'; {nearest(name, arguments)} Settings of a part are given with "
-                f"its name, such as method={{'name': 'fedprox', 'mu': 0.1}}, or as **{{'method.mu': 0.1}}."
+                f"graphsilo.{function.__name__} has no argument '{name}'; {nearest(name, arguments)} Settings of a "
+                f"part are given with its name, such as method={{'name': 'fedprox', 'mu': 0.1}}, or as "
+                f"**{{'method.mu': 0.1}}."
             )
     return dict(settings)
 
 
-def _configuration(config: Any, overrides: Mapping[str, Any], dotted: Mapping[str, Any], scratch: Path) -> RunConfig:
-    from graphsilo.experiments.config import RunConfig, load_config
+def _configuration(config: Any, call: Door) -> RunConfig:
+    from graphsilo.experiments.config import RunConfig, configure
 
-    path: Path | None
-    if isinstance(config, RunConfig | Mapping):
-        tree = config.complete() if isinstance(config, RunConfig) else dict(config)
-        path = scratch / "config.yaml"
-        path.write_text(json.dumps(tree, default=str), encoding="utf-8")  # JSON is YAML
-    elif config is None or isinstance(config, str | PathLike):
-        path = None if config is None else Path(config)
-    else:
+    if isinstance(config, RunConfig):
+        return configure(config.complete(), call)
+    if config is not None and not isinstance(config, Mapping | str | PathLike):
         raise _unusable("graphsilo.run", "a configuration: a YAML file, a table or a RunConfig", config)
-    nothing = [f"{name}=null" for name, value in dotted.items() if value is None]
-    return load_config(path, overrides={**overrides, **dotted}, assignments=nothing)
+    return configure(fspath(config) if isinstance(config, PathLike) else config, call)
 
 
 def _observer(progress: bool | Observer) -> tuple[Observer | None, Callable[[], None]]:

@@ -52,13 +52,17 @@ def test_quiet_prints_only_the_folder_and_takes_the_next_free_one(call, small, m
         assert not (Path(out.strip()) / "report.html").exists()
 
 
-def test_flags_win_over_the_file_and_set_wins_over_flags(call, small, tmp_path):
+def test_flags_and_set_win_over_the_file_and_must_not_contradict_each_other(call, small, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump({"method": {"name": "fedprox", "rounds": 9, "mu": 0.5}, "run": {"seeds": [7]}}))
     out = tmp_path / "run"
-    code, _, err = call(
-        "run", config, *small, "--rounds", "3", "--seeds", "1", "--set", "method.rounds=2", "--out", out, "--no-report"
-    )
+    flags = ["run", config, *small, "--rounds", "3", "--seeds", "1", "--out", out, "--no-report"]
+    code, _, err = call(*flags, "--set", "method.rounds=2")
+    assert code == 2
+    assert "--rounds 3 and --set method.rounds=2 contradict each other" in err
+    assert not out.exists()
+    flags[flags.index("--rounds") + 1] = "2"
+    code, _, err = call(*flags, "--set", "method.rounds=2")
     assert code == 0, err
     tree = json.loads((out / "result.json").read_text())
     assert tree["config"]["method"]["mu"] == 0.5
@@ -112,7 +116,7 @@ def test_contradicting_flags_are_refused(call, small, finished, tmp_path):
     stored = finished / "partition.npz"
     code, _, err = call("run", *small, "--partition-file", stored, "--out", tmp_path / "run")
     assert code == 2
-    assert f"both the rule 'random' (--partition, partition.rule) and the stored partition {stored}" in err
+    assert f"both the rule 'random' (--partition, partition.rule) and the stored partition '{stored}'" in err
     data = [flag for flag in small if flag not in ("--partition", "random", "--clients", "3")]
     code, _, err = call("run", *data, "--partition-file", stored, "--clients", "5", "--out", tmp_path / "run")
     assert code == 2

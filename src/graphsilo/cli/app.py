@@ -55,7 +55,7 @@ Assignments = Annotated[
     ),
 ]
 
-_what = partial(typer.Option, rich_help_panel="What is run (a flag wins over the file, --set over both)")
+_what = partial(typer.Option, rich_help_panel="What is run (flags and --set win over the file)")
 _how = partial(typer.Option, rich_help_panel="How it is run")
 _where = partial(typer.Option, rich_help_panel="Where results go")
 _apart = partial(typer.Option, rich_help_panel="Between machines")

@@ -39,6 +39,8 @@ from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId, Mask, NodeIds, Task
 
 Scenario: TypeAlias = Literal["seen", "unseen", "open", "inductive"]
+CROP = 0.2
+"""Share of all nodes that ``open`` keeps away from everybody until test time, unless another is asked for."""
 SCENARIOS: Mapping[Scenario, str] = {
     "seen": "train and test on the client's own graph",
     "unseen": "missing classes, unseen nodes and a new client; all nodes belong to the parts (FedLoG's closed set)",
@@ -70,6 +72,15 @@ class ScenarioOptions:
     global_graph: bool = False
 
 
+_GROWN = ("hops", "edges", "missing", "min_missing_nodes")
+_OPTIONS_OF: Mapping[Scenario, tuple[str, ...]] = {"unseen": _GROWN, "open": (*_GROWN, "regrow", "crop")}
+
+
+def options_of(scenario: Scenario) -> tuple[str, ...]:
+    """Settings that have an effect in a scenario; ``crop`` is the share that ``partition_for_scenario`` keeps away."""
+    return _OPTIONS_OF.get(scenario, ())
+
+
 def check_scenario(name: str) -> Scenario:
     """The scenario with this name, case-insensitive.
 
@@ -93,7 +104,7 @@ def partition_for_scenario(
     options: Mapping[str, Any] | None = None,
     split: str | None = None,
     split_index: int = 0,
-    crop: float = 0.2,
+    crop: float = CROP,
 ) -> Partition:
     """Cut a graph as a scenario needs it: with a new client, and with nodes cropped beforehand.
 

@@ -164,17 +164,16 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
         ConfigError: They say something else than the partition that is used.
     """
     chosen = config.partition
-    given = chosen.model_fields_set
     many = isinstance(config.data.name, list) and partition.rule in ("files", "domains")
     if chosen.file is None and not many:
         return
     by = f"the stored partition {chosen.file} has" if chosen.file else "one client per data set or file makes"
-    if "clients" in given and chosen.clients != partition.num_clients:
+    if config.says("partition.clients") and chosen.clients != partition.num_clients:
         raise ConfigError(
             f"{chosen.clients} clients are asked for (partition.clients, --clients), but {by} "
             f"{partition.num_clients}. Leave the number out, or cut the data anew with a rule."
         )
-    if chosen.file and "rule" in given and chosen.rule not in ("auto", partition.rule):
+    if chosen.file and config.says("partition.rule") and chosen.rule not in ("auto", partition.rule):
         raise ConfigError(
             f"partition.rule asks for '{chosen.rule}', but the stored partition {chosen.file} was cut by "
             f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut anew."

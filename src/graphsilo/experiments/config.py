@@ -1,4 +1,4 @@
-"""The configuration of a run: file, flags and ``--set``, checked before anything is loaded.
+"""The configuration of a run, checked before anything is loaded; ``doors`` says what wins.
 
 Every section may be written as its name alone (``data: Cora``). Settings that belong to the chosen rule, model or
 method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``method: {name: fedprox, mu: 0.1}``).
@@ -6,16 +6,17 @@ method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, merge, option_names, tree_of
 from graphsilo.federation.settings import MethodConfig, Settings, setting
 from graphsilo.types import Precision, Task
 
@@ -145,7 +146,8 @@ SECTIONS: dict[str, type[Settings]] = {
     "evaluation": EvaluationConfig,
     "run": RunSection,
 }
-_NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}
+_OWN = {section: set(kind.model_fields) - {"options"} for section, kind in SECTIONS.items()}
+"""Settings that a section has whatever is chosen in it."""
 
 
 class RunConfig(Settings):
@@ -160,6 +162,9 @@ class RunConfig(Settings):
     method: MethodSection = MethodSection()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunSection = RunSection()
+    given: list[str] = Field(default_factory=list, description="names of the settings that somebody said")
+    remarks: list[str] = Field(default_factory=list, description="what to know of settings that are not used")
+    _explicit: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
     def label(cls) -> str:
@@ -171,19 +176,16 @@ class RunConfig(Settings):
         """Accept names for sections, and settings beside the name."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"a configuration is a table of sections; {type(values).__name__} came.")
-        gathered = dict(values)
+        named = {name: _as_tree(value) for name, value in values.items()}
+        door = door_of("the configuration").say_all(named)
+        given = door.values if door.given is None else door.given & door.values.keys()
+        gathered = tree_of(door.values, given, door.remarks)
         for section, kind in SECTIONS.items():
             value = gathered.get(section)
-            if section in _NAMES and isinstance(value, (str, list) if section == "data" else str):
-                value = {_NAMES[section]: value}
-            if isinstance(value, Mapping) and "options" in kind.model_fields:
+            if value is not None and "options" in kind.model_fields:
                 known = {key: item for key, item in value.items() if key in kind.model_fields}
                 extra = {key: item for key, item in value.items() if key not in kind.model_fields}
-                if extra:
-                    known["options"] = {**dict(known.get("options") or {}), **extra}
-                value = known
-            if value is not None:
-                gathered[section] = value
+                gathered[section] = {**known, "options": extra} if extra else known
         return _with_backbone(gathered)
 
     @model_validator(mode="after")
@@ -191,6 +193,21 @@ class RunConfig(Settings):
         if len(set(self.run.seeds)) != len(self.run.seeds):
             raise ConfigError(f"run.seeds must differ; got {self.run.seeds}.")
         return self
+
+    def says(self, name: str) -> bool:
+        """Whether somebody said a setting, or one of a section; defaults written out into a file do not count."""
+        return any(said == name or said.startswith(f"{name}.") for said in self.given)
+
+    @property
+    def explicit(self) -> frozenset[str]:
+        """Dotted names of what the call or command line said itself, not the file that it is based on."""
+        return self._explicit
+
+    def with_explicit(self, names: Iterable[str]) -> Self:
+        """The same, as if the call had said these."""
+        made = self.model_copy()
+        made._explicit = frozenset(names)
+        return made
 
     def method_config(self) -> MethodConfig:
         """The method's settings, typed.
@@ -205,7 +222,11 @@ class RunConfig(Settings):
         return found
 
     def complete(self) -> dict[str, Any]:
-        """As a plain tree with every default written out; what OUT/config.yaml holds."""
+        """As a plain tree with every default written out; what OUT/config.yaml holds.
+
+        ``given`` names what was said: the others are defaults, and give way when another method or other data is
+        chosen over this tree.
+        """
         tree = self.model_dump(mode="json")
         if self.partition.file is not None or isinstance(self.data.name, list):
             # The stored partition or the number of files decides; a default must not look like a wish.
@@ -215,7 +236,14 @@ class RunConfig(Settings):
         for section in ("data", "partition", "scenario", "model"):
             options = tree[section].pop("options")
             tree[section].update({**self._defaults(section), **options})
-        return tree
+        if self.model.pool is not None:
+            tree["model"].pop("name")  # the pool stands in its place
+        flat = {f"{section}.{key}" for section in SECTIONS for key in tree[section]} | {"task", *self._perturbed()}
+        records = {name: tree.pop(name) for name in RECORDS}
+        return {**tree, **records, "given": sorted(flat.intersection(self.given))}
+
+    def _perturbed(self) -> set[str]:
+        return {f"perturb.{key}" for key in self.perturb}
 
     def _defaults(self, section: str) -> dict[str, Any]:
         """Defaults of the settings beside a section's own, as plain values."""
@@ -223,11 +251,21 @@ class RunConfig(Settings):
             from graphsilo import models
 
             return dict(models.resolve(self.model.name, self.model.options).as_dict())
-        if section == "scenario" and self.scenario.name != "seen":
-            from graphsilo.data.scenarios import ScenarioOptions
+        if section == "scenario":
+            from graphsilo.data.scenarios import CROP, ScenarioOptions, options_of
 
-            return {key: value for key, value in asdict(ScenarioOptions()).items() if key != "global_graph"}
+            known = {**asdict(ScenarioOptions()), "crop": CROP}
+            return {name: known[name] for name in options_of(self.scenario.name)}
         return {}
+
+
+_SAID = frozenset(RunConfig.model_fields) - {"given", "remarks"}
+"""What a person can say."""
+
+
+def _as_tree(value: Any) -> Any:
+    """A section as a table, where it came as an object."""
+    return value.model_dump(exclude_unset=True) if isinstance(value, Settings) else value
 
 
 def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
@@ -317,110 +355,106 @@ def _typed_path(loc: Sequence[str | int], values: Any) -> str:
 
 
 def load_config(
-    path: str | Path | None = None,
+    base: str | Path | Mapping[str, Any] | None = None,
     *,
     overrides: Mapping[str, Any] | None = None,
     assignments: Sequence[str] = (),
 ) -> RunConfig:
-    """A configuration from a YAML file, flags, and ``section.setting=value`` assignments, the later ones winning.
+    """A configuration from a YAML file and what is said over it.
 
     Args:
-        path: A YAML file, or the ``config.yaml`` of an earlier run; None starts from the defaults.
-        overrides: Dotted names to values, e.g. ``{"partition.clients": 5}``.
+        base: A YAML file, the ``config.yaml`` of an earlier run, or a table; None starts from the defaults.
+        overrides: Dotted names to values, e.g. ``{"partition.clients": 5}``; None says nothing.
         assignments: As in ``--set``: ``method.mu=0.1``; the value is read as YAML.
 
     Raises:
-        ConfigError: The file cannot be read, or a setting is unknown or out of bounds.
+        ConfigError: The file cannot be read, a setting is unknown or out of bounds, or overrides and assignments
+            contradict each other.
     """
-    tree: dict[str, Any] = {}
-    if path is not None:
-        loaded = documents.read(path, "the configuration")
-        if loaded is not None and not isinstance(loaded, Mapping):
-            raise ConfigError(f"the configuration {path} must be a table of sections; it is a {type(loaded).__name__}.")
-        tree = dict(loaded or {})
-    given = {name: value for name, value in (overrides or {}).items() if value is not None}
-    _make_way(tree, {**given, **dict(text.split("=", 1) for text in assignments if "=" in text)})
-    for name, value in given.items():
-        _assign(tree, name, value)
+    call = door_of("this call")
+    for name, value in (overrides or {}).items():
+        if value is not None:
+            flag = FLAGS.get(name if name not in NAMES else f"{name}.{NAMES[name]}")
+            call.say(name, value, f"{flag} {value}" if flag and not isinstance(value, Mapping) else "")
     for assignment in assignments:
         name, sign, text = assignment.partition("=")
         if not sign:
             raise ConfigError(f"--set needs NAME=VALUE, such as method.mu=0.1; got '{assignment}'.")
-        _assign(tree, name.strip(), documents.parse(text, f"--set {assignment}"))
-    return validated(RunConfig, tree, "")  # type: ignore[no-any-return]
+        call.say(name.strip(), documents.parse(text, f"--set {assignment}"), f"--set {assignment}")
+    return configure(base, call)
 
 
-def _make_way(tree: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Take out of a file's settings how the data is cut, where flags say so in another way.
+def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunConfig:
+    """A configuration from what it is based on and what the call says.
+
+    Args:
+        base: A file or a tree; None starts from the defaults.
+        call: What was said, at a door of ``door_of``.
 
     Raises:
-        ConfigError: Flags name both a rule and a stored partition.
+        ConfigError: The base cannot be read, or a setting is unknown, out of bounds or contradicts another.
     """
-    said = {name.strip(): value for name, value in given.items() if str(value).strip() not in ("null", "~", "")}
-    section = said.get("partition")
-    inner = dict(section) if isinstance(section, Mapping) else {}
-    rule = said.get("partition.rule", inner.get("rule") if inner else section)
-    stored = said.get("partition.file", inner.get("file"))
-    if rule not in (None, "auto") and stored is not None:
-        raise ConfigError(
-            f"both the rule '{rule}' (--partition, partition.rule) and the stored partition {stored} "
-            f"(--partition-file, partition.file) say how the data is cut. Give only one of them."
-        )
-    old = tree.get("partition")
-    if stored is not None and isinstance(old, str):
-        tree.pop("partition")
-    elif isinstance(old, dict):
-        for name in ("rule", "clients") if stored is not None else ("file",) if rule is not None else ():
-            old.pop(name, None)
+    tree = base if isinstance(base, Mapping) else {} if base is None else _read(Path(base))
+    title = "the configuration" if base is None or isinstance(base, Mapping) else Path(base).name
+    merged = merge(door_of(title).say_all(tree), call, _OWN, _written_defaults)
+    config: RunConfig = validated(RunConfig, merged.tree, "")
+    return config.with_explicit(merged.explicit)
 
 
-def _assign(tree: dict[str, Any], name: str, value: Any) -> None:
-    parts = name.split(".")
-    if parts[0] not in RunConfig.model_fields:
-        raise ConfigError(f"unknown setting '{name}'; {_suggestion(tree, name)}")
-    place = tree
-    for depth, part in enumerate(parts[:-1]):
-        inner = place.get(part)
-        if isinstance(inner, str) and depth == 0 and part in _NAMES:
-            inner = {_NAMES[part]: inner}
-        if inner is None:
-            inner = {}
-        if not isinstance(inner, dict):
-            raise ConfigError(f"'{'.'.join(parts[: depth + 1])}' is a value, not a section; '{name}' cannot be set.")
-        place[part] = inner
-        place = inner
-    last = parts[-1]
-    section = parts[0]
-    key = _NAMES.get(section)
-    if len(parts) == 1 and key and not isinstance(value, Mapping):
-        _assign(tree, f"{section}.{key}", value)
-        return
-    if len(parts) == 2 and key == last and place.get(last) not in (None, value):
-        # Another rule, model or method: what only the old one has does not belong to it.
-        kind = SECTIONS[section]
-        options = {**dict(place.pop("options", None) or {})}
-        for item in [item for item in place if item not in kind.model_fields]:
-            options[item] = place.pop(item)
-        known = option_names(section, str(value)) if options else set()
-        place.update({item: setting for item, setting in options.items() if item in known})
-    place[last] = value
+def door_of(title: str) -> Door:
+    """A place where settings are said, under the name that remarks have for it."""
+    return Door(title, _SAID, _suggestion)
 
 
-def _suggestion(tree: Mapping[str, Any], name: str) -> str:
-    """Which setting was most likely meant by a name without its section, or with one that is not there."""
+def _read(path: Path) -> Mapping[str, Any]:
+    """The tree of a YAML file.
+
+    Raises:
+        ConfigError: It cannot be read, or holds something else.
+    """
+    loaded = documents.read(path, "the configuration")
+    if loaded is not None and not isinstance(loaded, Mapping):
+        raise ConfigError(f"the configuration {path} must be a table of sections; it is a {type(loaded).__name__}.")
+    return loaded or {}
+
+
+def _written_defaults(base: Door) -> frozenset[str]:
+    """Names of a written-out configuration's values that are defaults: not said, and not changed by hand since."""
+    given = base.given or frozenset()
+    unsaid = base.values.keys() - given
+    try:
+        said = tree_of({name: value for name, value in base.values.items() if name in given}, given, ())
+        there = door_of("the defaults").say_all(validated(RunConfig, said, "").complete()).values
+    except ConfigError:
+        return frozenset(unsaid)
+    # The run itself found these out from its data, for want of a wish.
+    found = {"task", "partition.rule", "partition.clients"} if "partition.file" in given else {"task", "partition.rule"}
+    if isinstance(base.values.get("data.name"), list):
+        found.add("partition.clients")
+    rule = option_names("partition", base.values.get("partition.rule"))
+    found |= {f"partition.{name}" for name in rule}
+    return frozenset(name for name in unsaid if name in found or there.get(name) == base.values[name])
+
+
+def _suggestion(name: str, said: Mapping[str, Any]) -> str:
+    """Which setting was most likely meant by a name without its section, or with one that is not there.
+
+    Args:
+        name: As it came.
+        said: What was said before, by dotted name: it may choose the method that has such a setting.
+    """
     known: dict[str, list[str]] = {}
     defaults = RunConfig()
     for section, kind in SECTIONS.items():
-        key = _NAMES.get(section)
+        key = NAMES.get(section)
         names = [field for field in kind.model_fields if field not in ("name", "rule", "options")]
         if key is not None:
-            inner = tree.get(section)
-            chosen = inner.get(key) if isinstance(inner, Mapping) else inner
+            chosen = said.get(f"{section}.{key}")
             names += sorted(option_names(section, str(chosen or getattr(getattr(defaults, section), key))))
         for field in dict.fromkeys(names):
             known.setdefault(field, []).append(f"{section}.{field}")
     word = name.rpartition(".")[2]
-    head = nearest(name.partition(".")[0], RunConfig.model_fields)
+    head = nearest(name.partition(".")[0], _SAID)
     if word in known:
         return f"did you mean {' or '.join(map(repr, known[word]))}?"
     if head.startswith("did you mean"):
@@ -447,27 +481,3 @@ def _all_names() -> list[tuple[str, Sequence[str]]]:
         ("partition", [rule.name for rule in partition.rules()]),
         ("model", models.names()),
     ]
-
-
-def option_names(section: str, name: str) -> set[str]:
-    """Settings that a rule, model, method, data set or scenario has beside its section's own; empty if unknown."""
-    try:
-        if section == "method":
-            from graphsilo.federation import registry
-
-            return set(registry.load(name).config.model_fields)
-        if section == "model":
-            from graphsilo import models
-
-            return set(models.resolve(name, {}).as_dict())
-        if section == "partition":
-            from graphsilo.data.partition import entry
-
-            return {item.name for item in fields(entry(name).options)}
-        if section == "data":
-            from graphsilo.data.catalog import LoadOptions
-
-            return {item.name for item in fields(LoadOptions)}
-    except ConfigError:
-        pass  # an unknown name is refused where it is used
-    return set()

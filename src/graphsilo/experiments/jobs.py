@@ -74,7 +74,7 @@ class Jobs:
         place = self.folder / identity
         place.mkdir(parents=True, mode=0o700)
         tree = checked.model_dump(mode="json", exclude_unset=True)
-        if "checkpoint_every" not in checked.run.model_fields_set:
+        if not checked.says("run.checkpoint_every"):
             # Between machines a crash is no rarity, and a lost round costs everybody's time.
             tree.setdefault("run", {})["checkpoint_every"] = 1
         disk.write_text(place / "config.yaml", documents.write(tree))

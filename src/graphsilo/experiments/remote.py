@@ -120,7 +120,7 @@ def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str
         )
     text = json.dumps([[client, dict(card)] for client, card in cards.items()], sort_keys=True, default=str)
     # What is set and not used must not look as if it were.
-    unused = [section for section in _WHERE_DATA_IS if section in config.model_fields_set]
+    unused = [section for section in _WHERE_DATA_IS if config.says(section)]
     notes: tuple[str, ...] = ()
     if unused:
         notes = (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)

@@ -181,7 +181,7 @@ def assemble(
             "platform": f"{platform.system()} {platform.machine()}",
             "device": config.run.device,
         },
-        "warnings": simulation.warnings(),
+        "warnings": [*simulation.warnings(), *config.remarks],
     }
 
 

@@ -15,6 +15,7 @@ from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.checks import check_clients, check_device, check_precision, check_room, check_support
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import REFERENCES, RunConfig
+from graphsilo.experiments.kept import adopted, check_places
 from graphsilo.experiments.observer import Observer, Silent
 from graphsilo.experiments.outputs import write_missing_embeddings
 from graphsilo.experiments.references import gaps_closed, reference_config, reference_row
@@ -44,6 +45,7 @@ def run(
     report: Callable[[Path], Any] | None = None,
     label: str = "",
     begun: float | None = None,
+    own: Path | None = None,
 ) -> Result:
     """Carry out a configuration.
 
@@ -58,6 +60,8 @@ def run(
         label: How progress names this run, for reference rows.
         begun: ``time.perf_counter()`` when this process started, where all it does is this run: its whole cost counts
             from there. None counts from now.
+        own: A folder that will not last, where what was given in memory lies as ``data.npz`` and ``partition.npz``;
+            ``out`` gets copies once everything is checked.
 
     Raises:
         GraphsiloError: As the parts do; what was finished before stays on disk.
@@ -81,6 +85,10 @@ def run(
         check_support(config, method, method_config, simulation)
         if isinstance(simulation, Simulation):
             check_precision(simulation)
+        kept: dict[Path, Path] = {}
+        if folder is not None:
+            config, kept = adopted(config, own, folder, resume=resume)
+            check_places(folder, simulation)
         print_of = fingerprint(config, simulation)
         settings = complete_config(config, simulation)
         checkpoints = None
@@ -100,10 +108,12 @@ def run(
                 report(folder)  # stopped between the result and its page
             return Result(done, folder)
         if folder is not None:
+            for source, target in kept.items():
+                disk.copy(source, target)
             disk.write_text(folder / "config.yaml", documents.write(settings))
             simulation.keep(folder)
         observer.started(_description(config, method, simulation, label))
-        for warning in simulation.warnings():
+        for warning in [*simulation.warnings(), *config.remarks]:
             observer.warned(warning)
         place = elsewhere
         parking = Parking(folder)

@@ -29,6 +29,7 @@ from graphsilo.data.union import check_finite, own_partition, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort, per_client_warnings
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
+from graphsilo.experiments.doors import RECORDS
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.placement import free_memory
 from graphsilo.types import ClientId, Task
@@ -459,7 +460,7 @@ def _absolute(name: str) -> str:
 
 def fingerprint(config: RunConfig, simulation: Cohort) -> str:
     """sha256 of everything that decides a run's numbers: configuration, data, partition."""
-    tree = config.complete()
+    tree = {name: value for name, value in config.complete().items() if name not in RECORDS}
     tree["data"].pop("root")
     names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
     tree["data"]["name"] = [_absolute(name) for name in names]

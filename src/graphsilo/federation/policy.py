@@ -153,7 +153,7 @@ class DisclosurePolicy(Settings):
         if names is None:
             return None
         known = {*registry.names(), *registry._REGISTERED}
-        spelled = tuple(registry._spelled(name) for name in names)
+        spelled = tuple(registry.spelled(name) for name in names)
         for name, given in zip(spelled, names, strict=True):
             if name not in known:
                 raise ConfigError(f"'{given}' in 'methods' is no method that is installed here; {nearest(name, known)}")

@@ -105,7 +105,7 @@ def load(name: str) -> Method:
     Raises:
         ConfigError: There is none, or its file does not define ``METHOD``.
     """
-    wanted = _spelled(name)
+    wanted = spelled(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted]
     for point in _installed():
@@ -122,7 +122,7 @@ def usual_model(name: str) -> Mapping[str, Any] | None:
 
     Read without importing the method where that is possible.
     """
-    wanted = _spelled(name)
+    wanted = spelled(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted].model
     modules = (point.value.partition(":")[0] for point in _installed() if point.name == wanted)
@@ -143,7 +143,7 @@ def register(method: Method) -> Method:
 _REGISTERED: dict[str, Method] = {}
 
 
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
     """A method's name as it is registered."""
     wanted = name.lower().replace("-", "_")
     return {"fedsage+": "fedsage_plus", "gcfl+": "gcfl_plus"}.get(wanted, wanted)

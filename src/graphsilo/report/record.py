@@ -194,10 +194,15 @@ def sorted_metrics(names: Iterable[str]) -> list[str]:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings under dotted names: ``{"method": {"mu": 1}}`` is ``{"method.mu": 1}``."""
+    """Nested settings under dotted names: ``{"method": {"mu": 1}}`` is ``{"method.mu": 1}``.
+
+    What a configuration says of itself is left out: which settings were given, and remarks.
+    """
     flat: dict[str, Any] = {}
     for key, value in config.items():
         name = f"{prefix}{key}"
+        if name in ("given", "remarks"):
+            continue
         if isinstance(value, Mapping) and value:
             flat |= flatten(value, f"{name}.")
         else:

@@ -99,7 +99,7 @@ def _prepared(path: Path, emit: Callable[[dict[str, Any]], None]) -> tuple[RunCo
             "rounds": settings.rounds,
             "silos": [_size(silo) for silo in simulation.silos],
             "repeats": repeats(settings.model_dump()),
-            "warnings": simulation.warnings(),
+            "warnings": [*simulation.warnings(), *config.remarks],
         }
     )
     return config, method, simulation
