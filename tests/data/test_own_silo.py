@@ -236,7 +236,7 @@ def test_classes_are_numbered_as_the_federation_says(trio: list[SiloFile], tmp_p
     schema = compare_cards(cards)
     assert schema.class_names == ("back", "home", "stays")
     south = silos[1].load(1, schema=schema)
-    declared = trio[1].read_graph()
+    declared = trio[1].read().graph
     wanted = [-1 if label < 0 else schema.class_names.index(CLASSES[label]) for label in declared.labels]
     assert south.graph.labels.tolist() == wanted
     assert south.schema == schema
@@ -313,7 +313,7 @@ def test_a_card_holds_plain_values_and_no_row(trio: list[SiloFile]) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(made)) == made
     assert set(made) == set(make_card("x"))
     assert made["counts"] == {
-        "nodes": 31, "links": trio[1].read_graph().num_edges // 2, "graphs": 0, "train": 12, "val": 9, "test": 10,
+        "nodes": 31, "links": trio[1].read().graph.num_edges // 2, "graphs": 0, "train": 12, "val": 9, "test": 10,
         "classes": 2,
     }  # fmt: skip
     assert made["one_hot"] == {"word": WORDS}

@@ -306,7 +306,7 @@ def test_types_of_postgres(clinic: Any, tmp_path: Path) -> None:
     assert table.column("n").to_pylist() == [1.5, None]
     assert table.column("big").to_pylist() == ["12345678901234567890", "2"]
     assert table.column("flag").to_pylist() == [True, None]
-    with pytest.raises(DataError, match=r"column 'day' \(nodes\.features\) holds date32.*number of days"):
+    with pytest.raises(DataError, match=r"column 'day' \(nodes\.features\) holds dates\. .*days_since"):
         load_tables(describe(tmp_path, clinic.url(), nodes="SELECT id, day, label AS outcome, label AS ward FROM odd"))
 
 

@@ -36,7 +36,9 @@ def paragraph(text: str, stream: IO[str]) -> str:
     if not is_terminal(stream):
         return text
     width = max(40, min(columns(), WIDEST_TEXT))
-    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
+    )
 
 
 def console(stream: IO[str] | None = None) -> Console:

@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from graphsilo.__about__ import __version__
+from graphsilo.data.columns import sorted_words
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.link_silos import enough_links
 from graphsilo.data.partition.adjacency import undirected_links
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import GRAPH_RATIOS
-from graphsilo.data.tables import sorted_words
 from graphsilo.errors import DataError
 from graphsilo.types import ClientId, Task
 

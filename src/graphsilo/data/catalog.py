@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 
 from graphsilo.data import cache, files, generated, transforms
 from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.missing import Missing
 from graphsilo.errors import ConfigError, DataError, nearest, shown
 from graphsilo.types import Task
 
 if TYPE_CHECKING:
-    from graphsilo.data.tables import TableSpec
+    from graphsilo.data.columns import Learned
+    from graphsilo.data.tables import Reading, TableSpec
 
 CACHE_FORMAT = 1
 """Raise whenever a conversion changes its result: older copies in users' caches are then ignored."""
@@ -109,6 +111,8 @@ class LoadOptions:
             the features that are there, False never.
         max_degree: Larger degrees share the last column; None takes the largest degree of the data set.
         use_node_attributes: TU data sets: continuous attributes before the node labels, as PyG's ``use_node_attr``.
+        missing: Own tables: what stands in an empty cell's place, ``refuse``, ``mean``, ``median`` or ``indicator``, or
+            a mapping of columns to those or to numbers; None leaves it to the tables' description.
         generator: Settings of a generated data set, e.g. ``{"nodes": 5000}``.
     """
 
@@ -118,6 +122,7 @@ class LoadOptions:
     degree_features: bool | Literal["auto"] = "auto"
     max_degree: int | None = None
     use_node_attributes: bool = False
+    missing: str | Mapping[str, str | float] | None = None
     generator: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -131,6 +136,8 @@ class LoadOptions:
         degree = self.max_degree
         if degree is not None and (isinstance(degree, bool) or not isinstance(degree, int) or degree < 1):
             raise ConfigError(f"the data option max_degree must be a whole number of at least 1; got {shown(degree)}.")
+        if self.missing is not None:
+            Missing.parse(self.missing, "the data option missing")
         if not isinstance(self.generator, Mapping):
             raise ConfigError(f"the data option generator must be a mapping of settings; got {shown(self.generator)}.")
 
@@ -206,6 +213,7 @@ def load(
     root: str | os.PathLike[str] | None = None,
     options: LoadOptions | Mapping[str, Any] | None = None,
     seed: int = 0,
+    learned: Learned | None = None,
 ) -> Graph | GraphCollection:
     """Loads a data set of the catalog, or a graph of your own.
 
@@ -216,6 +224,7 @@ def load(
         options: See :class:`LoadOptions`; unlike in a LoadOptions object, ``undirected`` left out of a mapping is
             False for tables that declare ``directed: true``.
         seed: For generated data only; a ``seed`` among the options wins.
+        learned: For tables that a model is to be asked about: what it was trained with.
 
     Returns:
         A Graph for node tasks, a GraphCollection for graph tasks. Bags of words come as CSR.
@@ -225,9 +234,10 @@ def load(
         DataError: The files are missing, damaged, or cannot be downloaded.
     """
     if Path(name).suffix.lower() in GRAPH_FILES:
-        return _load_file(Path(name), options)
+        return _load_file(Path(name), options, learned)
     found = entry(name)
     chosen = LoadOptions.parse(options, name=found.name)
+    _own_tables_only(chosen, found.name)
     if found.generated:
         # Generated graphs are undirected by construction; to check it would take longer than to make them.
         return _apply(generated.generate(found.name, chosen.generator, seed=seed), chosen, undirected_already=True)
@@ -263,24 +273,41 @@ def check_distinct(names: Sequence[str]) -> None:
         seen[key] = client
 
 
-def _load_file(path: Path, options: LoadOptions | Mapping[str, Any] | None) -> Graph | GraphCollection:
+def _own_tables_only(options: LoadOptions, name: str) -> None:
+    if options.missing is not None:
+        raise ConfigError(
+            f"the data option missing is for tables of your own, whose cells may be empty; {name} has none. Leave it "
+            f"out."
+        )
+
+
+def _load_file(
+    path: Path, options: LoadOptions | Mapping[str, Any] | None, learned: Learned | None
+) -> Graph | GraphCollection:
     path = path.expanduser()
     chosen = LoadOptions.parse(options, name=str(path))
     if chosen.generator or chosen.use_node_attributes:
         raise ConfigError(f"{path}: generator settings and use_node_attributes do not apply to a graph of your own.")
     match path.suffix.lower():
         case ".npz":
+            _own_tables_only(chosen, path.name)
             graph = files.load_graph(path)
         case ".pt":
+            _own_tables_only(chosen, path.name)
             graph = files.load_pyg_file(path)
         case _:
             from graphsilo.data import tables
 
-            return load_spec(tables.read_spec(path), options)
+            return load_spec(tables.read_spec(path), options, learned=learned).graph
     return _apply(graph, chosen)
 
 
-def load_spec(spec: TableSpec, options: LoadOptions | Mapping[str, Any] | None = None) -> Graph:
+def load_spec(
+    spec: TableSpec,
+    options: LoadOptions | Mapping[str, Any] | None = None,
+    *,
+    learned: Learned | None = None,
+) -> Reading:
     """Loads the graph that a checked description of tables names, as :func:`load` does for its file.
 
     Raises:
@@ -296,9 +323,11 @@ def load_spec(spec: TableSpec, options: LoadOptions | Mapping[str, Any] | None =
         )
     if spec.directed and isinstance(given, Mapping) and "undirected" not in given:
         chosen = replace(chosen, undirected=False)
-    graph = _apply(tables.build_graph(spec), chosen)
+    missing = None if chosen.missing is None else Missing.parse(chosen.missing, "the data option missing")
+    found = tables.read_tables(spec, missing=missing, learned=learned)
+    graph = _apply(found.graph, chosen)
     assert isinstance(graph, Graph)
-    return graph
+    return replace(found, graph=graph)
 
 
 def _apply(

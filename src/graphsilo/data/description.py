@@ -60,15 +60,16 @@ class Reader:
             raise ConfigError(f"{self.file}: '{key}' lists '{twice}' twice.")
         return words
 
-    def vocabularies(self, value: object) -> dict[str, tuple[str, ...] | None]:
+    def vocabularies(self, value: object, key: str) -> dict[str, tuple[str, ...] | None]:
+        """Columns, with the words of each where they are spelled out."""
         if value is None:
             return {}
         if isinstance(value, dict):
             return {
-                str(key): None if words is None else self.words(words, f"nodes.one_hot.{key}")
-                for key, words in value.items()
+                str(name): None if words is None else self.words(words, f"{key}.{name}")
+                for name, words in value.items()
             }
-        return dict.fromkeys(self.words(value, "nodes.one_hot"))
+        return dict.fromkeys(self.words(value, key))
 
     def delimiter(self, values: Mapping[str, Any], where: str) -> str:
         value = values.get("delimiter", ",")

@@ -5,6 +5,7 @@ name: north                  # as in the federation
 data: tables.yaml            # a description of tables (graphsilo.data.tables) ...
 # nodes: {...}               # ... or the same keys here: nodes, edges, directed, classes
 # edges: {...}
+features: {missing: mean}    # optional: what empty cells become, as in a description of tables
 # store: store               # ... or a silo that `graphsilo silo export` wrote
 options: {row_normalize: true}   # optional, as under data: of a run
 split: {ratios: [0.2, 0.4, 0.4], seed: 2024, mode: stratified}
@@ -31,13 +32,15 @@ import scipy.sparse as sp
 from graphsilo import documents
 from graphsilo.data import catalog
 from graphsilo.data.cards import card, compare_cards
+from graphsilo.data.columns import Learned
 from graphsilo.data.description import Reader
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.missing import Missing
 from graphsilo.data.scenarios import build_silo
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import DEFAULT_RATIOS, Ratios, SplitMode, check_ratios
 from graphsilo.data.store import SiloStore
-from graphsilo.data.tables import TABLE_KEYS, TableSpec, read_spec, spec_of
+from graphsilo.data.tables import FEATURE_KEYS, TABLE_KEYS, Reading, TableSpec, read_spec, spec_of
 from graphsilo.data.union import dense, own_partition, union
 from graphsilo.errors import ConfigError, DataError, nearest
 from graphsilo.types import ClientId, Task
@@ -48,8 +51,8 @@ OWN_MODES: tuple[SplitMode, ...] = ("stratified", "predefined")
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
 DEFAULT_SEED = 2024
 
-_INLINE = tuple(key for key in TABLE_KEYS if key != "name")
-_KEYS = ("name", "data", *_INLINE, "store", "options", "split", "policy")
+_INLINE = tuple(key for key in TABLE_KEYS if key not in ("name", "features"))
+_KEYS = ("name", "data", *_INLINE, "features", "store", "options", "split", "policy")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -99,6 +102,7 @@ class SiloFile:
         schema: Schema | None = None,
         sparse: bool | None = None,
         scenario: str = "seen",
+        fills: Mapping[str, float] | None = None,
     ) -> Silo:
         """Reads the data and makes the silo of it.
 
@@ -109,6 +113,7 @@ class SiloFile:
                 None takes what this silo knows alone.
             sparse: Whether features are kept as CSR: all silos do alike. None decides by this silo alone.
             scenario: ``seen`` or ``inductive``; a stored silo has its own.
+            fills: What empty cells become, of a model that was trained here before; None takes what the tables say.
 
         Raises:
             ConfigError: The description is wrong.
@@ -117,9 +122,22 @@ class SiloFile:
         """
         if self.store is not None:
             return _load_stored(self, client, task, schema, sparse)
-        graph = self.read_graph()
-        if schema is not None:
-            graph = _agree(graph, schema, self)
+        names = () if schema is None else schema.feature_names or ()
+        read = self.read(Learned(names, fills))
+        return self.silo_of(read, client, task=task, schema=schema, sparse=sparse, scenario=scenario)
+
+    def silo_of(
+        self,
+        read: Reading,
+        client: ClientId,
+        *,
+        task: Task | None = None,
+        schema: Schema | None = None,
+        sparse: bool | None = None,
+        scenario: str = "seen",
+    ) -> Silo:
+        """As :meth:`load`, of tables that were read already."""
+        graph = read.graph if schema is None else _agree(read.graph, schema, self)
         whole, sizes = union([graph], sparse=sparse)
         partition = own_partition(
             whole,
@@ -133,16 +151,20 @@ class SiloFile:
         silo = build_silo(
             whole, partition, client=client, scenario=scenario, task=chosen, link_ratios=self.split.ratios
         )
+        silo = replace(silo, fills=read.fills or None)
         return silo if schema is None else replace(silo, schema=replace(schema, task=chosen))
 
-    def read_graph(self) -> Graph:
+    def read(self, learned: Learned | None = None) -> Reading:
         """The graph of the tables, as ``graphsilo.data.load`` gives it; classes as this silo knows them.
+
+        Args:
+            learned: Words and fill values that are known already, of a schema or a model.
 
         Raises:
             ConfigError, DataError: As there.
         """
         assert self.tables is not None, "a stored silo has no tables"
-        return catalog.load_spec(self.tables, self.options)
+        return catalog.load_spec(self.tables, self.options, learned=learned)
 
     def stored_client(self) -> ClientId:
         """The client number that a stored silo was exported as.
@@ -185,7 +207,7 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
     if options is not None and not isinstance(options, dict):
         raise read.error("options", "a mapping of data options, such as {row_normalize: true}", options)
     if store is not None:
-        for key in ("options", "split"):
+        for key in ("options", "features", "split"):
             if key in top:
                 raise ConfigError(
                     f"{file}: '{key}' cannot be changed in a stored silo: it was prepared and split when it was "
@@ -193,8 +215,9 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
                 )
         return SiloFile(file, name, store=store, policy=policy or {})
     assert tables is not None
+    options = _with_features(read, top, options or {}, tables)
     catalog.LoadOptions.parse(options, name=str(file))
-    return SiloFile(file, name, tables, options=options or {}, split=_split(read, top, tables), policy=policy or {})
+    return SiloFile(file, name, tables, options=options, split=_split(read, top, tables), policy=policy or {})
 
 
 def _data(read: Reader, top: Mapping[str, Any], name: str) -> tuple[TableSpec | None, Path | None]:
@@ -224,6 +247,25 @@ def _data(read: Reader, top: Mapping[str, Any], name: str) -> tuple[TableSpec | 
             f"stand under 'nodes' and 'edges'."
         )
     return read_spec(place), None
+
+
+def _with_features(
+    read: Reader, top: Mapping[str, Any], options: Mapping[str, Any], tables: TableSpec
+) -> Mapping[str, Any]:
+    """The options with what ``features:`` says: the same in a silo's file as in a description, but in one of them."""
+    given = read.mapping(top.get("features") or {}, "features", FEATURE_KEYS, required=())
+    for key in given:
+        if key in options:
+            raise ConfigError(f"{read.file}: '{key}' stands under 'options' and under 'features'; keep the second.")
+    if given.get("missing") is None:
+        return {**options, **{key: value for key, value in given.items() if value is not None}}
+    Missing.parse(given["missing"], f"{read.file}: features.missing")
+    if tables.missing.rules and tables.file != read.file:
+        raise ConfigError(
+            f"{read.file}: features.missing stands here and in {tables.file.name}; only one of them could hold. Keep "
+            f"it where the columns are described."
+        )
+    return {**options, **given}
 
 
 def _split(read: Reader, top: Mapping[str, Any], tables: TableSpec) -> SplitChoice:

@@ -78,6 +78,8 @@ class Silo:
         parts: How many original clients this silo pools; 1 except for centralised training.
         noisy_labels: [items] labels after label noise, or None where they are clean.
         facts: Counts for the report that never travel.
+        fills: What an empty cell of each feature is filled with, by the feature's name; None where none may be empty.
+            Private, and kept with the models, so that rows of a later table are filled alike.
     """
 
     client: ClientId
@@ -89,6 +91,7 @@ class Silo:
     parts: int = 1
     noisy_labels: NDArray[np.int64] | None = None
     facts: Mapping[str, float | int | list[int]] = field(default_factory=dict)
+    fills: Mapping[str, float] | None = None
 
     @property
     def num_items(self) -> int:

@@ -61,6 +61,7 @@ class SiloStore:
             "parts": silo.parts,
             "arrays": list(arrays),
             "facts": dict(silo.facts),
+            "fills": None if silo.fills is None else dict(silo.fills),
         }
         (self.folder / f"{name}.json").write_text(json.dumps(head), encoding="utf-8")
 
@@ -96,6 +97,7 @@ class SiloStore:
             parts=head["parts"],
             noisy_labels=arrays.get("noisy_labels"),
             facts=head["facts"],
+            fills=head["fills"],
         )
 
     def _array(self, name: str) -> np.ndarray:

@@ -1,0 +1,100 @@
+"""Everything that is wrong with what a person wrote, told at once: each round of mend and try again costs a day."""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from graphsilo.errors import ConfigError, DataError
+
+MOST_FAULTS = 20
+"""Faults that are told before the rest is only counted."""
+
+_BIDIRECTIONAL = "\u202a-\u202e\u2066-\u2069"
+UNSEEN = f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_BIDIRECTIONAL}]"
+"""Characters that end lines, steer terminals or turn the order of words round, as a class of regular expressions."""
+
+
+class Faults:
+    """Collects errors until :meth:`tell`.
+
+    Args:
+        file: The description that led to them.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.found: list[ConfigError | DataError] = []
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Goes on after an error: what comes behind the block must not need what the block was to make."""
+        try:
+            yield
+        except (ConfigError, DataError) as error:
+            self.found.append(error)
+
+    def tell(self) -> None:
+        """Raises what was found, as one error.
+
+        Raises:
+            ConfigError: Only the description is wrong.
+            DataError: Otherwise.
+        """
+        if not self.found:
+            return
+        if len(self.found) == 1:
+            raise self.found[0]
+        lines = [f"{number}. {error}" for number, error in enumerate(self.found[:MOST_FAULTS], start=1)]
+        if len(self.found) > MOST_FAULTS:
+            lines.append(f"And {len(self.found) - MOST_FAULTS} more.")
+        # A fault of the data names values, and must stay at the silo: one of them makes the whole such an error.
+        kind = ConfigError if all(isinstance(error, ConfigError) for error in self.found) else DataError
+        raise kind("\n".join([f"{self.file} describes data with {len(self.found)} faults:", *lines]))
+
+
+def lookalike(word: str, known: Iterable[str]) -> str | None:
+    """The known word that differs by blanks or case alone, else one that is spelled almost the same.
+
+    Example:
+        >>> lookalike("Home ", ["home", "rehab"]), lookalike("hoem", ["home", "rehab"]), lookalike("died", ["home"])
+        ('home', 'home', None)
+    """
+    listed = list(known)
+    plain = "".join(word.split()).casefold()
+    same = [other for other in listed if "".join(other.split()).casefold() == plain]
+    close = same or difflib.get_close_matches(word.strip(), listed, n=1, cutoff=0.7)
+    return close[0] if close else None
+
+
+def name_fault(name: str) -> str | None:
+    """Why a name of a class, a feature or a data set cannot be taken, in words; None where it can.
+
+    Such names are written into logs, terminals and tables of others: they must not look like lines of a log, and a
+    program of spreadsheets must not take one for a formula.
+
+    Example:
+        >>> name_fault("=HYPERLINK(A1)"), name_fault("-1"), name_fault("ward")
+        ("begins with '=', which a spreadsheet takes for a formula", None, None)
+    """
+    for sign in name:
+        if (
+            unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp")
+            or sign in "\u202a\u202b\u202c\u202d\u202e"
+            or ("\u2066" <= sign <= "\u2069")
+        ):
+            return f"holds the unseen character U+{ord(sign):04X}"
+    if name[:1] in ("=", "@") or (name[:1] in ("+", "-") and name[1:] and not _is_number(name)):
+        return f"begins with '{name[0]}', which a spreadsheet takes for a formula"
+    return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
