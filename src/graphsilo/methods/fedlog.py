@@ -163,7 +163,7 @@ class FedLoGConfig(MethodConfig):
     )
     receiver: int | None = setting(
         None, "one client that trains on the synthetic nodes of the others, who only contribute",
-        source="paper, appendix C", ge=0,
+        source="ours, after appendix C", ge=0,
     )  # fmt: skip
 
     @model_validator(mode="before")
