@@ -62,7 +62,8 @@ VALUES: dict[str, dict[str, list[Value]]] = {
     "fedlog": {
         "batch_size": [0, 3], "prototype_lr": [0.01], "embedding_dim": [6], "prototypes": [3],
         "degree_threshold": [0.0], "norm_weight": [1.0], "interaction_layers": [1], "interp": [0, 2],
-        "difficulty_step": [0.1], "difficulty_threshold": [0.0], "generator_epochs": [4], "generator_lr": [0.1],
+        "difficulty_step": [0.1], "difficulty_decrease": [0.1],
+        "difficulty_threshold": [0.0], "generator_epochs": [4], "generator_lr": [0.1],
         "generator_hops": [2], "grad_weight": [0.0], "networks": [2], "nets_per_epoch": [3], "pretrain_epochs": [2],
         "pretrain_patience": [1], "rate_noise": [0.2], "receiver": [0],
     },
@@ -98,6 +99,7 @@ WITH: dict[tuple[str, str], Settings] = {
     ("fedpg", "neighbourhood"): {"hops": 2},
     ("fedpg", "max_neighbours"): {"hops": 3, "neighbourhood": "within", "centred": False},
     ("fedpg", "discrepancy"): {"margin": 2.0},
+    ("fedlog", "difficulty_decrease"): {"difficulty_step": 0.2, "difficulty_threshold": 0.1},
     ("fedlog", "pretrain_patience"): {"pretrain_epochs": 15, "lr": 0.01},
     ("fedlog", "rate_permutation"): {"rate_noise": 0.1},
     ("fedprox", "stragglers"): {"local_epochs": 5},
