@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation import codec
+from graphsilo.federation import codec, message
 from graphsilo.federation.codec import decode, decode_tree, encode, encode_tree
 from graphsilo.federation.message import Message, Tensors, sends
 
@@ -25,7 +25,7 @@ class Everything(Message):
     """One field of every form."""
 
     one: Tensor = sends("embedding", shape=("nodes", 2), allow_nan=True)
-    other: Tensor = sends("counts", shape=("nodes",))
+    other: Tensor = sends("counts", dtype=torch.int64, shape=("nodes",))
     named: Tensors = sends("model")
     listed: list[Tensor] = sends("gradient", default=())
     maybe: Tensors | None = sends("model", default=None)
@@ -43,10 +43,16 @@ class Weights(Message):
     samples: float = sends("counts", default=1.0)
 
 
+class Floats(Message):
+    """Of any type."""
+
+    weights: Tensors = sends("model", dtype=(torch.float32, torch.float64, torch.float16, torch.bfloat16))
+
+
 class Anything(Message):
     """A tensor of any shape, NaN allowed."""
 
-    value: Tensor = sends("statistic", allow_nan=True)
+    value: Tensor = sends("statistic", dtype=tuple(message.DTYPES.values()), allow_nan=True)
 
 
 def filled(shapes):
@@ -128,7 +134,7 @@ def reference(ref, payload=b"\0" * 64):
     return raw({"value": ref}, payload, kind=Anything)
 
 
-DTYPES = list(codec._DTYPES.values())
+DTYPES = list(message.DTYPES.values())
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -287,7 +293,7 @@ def test_plain_values_of_another_type(field, value):
     ids=str,
 )
 def test_shapes_must_agree(one, other):
-    message = everything(one=torch.ones(one), other=torch.ones(other))
+    message = everything(one=torch.ones(one), other=torch.ones(other, dtype=torch.int64))
     with pytest.raises(MessageError, match=r"must have shape"):
         decode(encode(message).data, Everything)
 
@@ -296,15 +302,16 @@ def test_a_shape_error_says_what_was_agreed():
     with pytest.raises(
         MessageError, match=r"Everything\.other must have shape \('nodes',\) \{'nodes': 3\}; \(4,\) came"
     ):
-        decode(encode(everything(other=torch.ones(4))).data, Everything)
+        decode(encode(everything(other=torch.ones(4, dtype=torch.int64))).data, Everything)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_nan_and_infinity(bad, dtype):
-    message = Weights(weights={"w": torch.tensor([1.0, bad, 2.0], dtype=dtype)})
-    with pytest.raises(MessageError, match=r"Weights\.weights contains NaN or infinity"):
-        decode(encode(message).data, Weights)
+    message = Floats(weights={"w": torch.tensor([1.0, bad, 2.0], dtype=dtype)})
+    for largest in (None, 10.0):
+        with pytest.raises(MessageError, match=r"Floats\.weights contains NaN or infinity"):
+            decode(encode(message).data, Floats, largest_value=largest)
     assert decode(encode(Anything(value=torch.tensor([bad]))).data, Anything).value.shape == (1,)
 
 
@@ -316,7 +323,7 @@ def test_opposite_infinities_do_not_cancel():
 @pytest.mark.parametrize(("dtype", "big"), [(torch.float32, 3e38), (torch.float16, 6e4), (torch.bfloat16, 3e38)])
 def test_finite_values_whose_sum_overflows_pass(dtype, big):
     value = torch.full((8,), big, dtype=dtype)
-    assert torch.equal(decode(encode(Weights(weights={"w": value})).data, Weights).weights["w"], value)
+    assert torch.equal(decode(encode(Floats(weights={"w": value})).data, Floats).weights["w"], value)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -559,7 +566,7 @@ def test_a_known_header_does_not_alias_another_message():
 
 def test_nan_in_a_message_with_other_types():
     class Both(Message):
-        counts: Tensor = sends("counts")
+        counts: Tensor = sends("counts", dtype=torch.int64)
         weights: Tensor = sends("model")
         loose: Tensor = sends("score", allow_nan=True)
 

@@ -179,14 +179,56 @@ def test_nobody():
     ids=["shape", "name", "missing", "more", "dimension", "type"],
 )
 def test_a_mismatch_leaves_the_sum_as_it_was(bad):
+    for place in range(3):  # who comes first says nothing about the others
+        accumulator = Accumulator(Update)
+        good = iter([(0, update([1.0, 2.0], 2.0)), (8, update([1.0, 2.0], 1.0))])
+        for number in range(3):
+            accumulator.add(*((7, bad) if number == place else next(good)))
+        assert accumulator.message().weights["w"].tolist() == [3.0, 6.0]
+        assert accumulator.message().samples == 3.0
+        assert accumulator.clients == [0, 8]
+        assert list(accumulator.outvoted()) == [7]
+        assert accumulator.outvoted()[7].startswith("client 7: Update.weights has ")
+        assert "2 other clients' has " in accumulator.outvoted()[7]
+
+
+def test_where_nobody_is_in_the_majority_nobody_is_summed():
     accumulator = Accumulator(Update)
-    accumulator.add(0, update([1.0, 2.0], 2.0))
-    with pytest.raises(MessageError, match=r"client 7: Update\.weights has shapes"):
-        accumulator.add(7, bad)
-    accumulator.add(8, update([1.0, 2.0], 1.0))
-    assert accumulator.message().weights["w"].tolist() == [3.0, 6.0]
-    assert accumulator.message().samples == 3.0
-    assert accumulator.clients == [0, 8]
+    accumulator.add(0, update([1.0], 2.0))
+    accumulator.add(1, update([1.0, 2.0], 2.0))
+    assert accumulator.message() is None
+    assert accumulator.clients == []
+    assert list(accumulator.outvoted()) == [0, 1]
+    assert "the shape w (1,), client 1's has the shape w (2,)" in accumulator.outvoted()[0]
+    accumulator.add(2, update([5.0], 1.0))
+    assert accumulator.message().weights["w"].tolist() == [7.0]
+    assert list(accumulator.outvoted()) == [1]
+
+
+def test_a_sum_that_would_overflow_fails_whose_share_it_is():
+    def wide(value, samples):
+        return Update(weights={"w": torch.tensor([value, 0.0], dtype=torch.float64)}, samples=samples)
+
+    accumulator = Accumulator(Update)
+    accumulator.add(0, wide(1.0, 3.0))
+    for bad in (wide(-1.7e308, 100.0), wide(math.nan, 1.0), wide(math.inf, 1.0)):
+        with pytest.raises(MessageError, match=r"client 1: with its Update\.weights the sum would be (inf|nan)"):
+            accumulator.add(1, bad)
+    accumulator.add(2, wide(2.0, 1.0))
+    assert accumulator.message().weights["w"].tolist() == [5.0, 0.0]
+    assert accumulator.clients == [0, 2]
+
+
+def test_whole_numbers_do_not_wrap_around_when_they_are_weighted():
+    accumulator = Accumulator(Weighted)
+    accumulator.add(0, Weighted(hits=torch.tensor([3]), number=1, samples=2.0))
+    with pytest.raises(MessageError, match=r"client 1: with its Weighted\.hits the sum would be 1\.84e\+19"):
+        accumulator.add(1, Weighted(hits=torch.tensor([-(2**62)]), number=1, samples=4.0))
+    with pytest.raises(MessageError, match=r"client 2: with its Weighted\.hits"):
+        accumulator.add(2, Weighted(hits=torch.tensor([1], dtype=torch.int8), number=1, samples=2.0**40))
+    with pytest.raises(MessageError, match=r"client 3: with its Weighted\.number"):
+        accumulator.add(3, Weighted(hits=torch.tensor([1]), number=2**62, samples=2.0))
+    assert accumulator.message().hits.tolist() == [6]
 
 
 def test_the_order_of_names_does_not_matter():

@@ -20,7 +20,7 @@ from graphsilo.errors import DisclosureError, RunError
 from graphsilo.federation import journal as module
 from graphsilo.federation.codec import encode
 from graphsilo.federation.journal import Entry, FieldNote, Journal, read, size, summarise, summary
-from graphsilo.federation.message import Empty, Message, Tensors, sends
+from graphsilo.federation.message import DTYPES, Empty, Message, Tensors, sends
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 
 
@@ -31,14 +31,17 @@ class TrainReply(Message):
     num_samples: float = sends("counts")
 
 
+ANY = tuple(DTYPES.values())
+
+
 class Mixed(Message):
     """One of everything."""
 
-    rows: torch.Tensor = sends("embedding")
-    counts: torch.Tensor = sends("counts")
+    rows: torch.Tensor = sends("embedding", dtype=ANY)
+    counts: torch.Tensor = sends("counts", dtype=ANY)
     number: int = sends("counts")
     other: int = sends("counts")
-    listed: list[torch.Tensor] = sends("gradient", default=())
+    listed: list[torch.Tensor] = sends("gradient", dtype=ANY, default=())
     text: str = sends("control", default="")
     yes: bool = sends("score", default=True)
     table: dict[str, list[float]] | None = sends("score", default=None)

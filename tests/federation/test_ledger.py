@@ -12,7 +12,7 @@ from graphsilo.federation.message import Message, Tensors, sends
 
 class Note(Message):
     weights: Tensors = sends("model")
-    rows: Tensor = sends("embedding")
+    rows: Tensor = sends("embedding", dtype=torch.float64)
     number: int = sends("counts")
 
 
@@ -87,6 +87,6 @@ def test_rows_come_back_and_go_on():
     assert again.total("round", 1) == ledger.total("round", 1)
     for one in (ledger, again):
         one.at("round", 3)
-        one.record(5, "up", "train", encode(Note(weights={}, rows=torch.ones(1), number=1)))
+        one.record(5, "up", "train", encode(Note(weights={}, rows=torch.ones(1).double(), number=1)))
     assert again.rows() == ledger.rows()
     assert again.total("round") == ledger.total("round")

@@ -77,7 +77,7 @@ def test_an_unknown_handler(troubled):
         ("write", r"client 2 failed in 'train' \(MessageError: .*wrote into the received field 'weights'"),
         ("nan", r"client 2 failed in 'train' \(MessageError: TrainReply\.weights contains NaN or infinity"),
         ("type", r"client 2 failed in 'train' \(MessageError: .*must return TrainReply; Echo came"),
-        ("shape", r"client 2 failed in 'train' \(MessageError: client 2: TrainReply\.weights has shapes"),
+        ("shape", r"client 2 failed in 'train' \(MessageError: TrainReply\.weights has the shape layers\.0\.weight"),
     ],
 )
 def test_failures_are_listed_with_the_client(federation_of, troubled, how, text):

@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, merge, option_names, tree_of
+from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig, Settings, setting
 from graphsilo.types import Precision, Task
 
@@ -132,6 +133,10 @@ class RunSection(Settings):
     patience: float = setting(
         120.0, "between machines: seconds that a silo may be silent before it counts as gone", gt=0
     )
+    largest_value: float = setting(
+        LARGEST_WEIGHT, "largest size of a model's weight that is taken from a client; one that sends more has failed",
+        gt=0,
+    )  # fmt: skip
     references: list[RunReference] = Field(
         default_factory=list, description="reference rows to add: local, global, global_cut, majority"
     )

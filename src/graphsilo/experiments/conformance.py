@@ -9,29 +9,36 @@ Use it in a test of your own method::
 from __future__ import annotations
 
 import json
+import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graphsilo.data.silo import Silo
+from graphsilo.errors import MessageError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
+from graphsilo.federation.accumulator import tensors_in
 from graphsilo.federation.client import ClientBase, ClientContext
-from graphsilo.federation.codec import decode, decode_tree, encode, encode_tree
-from graphsilo.federation.interface import CountingFederation, Federation, Handler
+from graphsilo.federation.codec import Encoded, _Packer, decode, decode_tree, encode, encode_tree
+from graphsilo.federation.interface import CountingFederation, Failure, Federation, Handler
 from graphsilo.federation.ledger import Ledger
-from graphsilo.federation.message import KINDS, Message
+from graphsilo.federation.message import KINDS, FieldSpec, Message
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
+from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.in_process import InProcess
+from graphsilo.types import ClientId
 
 SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
 
@@ -112,7 +119,7 @@ def check_messages(method: Method, settings: Mapping[str, Any]) -> None:
     """Every message that is sent survives the codec unchanged, and every byte is in the ledger."""
     server, federation, spy = assemble(method, settings)
     play(server, spy)
-    for message in spy.messages:
+    for message in spy.sent:
         again = decode(encode(message).data, type(message))
         same = encode(again).data
         _require(np.array_equal(encode(message).data, same), method, f"{type(message).__name__} changes in the codec")
@@ -206,11 +213,126 @@ def traces(
         with torch.no_grad():
             predictions.append(client.predict(client.tensors(client.silo.seen.graph)).cpu().numpy().tobytes())
     return {
-        "what is sent": [encode(message).data.tobytes() for message in spy.messages],
+        "what is sent": [encode_tree(values).tobytes() for values in map(vars, spy.messages)],
         "the server's state": [encode_tree(server.state()).tobytes()],
         "a client's state": [encode_tree(state).tobytes() for _, state in sorted(federation.client_states().items())],
         "what a client predicts": predictions,
     }
+
+
+LIES: Sequence[str] = ("not a number", "infinity", "too large", "another type", "other names or shapes")
+"""What a client of ``check_liars`` answers."""
+
+
+def check_liars(method: Method, settings: Mapping[str, Any]) -> None:
+    """A client whose answers cannot be is named, and where fewer answers are allowed the others go on without it."""
+    if method.pooled:
+        return
+    for number, lie in enumerate(LIES):
+        liar = (0, 3)[number % 2]  # who comes first, and who comes last
+        told: list[str] = []
+        server, federation, _ = assemble(
+            method, {**settings, "min_clients": 1}, runtime=partial(_Lying, method, liar, lie, told)
+        )
+        assert isinstance(federation, _Lying)
+        play(server, federation)
+        for failure in federation.failed:
+            _require(failure.client == liar, method, f"when client {liar} answers with {lie}, {failure}")
+        found = len(federation.failed)
+        _require(
+            found == len(told), method, f"client {liar} answered with {lie} in {told}, of which {found} were found"
+        )
+        aggregate = server.aggregate() or {}
+        _require(all(map(_is_finite, aggregate.values())), method, f"{lie} of client {liar} reached the aggregate")
+
+
+class _Lying(InProcess):
+    """One client tells a lie wherever it can; ``told`` says in which handlers it did."""
+
+    def __init__(self, method: Method, liar: ClientId, lie: str, told: list[str], *arguments: Any):
+        super().__init__(*arguments)
+        self.method, self.liar, self.lie, self.told = method, liar, lie, told
+        self.failed: list[Failure] = []
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        _, reply_type = handler_of(self.method.client, handler).types_cached()
+        for client, answer in super().deliver(handler, round, outgoing, timeout):
+            lie = None
+            if client == self.liar and isinstance(answer, Encoded):
+                lie = forged(decode(answer.data, reply_type), self.lie)
+                self.told += [handler] if lie else []
+            yield client, lie or answer
+
+    def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
+        failure = super()._failed(client, handler, error)
+        self.failed.append(failure)
+        return failure
+
+
+def forged(message: Message, lie: str) -> Encoded | None:
+    """The bytes of an answer, with one of ``LIES`` in every field that can hold it; None where none can."""
+    changes: dict[str, Any] = {}
+    for spec in message.specs():
+        value = getattr(message, spec.name)
+        if value is None or not _can_lie(spec, value, lie):
+            continue
+        if spec.form == "plain":
+            changes[spec.name] = _false(torch.tensor(value), lie).item()
+        elif spec.form == "tensor":
+            changes[spec.name] = _false(value, lie)
+        elif spec.form == "tensors":
+            other = "other." if lie == LIES[4] else ""
+            changes[spec.name] = {other + name: _false(tensor, lie) for name, tensor in value.items()}
+        else:
+            changes[spec.name] = [_false(tensor, lie) for tensor in value]
+    return unchecked(replace(cast("Any", message), **changes)) if changes else None
+
+
+def unchecked(message: Message) -> Encoded:
+    """The bytes of a message whatever its fields hold: ``encode`` without the checks of an honest sender."""
+    packer = _Packer()
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return packer.add(value, None, None)
+        if isinstance(value, Mapping):
+            return {name: walk(item) for name, item in value.items()}
+        return [walk(item) for item in value] if isinstance(value, list | tuple) else value
+
+    sizes: list[tuple[str, str, int]] = []
+    body: dict[str, Any] = {}
+    for spec in message.specs():
+        before = packer.length
+        body[spec.name] = walk(getattr(message, spec.name))
+        sizes.append((spec.name, spec.kind, packer.length - before))
+    name = message.wire_name()
+    return Encoded(packer.finish([name, body, packer.length]), name, tuple(sizes))
+
+
+def _can_lie(spec: FieldSpec, value: Any, lie: str) -> bool:
+    if spec.form == "plain":
+        return isinstance(value, float) and lie in LIES[:3]
+    tensors = list(tensors_in(value))
+    floats = [one for one in tensors if one.is_floating_point() and (one.numel() or lie in LIES[3:])]
+    return bool(tensors if lie in LIES[3:] else floats)
+
+
+def _false(tensor: Tensor, lie: str) -> Tensor:
+    """A tensor that holds a lie."""
+    if lie == "another type":
+        return tensor.to(torch.float32 if tensor.dtype is torch.float64 else torch.float64)
+    if lie == "other names or shapes":
+        return torch.cat([tensor, tensor[..., :1]], -1) if tensor.numel() and tensor.dim() else tensor.new_ones(7)
+    if not tensor.is_floating_point():
+        return tensor
+    value = {"not a number": math.nan, "infinity": -math.inf, "too large": torch.finfo(tensor.dtype).max}[lie]
+    return torch.full_like(tensor, value)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
 
 
 def check_workers(method: Method, settings: Mapping[str, Any]) -> None:
@@ -238,6 +360,7 @@ CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_poor_clients,
     check_single_client,
     check_labels_stay,
+    check_liars,
 )
 
 
@@ -261,14 +384,18 @@ def small_config(
 
 
 def assemble(
-    method: Method, settings: Mapping[str, Any], *, hide: Callable[[Silo], Silo] | None = None
+    method: Method,
+    settings: Mapping[str, Any],
+    *,
+    hide: Callable[[Silo], Silo] | None = None,
+    runtime: Callable[..., InProcess] = InProcess,
 ) -> tuple[Any, InProcess, Spy]:
     """A server and its clients, ready for set-up, with every message noted; ``hide`` changes the silos before."""
     config = small_config(method, settings)
     simulation = prepare(config, method)
     silos = [hide(silo) if hide else silo for silo in simulation.silos]
     typed = config.method_config()
-    federation = InProcess(
+    federation = runtime(
         [silo.client for silo in silos],
         lambda client: method.client(
             ClientContext(client, _silo(silos, client), typed, simulation.models[client], seed=0)
@@ -281,7 +408,7 @@ def assemble(
     return server, federation, Spy(federation)
 
 
-def play(server: Any, federation: Spy, rounds: int = 2) -> None:
+def play(server: Any, federation: Federation, rounds: int = 2) -> None:
     """Set-up and the first rounds; one-shot methods have but one."""
     federation.at("setup", 0)
     server.set_up(federation)
@@ -291,16 +418,22 @@ def play(server: Any, federation: Spy, rounds: int = 2) -> None:
 
 
 class Spy(CountingFederation):
-    """Keeps every request, and every reply that a server gets to see."""
+    """Keeps every request, and every reply that a server gets to see.
+
+    Attributes:
+        messages: All of them, and the sums of replies that nobody sends as they are.
+        sent: Without these.
+    """
 
     def __init__(self, inner: Federation):
         super().__init__(inner)
+        self.sent: list[Message] = []
         self.messages: list[Message] = []
 
     def ask(self, handler: Any, request: Any, **options: Any) -> Any:
         self._note(request)
         replies = super().ask(handler, request, **options)
-        self.messages += [reply for _, reply in replies]
+        self._keep([reply for _, reply in replies])
         return replies
 
     def sum(self, handler: Any, request: Any, **options: Any) -> Any:
@@ -314,7 +447,11 @@ class Spy(CountingFederation):
         self.inner.at(phase, round)
 
     def _note(self, request: Any) -> None:
-        self.messages += [request] if isinstance(request, Message) else list(request.values())
+        self._keep([request] if isinstance(request, Message) else list(request.values()))
+
+    def _keep(self, messages: Sequence[Message]) -> None:
+        self.sent += messages
+        self.messages += messages
 
 
 def messages_of(method: Method) -> list[type[Message]]:

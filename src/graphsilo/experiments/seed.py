@@ -96,6 +96,7 @@ class SeedRun:
             return state["result"], ledger
         started = time.perf_counter()
         federation = self.federation(ledger)
+        federation.largest_value = self.config.run.largest_value
         server = self._server(federation)
         clock = _Clock(federation)
         if state is None:

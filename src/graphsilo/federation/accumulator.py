@@ -31,23 +31,24 @@ MOST_WAITING = 1 << 23
 """Bytes of messages that may wait to be added."""
 
 
+_MOST_FLOAT = 1.7e308
+_MOST_WHOLE = 2**63 - 1
+
+
 class Accumulator(Generic[Reply]):
     """Adds up additive messages in the order given, without keeping more than some megabytes of them.
 
     Floats are summed in float64: a weight of at most 2^29 times a float32 number is exact there, so that the weighted
     mean of equal models is that model, bit for bit.
+
+    Messages are added to those with the same names and shapes, and the sum is that of most of them. Nobody's message
+    says what the others have to look like.
     """
 
     def __init__(self, kind: type[Reply]):
         self.kind = kind
         self.specs = kind.specs()
-        self.clients: list[ClientId] = []
-        self._values: dict[str, Any] = {}
-        self._whole: dict[str, _Joined] = {}
-        # Shapes of the first message; all others must have the same.
-        self._shapes: dict[str, Any] = {}
-        self._waiting: list[list[Share]] = []
-        self._bytes = 0
+        self._groups: list[_Group] = []
         names = {spec.name: spec for spec in self.specs}
         for spec in self.specs:
             additive = spec.form != "plain" or spec.plain_type in (int, float)
@@ -62,7 +63,8 @@ class Accumulator(Generic[Reply]):
         """Add one client's message. Its tensors must stay as they are until ``message`` is called.
 
         Raises:
-            MessageError: Its shapes or names differ from the ones before; the sum stays as it was.
+            MessageError: It lacks something, its weight cannot be one, or the sum would overflow with it; the sum stays
+                as it was.
         """
         shares: list[Share] = []
         for spec in self.specs:
@@ -76,43 +78,108 @@ class Accumulator(Generic[Reply]):
                         f"{given} came."
                     )
             shares.append((getattr(message, spec.name), weight))
-        shapes = {spec.name: self._check(client, spec, *share) for spec, share in zip(self.specs, shares, strict=True)}
-        self._shapes = self._shapes or shapes
+        shapes = [self._shapes(client, spec, *share) for spec, share in zip(self.specs, shares, strict=True)]
+        group = next((group for group in self._groups if group.shapes == shapes), None)
+        if group is None:
+            group = _Group(self.specs, shapes)
+            self._groups.append(group)
+        sizes = [size + _size(*share) for size, share in zip(group.sizes, shares, strict=True)]
+        for spec, size, (value, _) in zip(self.specs, sizes, shares, strict=True):
+            if not spec.allow_nan and not size <= (_MOST_WHOLE if _is_whole(value) else _MOST_FLOAT):
+                raise MessageError(
+                    f"client {client}: with its {self.kind.__name__}.{spec.name} the sum would be {size:.3g}, larger "
+                    f"than a number can be."
+                )
+        group.add(client, shares, sizes)
+
+    def message(self) -> Reply | None:
+        """The sum so far; None of nothing, and where as many clients sent one thing as another."""
+        group = self._largest()
+        return None if group is None else self.kind(**group.total())
+
+    @property
+    def clients(self) -> list[ClientId]:
+        """Whose messages make up the sum."""
+        group = self._largest()
+        return [] if group is None else group.clients
+
+    def outvoted(self) -> dict[ClientId, str]:
+        """Whose messages are not in the sum because most others look different, and how theirs does."""
+        largest = self._largest()
+        found: dict[ClientId, str] = {}
+        for group in self._groups:
+            if group is largest:
+                continue
+            other = largest or next(other for other in self._groups if other is not group)
+            spec, mine, theirs = next(
+                (spec, *pair)
+                for spec, *pair in zip(self.specs, group.shapes, other.shapes, strict=True)
+                if pair[0] != pair[1]
+            )
+            who = f"{len(other.clients)} other clients'" if largest else f"client {other.clients[0]}'s"
+            for client in group.clients:
+                found[client] = (
+                    f"client {client}: {self.kind.__name__}.{spec.name} has {differing(mine, theirs)}, {who} has "
+                    f"{differing(theirs, mine)}. "
+                    f"All clients must run the same model and settings to be summed."
+                )
+        return dict(sorted(found.items()))
+
+    def _largest(self) -> _Group | None:
+        """The messages that most clients' look like; None where there is no such thing."""
+        groups = sorted(self._groups, key=lambda group: -len(group.clients))
+        if not groups or (len(groups) > 1 and len(groups[0].clients) == len(groups[1].clients)):
+            return None
+        return groups[0]
+
+    def _shapes(self, client: ClientId, spec: FieldSpec, value: Any, weight: float) -> Any:
+        """Names and shapes of what can be summed."""
+        if value is None:
+            raise MessageError(f"client {client}: {self.kind.__name__}.{spec.name} is missing from a sum.")
+        if spec.form == "plain":
+            return None
+        if weight != int(weight) and not all(map(torch.is_floating_point, tensors_in(value))):
+            raise MessageError(
+                f"client {client}: {self.kind.__name__}.{spec.name} holds whole numbers, which the weight {weight} "
+                f"would make fractions; send them as floats."
+            )
+        return shapes_of(value)
+
+
+class _Group:
+    """The sum of messages with the same names and shapes.
+
+    Attributes:
+        shapes: Per field, its names and shapes.
+        clients: Who sent them.
+        sizes: Per field, what no entry of the sum can be larger than.
+    """
+
+    def __init__(self, specs: Sequence[FieldSpec], shapes: list[Any]):
+        self.specs, self.shapes = specs, shapes
+        self.clients: list[ClientId] = []
+        self.sizes: list[float] = [0.0] * len(specs)
+        self._values: dict[str, Any] = {}
+        self._whole: dict[str, _Joined] = {}
+        self._waiting: list[list[Share]] = []
+        self._bytes = 0
+
+    def add(self, client: ClientId, shares: list[Share], sizes: list[float]) -> None:
         self._waiting.append(shares)
         self._bytes += sum(
             tensor.nbytes
             for spec, (value, _) in zip(self.specs, shares, strict=True)
             if spec.form != "plain"
-            for tensor in _tensors(value)
+            for tensor in tensors_in(value)
         )
         self.clients.append(client)
+        self.sizes = sizes
         if self._bytes >= MOST_WAITING:
             self._add_waiting()
 
-    def message(self) -> Reply | None:
-        """The sum so far; None of nothing."""
+    def total(self) -> dict[str, Any]:
         self._add_waiting()
-        return self.kind(**self._values) if self.clients else None
-
-    def _check(self, client: ClientId, spec: FieldSpec, value: Any, weight: float) -> Any:
-        """The shapes of a value, once they are found to be those of the other clients."""
-        if value is None:
-            raise MessageError(f"client {client}: {self.kind.__name__}.{spec.name} is missing from a sum.")
-        if spec.form == "plain":
-            return None
-        if weight != int(weight) and not all(map(torch.is_floating_point, _tensors(value))):
-            raise MessageError(
-                f"client {client}: {self.kind.__name__}.{spec.name} holds whole numbers, which the weight {weight} "
-                f"would make fractions; send them as floats."
-            )
-        shapes = _shapes(value)
-        known = self._shapes.get(spec.name, shapes)
-        if shapes != known:
-            raise MessageError(
-                f"client {client}: {self.kind.__name__}.{spec.name} has shapes {shapes}, the other clients' "
-                f"have {known}. All clients must run the same model and settings to be summed."
-            )
-        return shapes
+        return self._values
 
     def _add_waiting(self) -> None:
         if not self._waiting:
@@ -215,13 +282,35 @@ def _first(tensor: Tensor, weight: float) -> Tensor:
     return total.mul_(weight if tensor.is_floating_point() else int(weight)) if weight != 1.0 else total
 
 
-def _tensors(value: Any) -> Iterable[Tensor]:
+def tensors_in(value: Any) -> Iterable[Tensor]:
+    """The tensors of a field."""
     if isinstance(value, Tensor):
         return (value,)
     return value.values() if isinstance(value, Mapping) else value
 
 
-def _shapes(value: Any) -> Any:
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, int | float):
+        return isinstance(value, int)
+    return not all(map(torch.is_floating_point, tensors_in(value)))
+
+
+def _size(value: Any, weight: float) -> float:
+    """What no entry of weight · value is larger than; 0 where it is too small to matter in a sum."""
+    if isinstance(value, int | float):
+        return abs(value) * weight
+    sizes = [0.0]
+    for tensor in tensors_in(value):
+        if tensor.dtype in (torch.float64, torch.int64) and tensor.numel():
+            low, high = (float(edge) for edge in torch.aminmax(tensor))
+            sizes.append(math.inf if math.isnan(low) else max(-low, high))
+        elif not tensor.is_floating_point():
+            sizes.append(2.0**32)
+    return max(sizes) * weight
+
+
+def shapes_of(value: Any) -> Any:
+    """Shapes of a tensor, or of each of several, by name where they have names."""
     if isinstance(value, Tensor):
         return _shape(value)
     if isinstance(value, Mapping):
@@ -232,3 +321,15 @@ def _shapes(value: Any) -> Any:
 def _shape(tensor: Tensor) -> tuple[int | str, ...]:
     """Sizes, and whether the entries are whole numbers: those are summed in another type."""
     return tuple(tensor.shape) if tensor.is_floating_point() else (*tensor.shape, "whole numbers")
+
+
+def differing(shapes: Any, others: Any) -> str:
+    """What of some shapes is not in others, in a few words: names and sizes may come from somebody who lies."""
+    if isinstance(shapes, Mapping):
+        mine = [f"{name} {shape}" for name, shape in shapes.items() if others.get(name) != shape]
+    elif isinstance(shapes, list):
+        mine = [f"{len(shapes)} tensors", *(str(shape) for shape in shapes)]
+    else:
+        mine = [str(shapes)]
+    text = ", ".join(mine[:3]) + (f" and {len(mine) - 3} more" if len(mine) > 3 else "")
+    return f"the shape {text[:300]}" if mine else "nothing of that"

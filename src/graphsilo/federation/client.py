@@ -98,8 +98,8 @@ class EvaluateReply(Message):
 
     kinds: dict[str, list[str]] = sends("control")
     parts: list[int] = sends("control")
-    counts: Tensor = sends("counts", shape=("rows", 4, "classes", "classes"))
-    sizes: Tensor = sends("counts", shape=("parts",))
+    counts: Tensor = sends("counts", dtype=torch.int32, shape=("rows", 4, "classes", "classes"))
+    sizes: Tensor = sends("counts", dtype=torch.int64, shape=("parts",))
     scores: dict[str, list[float]] = sends("score", allow_nan=True)
 
 

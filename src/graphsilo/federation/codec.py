@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError, nearest
-from graphsilo.federation.message import FieldSpec, Message
+from graphsilo.federation.kinds import LARGEST, LARGEST_WHOLE, WEIGHTS
+from graphsilo.federation.message import DTYPES, FieldSpec, Message
 
 MAGIC = b"GSM1"
 ALIGN = 64
@@ -35,12 +36,8 @@ _LARGE = 1 << 22
 _LARGEST = 2**40
 """An empty tensor may claim any size, but torch cannot compute strides of every one."""
 
-_DTYPES: dict[str, torch.dtype] = {
-    "f4": torch.float32, "f8": torch.float64, "f2": torch.float16, "b2": torch.bfloat16, "i8": torch.int64,
-    "i4": torch.int32, "i2": torch.int16, "i1": torch.int8, "u1": torch.uint8, "bo": torch.bool,
-}  # fmt: skip
-_CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_SIZES = {code: torch.empty(0, dtype=dtype).element_size() for code, dtype in _DTYPES.items()}
+_CODES = {dtype: code for code, dtype in DTYPES.items()}
+_SIZES = {code: dtype.itemsize for code, dtype in DTYPES.items()}
 _SCALARS = {int, float, str}
 _FLOATS = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
 
@@ -254,17 +251,26 @@ def outgoing(like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[M], *, limit: int = DEFAULT_LIMIT) -> M:
+def decode(
+    data: NDArray[np.uint8] | bytes | bytearray | memoryview,
+    kind: type[M],
+    *,
+    limit: int = DEFAULT_LIMIT,
+    largest_value: float | None = None,
+) -> M:
     """The message in ``data``; its tensors are views of ``data``.
 
     Args:
         data: What ``encode`` made.
         kind: The message type that is expected.
         limit: Most bytes that are accepted.
+        largest_value: Largest size of a weight that is taken; of other kinds of numbers it is what ``LARGEST`` or the
+            field says. None: any that is finite.
 
     Raises:
         MessageError: Too long, cut off, of another type, with unknown, missing or wrongly typed fields, with shapes
-            that do not fit, or with NaN or infinity where they are not allowed.
+            that do not fit, with bytes of no field, with numbers that are too large, or with NaN or infinity where
+            they are not allowed.
     """
     size = data.nbytes if isinstance(data, np.ndarray | memoryview) else len(data)
     if size > limit:
@@ -274,9 +280,9 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
         )
     buffer = _writable(data)
     key = _header_bytes(buffer, kind.__name__)
-    layout = _LAYOUTS.get((kind, key))
+    layout = _LAYOUTS.get((kind, largest_value, key))
     if layout is not None and layout.size == buffer.shape[0]:
-        return kind(**layout.read(buffer))
+        return kind(**layout.read(buffer, kind.__name__))
     header, start = _open(key, kind.__name__)
     if (
         not isinstance(header, list)
@@ -295,7 +301,7 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
             f"extended on its way."
         )
     specs = kind.specs()
-    unpacker = _Unpacker(buffer, start, length, kind.__name__)
+    unpacker = _Unpacker(buffer, start, length, kind.__name__, len(key), largest_value)
     values = {}
     for spec in specs:
         if spec.name in body:
@@ -310,7 +316,9 @@ def decode(data: NDArray[np.uint8] | bytes | bytearray | memoryview, kind: type[
     if len(key) <= _MAX_KEPT_HEADER:
         if len(_LAYOUTS) >= _MAX_LAYOUTS:
             _LAYOUTS.clear()
-        _LAYOUTS[kind, key] = unpacker.layout([(spec, values[spec.name]) for spec in specs if spec.name in body])
+        _LAYOUTS[kind, largest_value, key] = unpacker.layout(
+            [(spec, values[spec.name]) for spec in specs if spec.name in body]
+        )
     return kind(**values)
 
 
@@ -335,7 +343,8 @@ def encode_tree(tree: Any) -> NDArray[np.uint8]:
 def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any:
     """What ``encode_tree`` was given; tensors are copies."""
     buffer = _writable(data)
-    header, start = _open(_header_bytes(buffer, "state"), "state")
+    key = _header_bytes(buffer, "state")
+    header, start = _open(key, "state")
     if (
         not isinstance(header, list)
         or len(header) != 3
@@ -344,7 +353,7 @@ def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any
         or start + header[2] != len(buffer)
     ):
         raise MessageError("these bytes are not a complete graphsilo state.")
-    unpacker = _Unpacker(buffer, start, header[2], "state")
+    unpacker = _Unpacker(buffer, start, header[2], "state", len(key))
 
     def walk(value: Any) -> Any:
         if isinstance(value, dict):
@@ -368,6 +377,14 @@ def _key(key: Any) -> Any:
 _pack = msgspec.msgpack.Encoder(enc_hook=lambda value: _plain_out(value)).encode  # noqa: PLW0108 - defined further down
 
 
+def _wrong_type(where: str, spec: FieldSpec, dtype: torch.dtype) -> str:
+    wanted, came = (" or ".join(str(one).removeprefix("torch.") for one in some) for some in (spec.dtypes, (dtype,)))
+    return (
+        f"{where} must hold {wanted}; {came} came. Convert it, or declare the field with "
+        f'`sends("{spec.kind}", dtype=torch.{came})` if that is what it is meant to hold.'
+    )
+
+
 class _Packer:
     def __init__(self) -> None:
         self.parts: list[tuple[int, Tensor]] = []
@@ -379,6 +396,8 @@ class _Packer:
             what = f"{tensor.dtype}, {tensor.layout}" if isinstance(tensor, Tensor) else type(tensor).__name__
             where = f"{type(message).__name__}.{spec.name}" if spec else "a state"
             raise MessageError(f"{where} must hold dense tensors of plain numbers; {what} came.")
+        if spec is not None and tensor.dtype not in spec.dtypes:
+            raise MessageError(_wrong_type(f"{type(message).__name__}.{spec.name}", spec, tensor.dtype))
         offset = self.length
         shape = list(tensor.shape)
         size = math.prod(shape) * _SIZES[code]
@@ -408,14 +427,18 @@ class _Packer:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Where a tensor lies in a message, and what is looked at when it is read."""
+    """Where a tensor lies in a message, and what is looked at when it is read.
+
+    Attributes:
+        largest: Largest size of its entries; infinity where they need only be finite, None where they may be anything.
+    """
 
     where: str
     dtype: torch.dtype
     shape: list[int]
     count: int
     offset: int
-    finite: bool
+    largest: float | None
 
     def read(self, buffer: NDArray[np.uint8]) -> tuple[Tensor]:
         return (self.tensor(buffer),)
@@ -477,6 +500,7 @@ class _Layout:
         fields: Name, form, and a plain field's value, the keys of named tensors, or the length of a list.
         slots: The tensors, in field order.
         runs: The same tensors as they are read.
+        gaps: Every byte that belongs to no tensor and not to the header.
     """
 
     size: int
@@ -484,10 +508,12 @@ class _Layout:
     fields: tuple[tuple[str, str, Any], ...]
     slots: tuple[_Slot, ...]
     runs: tuple[_Slot | _Run, ...]
+    gaps: NDArray[np.int64]
 
-    def read(self, buffer: NDArray[np.uint8]) -> dict[str, Any]:
+    def read(self, buffer: NDArray[np.uint8], owner: str) -> dict[str, Any]:
+        _check_gaps(buffer, self.gaps, owner)
         tensors = [tensor for run in self.runs for tensor in run.read(buffer)]
-        _check_finite(buffer, self.start, self.slots, tensors)
+        _check_numbers(buffer, self.start, self.slots, tensors)
         found = iter(tensors)
         values: dict[str, Any] = {}
         for name, form, content in self.fields:
@@ -502,7 +528,7 @@ class _Layout:
         return values
 
 
-_LAYOUTS: dict[tuple[type[Message], bytes], _Layout] = {}
+_LAYOUTS: dict[tuple[type[Message], float | None, bytes], _Layout] = {}
 _MAX_LAYOUTS = 512
 _MAX_KEPT_HEADER = 4096
 
@@ -514,38 +540,75 @@ def _copied(value: Any) -> Any:
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
-def _check_finite(buffer: NDArray[np.uint8], start: int, slots: Sequence[_Slot], tensors: Sequence[Tensor]) -> None:
-    """Refuse NaN and infinity where they are not allowed.
+def _check_gaps(buffer: NDArray[np.uint8], gaps: NDArray[np.int64], owner: str) -> None:
+    if buffer[gaps].any():
+        raise MessageError(f"{owner}: bytes between the tensors are not zero, and belong to no field.")
 
-    A finite sum proves that every entry is finite; if it is not, each tensor is looked at: finite numbers may overflow
-    in a sum. One sum serves a message of float32 tensors, padding being zero.
+
+def _check_numbers(buffer: NDArray[np.uint8], start: int, slots: Sequence[_Slot], tensors: Sequence[Tensor]) -> None:
+    """Refuse NaN, infinity and numbers that are too large, where they are not allowed.
+
+    A sum of squares below a bound's square proves that no entry is above the bound: rounding never makes it smaller
+    than its largest term, up to the rounding of that. If it is not, each tensor is looked at. One product serves a
+    message of float32 tensors, padding being zero.
     """
-    watched = [(slot, tensor) for slot, tensor in zip(slots, tensors, strict=True) if slot.finite]
+    watched = [(slot, tensor) for slot, tensor in zip(slots, tensors, strict=True) if slot.largest is not None]
     if not watched:
         return
     if all(slot.dtype is torch.float32 for slot, _ in watched):
         count = (buffer.shape[0] - start) // 4
         whole = torch.frombuffer(buffer.data, dtype=torch.float32, count=count, offset=start)
-        if math.isfinite(whole.sum().item()):
+        if _all_below(whole, min(slot.largest for slot, _ in watched if slot.largest is not None)):
             return
     for slot, tensor in watched:
-        if not math.isfinite(tensor.sum().item()) and not bool(torch.isfinite(tensor).all()):
+        largest = slot.largest
+        if largest is None or (slot.dtype in _FLOATS and _all_below(tensor.view(-1), largest)):
+            continue
+        low, high = (float(edge) for edge in torch.aminmax(tensor))
+        size = max(-low, high)
+        if not math.isfinite(size):
             raise MessageError(f"{slot.where} contains NaN or infinity, which this field does not allow.")
+        if size > largest:
+            raise MessageError(_too_large(slot.where, size, largest))
+
+
+def _all_below(flat: Tensor, largest: float) -> bool:
+    squares = float(torch.dot(flat, flat))
+    return squares < 0.99 * largest * largest and math.isfinite(squares)
+
+
+def _too_large(where: str, size: float, largest: float) -> str:
+    return (
+        f"{where} holds {size:.3g}; at most {largest:.3g} is taken. Either the training diverged (a smaller learning "
+        f"rate, features that are scaled), or its sender is not honest. The bound of weights is run.largest_value."
+    )
 
 
 class _Unpacker:
-    def __init__(self, buffer: NDArray[np.uint8], start: int, length: int, owner: str):
+    def __init__(
+        self, buffer: NDArray[np.uint8], start: int, length: int, owner: str, header: int, largest: float | None = None
+    ):
         self.buffer, self.start, self.length, self.owner = buffer, start, length, owner
+        self.header, self.largest = header, largest
         self.sizes: dict[str, int] = {}
         self.position = 0
         self.slots: list[_Slot] = []
         self.tensors: list[Tensor] = []
 
     def finish(self) -> None:
-        """Every byte of the payload belongs to a declared field, and numbers are finite where they must be."""
+        """Every byte belongs to a declared field or is zero, and numbers are such as they must be."""
         if self.position != self.length:
             raise MessageError(f"{self.owner}: {self.length - self.position} bytes of the payload belong to no field.")
-        _check_finite(self.buffer, self.start, self.slots, self.tensors)
+        _check_gaps(self.buffer, self.gaps(), self.owner)
+        _check_numbers(self.buffer, self.start, self.slots, self.tensors)
+
+    def gaps(self) -> NDArray[np.int64]:
+        """Where every byte lies that only fills up."""
+        ends = [slot.offset + slot.count * slot.dtype.itemsize for slot in self.slots]
+        begins = [*[slot.offset for slot in self.slots], self.start + self.length]
+        return np.concatenate(
+            [np.arange(end, begin) for end, begin in zip([self.header, *ends], begins, strict=True)], dtype=np.int64
+        )
 
     def layout(self, values: list[tuple[FieldSpec, Any]]) -> _Layout:
         """What was read, for the next message with the same header."""
@@ -564,7 +627,8 @@ class _Unpacker:
             elif value is not None and spec.form == "tensor_list":
                 content = len(value)
             fields.append((spec.name, spec.form, _copied(content)))
-        return _Layout(self.start + self.length, self.start, tuple(fields), tuple(self.slots), tuple(runs))
+        size = self.start + self.length
+        return _Layout(size, self.start, tuple(fields), tuple(self.slots), tuple(runs), self.gaps())
 
     def field(self, spec: FieldSpec, value: Any) -> Any:
         where = f"{self.owner}.{spec.name}"
@@ -573,7 +637,7 @@ class _Unpacker:
                 raise MessageError(f"{where} must not be None.")
             return None
         if spec.form == "plain":
-            return _plain_in(value, spec, where)
+            return _plain_in(value, spec, where, self.largest)
         if spec.form == "tensor":
             return self.tensor(value, spec)
         if spec.form == "tensors":
@@ -590,7 +654,7 @@ class _Unpacker:
         where = f"{self.owner}.{spec.name}" if spec else self.owner
         try:
             code, shape, offset = reference
-            dtype = _DTYPES[code]
+            dtype = DTYPES[code]
             if type(shape) is not list or len(shape) > MAX_DIMENSIONS or not {type(size) for size in shape} <= {int}:
                 raise ValueError
             count = math.prod(shape)
@@ -605,8 +669,10 @@ class _Unpacker:
                 raise ValueError
         except (TypeError, ValueError, KeyError):
             raise MessageError(f"{where}: a tensor reference points outside the message or is malformed.") from None
-        finite = spec is not None and not spec.allow_nan and dtype in _FLOATS and count > 0
-        slot = _Slot(where, dtype, shape, count, self.start + offset, finite)
+        if spec is not None and dtype not in spec.dtypes:
+            raise MessageError(_wrong_type(where, spec, dtype))
+        largest = _largest(spec, dtype, self.largest) if spec is not None and count else None
+        slot = _Slot(where, dtype, shape, count, self.start + offset, largest)
         tensor = slot.tensor(self.buffer)
         if spec is not None and spec.shape is not None:
             self._check_shape(spec, tuple(shape), where)
@@ -624,6 +690,26 @@ class _Unpacker:
         if not fits:
             known = {name: size for name, size in self.sizes.items() if name in wanted}
             raise MessageError(f"{where} must have shape {wanted} {known or ''}; {shape} came.")
+
+
+def _largest(spec: FieldSpec, dtype: torch.dtype | None, weights: float | None) -> float | None:
+    """Largest size of a field's numbers: infinity where they need only be finite, None where they may be anything.
+
+    Args:
+        spec: The field.
+        dtype: Of a tensor; None for plain numbers.
+        weights: As ``largest_value`` in ``decode``.
+    """
+    whole = dtype is not None and dtype not in _FLOATS
+    if spec.allow_nan or dtype is torch.bool:
+        return None
+    if weights is None:
+        return None if whole else math.inf
+    if spec.largest is not None:
+        return spec.largest
+    if whole:  # shorter ones are smaller anyway
+        return float(LARGEST_WHOLE) if dtype is torch.int64 else None
+    return weights if spec.kind in WEIGHTS else LARGEST[spec.kind]
 
 
 def aligned_bytes(size: int) -> NDArray[np.uint8]:
@@ -677,19 +763,28 @@ def _plain_out(value: Any) -> Any:
     raise MessageError(f"a message carries tensors, numbers, truth values and text; {type(value).__name__} came.")
 
 
-def _plain_in(value: Any, spec: FieldSpec, where: str) -> Any:
+def _plain_in(value: Any, spec: FieldSpec, where: str, weights: float | None) -> Any:
     try:
         converted = msgspec.convert(value, spec.plain_type, strict=True, str_keys=False)
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
         raise MessageError(f"{where}: {error}.") from None
-    if spec.has_floats and not spec.allow_nan and _has_nan(converted):
-        raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
+    largest = _largest(spec, None, weights)
+    if largest is not None and (spec.has_floats or largest < math.inf):
+        size = _size(converted)
+        if not math.isfinite(size):
+            raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
+        if size > largest:
+            raise MessageError(_too_large(where, size, largest))
     return converted
 
 
-def _has_nan(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
+def _size(value: Any) -> float:
+    """The largest size of a number in a plain value; not a number where one is not."""
+    if isinstance(value, int | float):
+        return abs(float(value))
     if isinstance(value, Mapping):
-        return any(_has_nan(item) for item in value.values())
-    return isinstance(value, list | tuple) and any(_has_nan(item) for item in value)
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return 0.0
+    sizes = [_size(item) for item in value]
+    return max(sizes, default=0.0) if all(map(math.isfinite, sizes)) else math.nan

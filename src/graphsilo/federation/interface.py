@@ -185,14 +185,19 @@ class Federation(ABC):
         *,
         to: Sequence[ClientId] | None = None,
         timeout: float | None = None,
+        check: Callable[[ClientId, Reply], None] | None = None,
     ) -> Replies[Reply]:
         """Send a request and collect the answers.
+
+        An answer's field that the request has, too, must hold tensors of the same names and shapes: a client that
+        sends others has failed.
 
         Args:
             handler: The client's step, e.g. ``Client.train``.
             request: One message for all, or one per client.
             to: Whom to ask; None means everyone (or the keys of ``request``).
             timeout: Seconds to wait for an answer, where the runtime can wait.
+            check: Looks at each answer and raises ``MessageError`` where it cannot be used: its client has failed.
         """
 
     @abstractmethod
@@ -204,7 +209,12 @@ class Federation(ABC):
         to: Sequence[ClientId] | None = None,
         timeout: float | None = None,
     ) -> Total[Reply]:
-        """Send a request and receive only the sum of the answers."""
+        """Send a request and receive only the sum of the answers.
+
+        Fields that the request has, too, are compared with it as by ``ask``. Beyond that the answers that are summed
+        are those with the names and shapes that most have; the others have failed, all of them where none is in the
+        majority.
+        """
 
     def at(self, phase: Phase, round: int) -> None:
         """Say which phase and round the next calls belong to."""

@@ -40,3 +40,27 @@ SHORT: dict[str, str] = {
     "control": "control",
 }
 """The same in a word or two, for lists."""
+
+LARGEST_WEIGHT = 1e6
+"""Largest size of a model's weight that is taken from a client, where nobody sets another (``run.largest_value``)."""
+
+WEIGHTS: frozenset[Kind] = frozenset({"model", "generator"})
+"""Kinds for which that bound holds."""
+
+LARGEST: dict[Kind, float] = {
+    "gradient": 1e18,
+    "prototype": 1e18,
+    "statistic": 1e36,
+    "embedding": 1e18,
+    "synthetic": 1e18,
+    "counts": 2.0**53,
+    "topology": 2.0**53,
+    "logits": 1e18,
+    "score": 1e18,
+    "control": 2.0**53,
+}
+"""Largest size of a number of any other kind. What is made of features has their units, be it cells per litre, and its
+square must still be a float32 number; a statistic may be such a square. A count is exact up to 2^53."""
+
+LARGEST_WHOLE = 2**53
+"""Largest size of a whole number of any kind: a float64 holds it exactly."""

@@ -23,6 +23,12 @@ from graphsilo.federation.kinds import Kind as Kind
 Tensors: TypeAlias = Mapping[str, Tensor]
 """Named tensors, such as the weights of a model."""
 
+DTYPES: dict[str, torch.dtype] = {
+    "f4": torch.float32, "f8": torch.float64, "f2": torch.float16, "b2": torch.bfloat16, "i8": torch.int64,
+    "i4": torch.int32, "i2": torch.int16, "i1": torch.int8, "u1": torch.uint8, "bo": torch.bool,
+}  # fmt: skip
+"""Types that a tensor can have in a message, and what each is called on the wire."""
+
 M = TypeVar("M", bound="Message")
 
 
@@ -46,6 +52,9 @@ class FieldSpec:
             the setting below whose value a class is left out.
         only_with: Settings of the method without which the field is not sent, as (name, value).
         recoverable: Whether features of single nodes can be computed from it.
+        dtypes: Types that its tensors may have.
+        largest: Largest size of its numbers that is taken from a client; None: what holds for the kind.
+        like: The request's field whose names and shapes it has; None: the one of the same name, if there is one.
     """
 
     name: str
@@ -62,11 +71,15 @@ class FieldSpec:
     per_class: bool | str | None = None
     only_with: tuple[tuple[str, Any], ...] = ()
     recoverable: bool = False
+    dtypes: tuple[torch.dtype, ...] = (torch.float32,)
+    largest: float | None = None
+    like: str | None = None
 
 
 def sends(
     kind: Kind,
     *,
+    dtype: torch.dtype | tuple[torch.dtype, ...] = torch.float32,
     shape: tuple[int | str, ...] | None = None,
     allow_nan: bool = False,
     weighted_by: str | None = None,
@@ -74,12 +87,15 @@ def sends(
     per_class: bool | str | None = None,
     only_with: Mapping[str, Any] | None = None,
     recoverable: bool = False,
+    largest: float | None = None,
+    like: str | None = None,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
 
     Args:
         kind: One of the kinds in ``KINDS``.
+        dtype: Type of a tensor (of each of several), or the types it may have. Any other is refused at both ends.
         shape: Expected shape of a tensor: numbers, or names that must agree within the message.
         allow_nan: Let NaN and infinity through.
         weighted_by: In a sum, count this field times that one: the wire carries a model and its weight, the server
@@ -94,13 +110,24 @@ def sends(
             a silo that does not let it out can still take part with others.
         recoverable: Whoever sees the field (and what it answers) can compute features of single nodes from it. A silo
             sends it only where its owner said so.
+        largest: Largest size of a number that is taken from a client, where the one of the kind (``kinds.LARGEST``;
+            of weights ``run.largest_value``) does not fit.
+        like: In an answer: the field of the request whose names and shapes it has. Without it, it is compared with
+            the field of its own name, if there is one. A client that sends others has failed.
         default: Value when the sender leaves the field out.
 
     Raises:
-        MessageError: The kind is not declared.
+        MessageError: The kind is not declared, or no message can carry a type.
     """
     if kind not in KINDS:
         raise MessageError(f"'{kind}' is no kind of disclosure; {nearest(kind, KINDS)}")
+    dtypes = dtype if isinstance(dtype, tuple) else (dtype,)
+    strange = [one for one in dtypes if one not in DTYPES.values()]
+    if strange or not dtypes:
+        raise MessageError(
+            f"no message carries tensors of {strange[0] if strange else 'no type'}; types are "
+            f"{', '.join(map(str, DTYPES.values()))}."
+        )
     metadata = {
         "kind": kind,
         "shape": shape,
@@ -110,6 +137,9 @@ def sends(
         "per_class": per_class,
         "only_with": tuple((only_with or {}).items()),
         "recoverable": recoverable,
+        "dtypes": dtypes,
+        "largest": largest,
+        "like": like,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -227,4 +257,7 @@ def _spec(cls: type[Message], field: dataclasses.Field, annotation: Any) -> Fiel
         per_class=meta["per_class"],
         only_with=meta["only_with"],
         recoverable=meta["recoverable"],
+        dtypes=meta["dtypes"],
+        largest=meta["largest"],
+        like=meta["like"],
     )

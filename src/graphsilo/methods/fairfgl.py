@@ -117,8 +117,8 @@ class TrainRequest(Message):
 
     weights: Tensors = sends("model")
     deviated_values: Tensor | None = sends("model", relayed=True, default=None)
-    deviated_positions: Tensor | None = sends("model", relayed=True, default=None)
-    deviated_bitmap: Tensor | None = sends("model", relayed=True, default=None)
+    deviated_positions: Tensor | None = sends("model", dtype=torch.int32, relayed=True, default=None)
+    deviated_bitmap: Tensor | None = sends("model", dtype=torch.uint8, relayed=True, default=None)
 
 
 class TrainReply(Message):
@@ -132,8 +132,8 @@ class TrainReply(Message):
     """
 
     values: Tensor = sends("model", relayed=True)
-    positions: Tensor | None = sends("model", relayed=True, default=None)
-    bitmap: Tensor | None = sends("model", relayed=True, default=None)
+    positions: Tensor | None = sends("model", dtype=torch.int32, relayed=True, default=None)
+    bitmap: Tensor | None = sends("model", dtype=torch.uint8, relayed=True, default=None)
     num_samples: float = sends("counts")
 
 
@@ -573,14 +573,20 @@ class Server(ServerBase[FairFGLConfig]):
 
     def round(self, federation: Federation, number: int) -> None:
         chosen = self.select(federation, number)
-        replies = federation.ask(Client.train, self._requests(chosen)).require(self.config.min_clients)
+        total = sum(tensor.numel() for tensor in self.weights.values())
+        rows: dict[ClientId, Tensor] = {}
+
+        def expanded(client: ClientId, reply: TrainReply) -> None:
+            rows[client] = _expanded(client, SparseUpdate(reply.values, reply.positions, reply.bitmap), total)
+
+        replies = federation.ask(Client.train, self._requests(chosen), check=expanded)
+        replies.require(self.config.min_clients)
         self.deviated, self.updates = {}, {}
         answers = {client: reply for client, reply in replies if reply.num_samples > 0}
         if not answers:  # nobody had anything to train on, and the model stays
             return
         sent = {client: SparseUpdate(reply.values, reply.positions, reply.bitmap) for client, reply in answers.items()}
-        total = sum(tensor.numel() for tensor in self.weights.values())
-        updates = torch.stack([_expanded(client, update, total) for client, update in sent.items()])
+        updates = torch.stack([rows[client] for client in sent])
         needed = self.config.clustering or self.config.correction
         products = gram(updates) if needed else np.zeros((len(updates), len(updates)))
         self._aggregate(updates, products, [reply.num_samples for reply in answers.values()], number)

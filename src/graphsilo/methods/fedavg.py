@@ -15,6 +15,8 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from graphsilo.errors import FederationError
+from graphsilo.federation.accumulator import differing, shapes_of
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
@@ -103,7 +105,17 @@ class Server(ServerBase[ConfigT], Generic[ConfigT]):
 
 
 def step_to(old: Mapping[str, Tensor], total: Mapping[str, Tensor], weight: float, rate: float) -> dict[str, Tensor]:
-    """w + η_s (Σ p_k θ_k − w), with Σ p_k θ_k the total divided by its weight, in the old tensors' precision."""
+    """w + η_s (Σ p_k θ_k − w), with Σ p_k θ_k the total divided by its weight, in the old tensors' precision.
+
+    Raises:
+        FederationError: The total holds other tensors than the old ones.
+    """
+    if shapes_of(total) != shapes_of(old):
+        raise FederationError(
+            f"the clients' sum holds {differing(shapes_of(total), shapes_of(old))}, the server's model "
+            f"{differing(shapes_of(old), shapes_of(total))}. Send the model in a field that the request has, too, and "
+            f"a client that answers with another one is named."
+        )
     new = {}
     for name, value in total.items():
         mean = torch.div(value, weight)

@@ -161,7 +161,7 @@ class TrainRequest(Message):
 
     hops: int = sends("control")
     prototypes: Tensor | None = sends("prototype", shape=("classes", "levels", "width"), default=None)
-    present: Tensor | None = sends("control", shape=("classes", "levels"), default=None)
+    present: Tensor | None = sends("control", dtype=torch.bool, shape=("classes", "levels"), default=None)
 
 
 class TrainReply(Message):
@@ -173,7 +173,7 @@ class TrainReply(Message):
     """
 
     prototypes: Tensor = sends("prototype", shape=("classes", "levels", "width"), per_class=True)
-    counts: Tensor = sends("counts", shape=("classes",), per_class=True)
+    counts: Tensor = sends("counts", dtype=torch.int32, shape=("classes",), per_class=True)
 
 
 class Client(TrainingClient[FedPGConfig]):
@@ -429,7 +429,7 @@ class Server(ServerBase[FedPGConfig]):
     def round(self, federation: Federation, number: int) -> None:
         chosen = self.select(federation, number)
         requests = self._requests(chosen)
-        replies = federation.ask(Client.train, requests).require(self.config.min_clients)
+        replies = federation.ask(Client.train, requests, check=self._check).require(self.config.min_clients)
         for client, reply in replies:
             self._keep(client, reply)
         if bool(self.present.any()):
@@ -451,13 +451,21 @@ class Server(ServerBase[FedPGConfig]):
                 requests[client] = fresh
         return requests
 
+    def _check(self, client: ClientId, reply: TrainReply) -> None:
+        """Refuse prototypes of another shape than set-up agreed on.
+
+        Raises:
+            MessageError: They are.
+        """
+        wanted = self.prototypes[self.place[client]].shape
+        if reply.prototypes.shape != wanted:
+            raise MessageError(
+                f"client {client} must send prototypes of shape {tuple(wanted)}; {tuple(reply.prototypes.shape)} "
+                f"came. All clients must run the same settings."
+            )
+
     def _keep(self, client: ClientId, reply: TrainReply) -> None:
         place = self.place[client]
-        if reply.prototypes.shape != self.prototypes[place].shape:
-            raise MessageError(
-                f"client {client} must send prototypes of shape {tuple(self.prototypes[place].shape)}; "
-                f"{tuple(reply.prototypes.shape)} came. All clients must run the same settings."
-            )
         self.prototypes[place] = reply.prototypes.to(self.prototypes)
         self.counts[place] = reply.counts.to(self.counts)
 

@@ -9,7 +9,7 @@ never the features. The generated neighbours are added to the client's graph onc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.federation.accumulator import differing, shapes_of
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, Handler, Reply, Request, handler
 from graphsilo.federation.message import Message, Tensors, sends
@@ -140,13 +141,13 @@ class Generator(Message):
 
     weights: Tensors = sends("generator", relayed=True, only_with=_WEIGHTS)
     embeddings: Tensor = sends("embedding", shape=("rows", "width"), relayed=True, only_with=_WEIGHTS)
-    counts: Tensor = sends("counts", shape=("rows",), relayed=True, only_with=_WEIGHTS)
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("rows",), relayed=True, only_with=_WEIGHTS)
 
 
 class Comparison(Message):
     """Gradient by the generator's weights of the squared distances to the nearest of own nodes' features."""
 
-    gradient: Tensors = sends("gradient", only_with=_WEIGHTS)
+    gradient: Tensors = sends("gradient", like="weights", only_with=_WEIGHTS)
 
 
 class Generated(Message):
@@ -160,13 +161,15 @@ class Generated(Message):
     features: Tensor = sends(
         "synthetic", shape=("generated", "features"), relayed=True, per_class=False, only_with=_OUTPUTS
     )
-    counts: Tensor = sends("counts", shape=("rows",), relayed=True, only_with=_OUTPUTS)
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("rows",), relayed=True, only_with=_OUTPUTS)
 
 
 class OutputComparison(Message):
     """Gradient of the same distances by the generated features."""
 
-    gradient: Tensor = sends("gradient", shape=("generated", "features"), only_with=_OUTPUTS, recoverable=True)
+    gradient: Tensor = sends(
+        "gradient", shape=("generated", "features"), like="features", only_with=_OUTPUTS, recoverable=True
+    )
 
 
 class ImproveRequest(Message):
@@ -201,7 +204,7 @@ class SharedReply(Message):
         clients: 1, or 0 from a client without a training node.
     """
 
-    gradient: Tensors = sends("gradient", weighted_by="clients", only_with={"neighgen": "shared"})
+    gradient: Tensors = sends("gradient", like="weights", weighted_by="clients", only_with={"neighgen": "shared"})
     clients: float = sends("counts")
 
 
@@ -538,9 +541,10 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         request: Request,
         client: ClientId,
         left: set[ClientId],
+        check: Callable[[ClientId, Reply], None] | None = None,
     ) -> Reply | None:
         """One client's answer; None from one that failed, where fewer answers are allowed: it leaves ``left``."""
-        replies = federation.ask(handler, request, to=(client,))
+        replies = federation.ask(handler, request, to=(client,), check=check)
         left.difference_update(replies.failures)
         return replies.require(None if self.config.min_clients is None else 0).answers.get(client)
 
@@ -554,16 +558,49 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         if alone or self.config.lambda_f * self.config.alpha == 0:
             return {}
         if self.config.exchange == "outputs":
-            made = self._one(federation, Client.offer_outputs, OfferRequest(), client, left)
+            made = self._one(federation, Client.offer_outputs, OfferRequest(), client, left, self._check_made)
             if made is None or not len(made.counts):
                 return None if made is None else {}
             outputs = self._others(federation, Client.compare_outputs, made, client, left)
             return {} if outputs is None else {"outputs": outputs.gradient.float()}
-        offer = self._one(federation, Client.offer, OfferRequest(), client, left)
+        offer = self._one(federation, Client.offer, OfferRequest(), client, left, self._check_offer)
         if offer is None or not len(offer.counts):
             return None if offer is None else {}
         total = self._others(federation, Client.compare, offer, client, left)
         return {} if total is None else {"weights": {name: part.float() for name, part in total.gradient.items()}}
+
+    def _check_offer(self, client: ClientId, offer: Generator) -> None:
+        """Refuse a generator that the other clients could not run: they, not its sender, would fail.
+
+        Raises:
+            MessageError: It is none.
+        """
+        if not len(offer.counts):
+            return
+        _check_counts(client, offer.counts)
+        sizes = sizes_of(self.config, self.schema.num_features, self.schema.num_classes)
+        found, wanted = shapes_of(offer.weights), neighgen.fgen_shapes(sizes, int(offer.counts.max()))
+        if found != wanted or offer.embeddings.shape[1] != sizes.encoder[1]:
+            raise MessageError(
+                f"client {client} offers {differing(found, wanted)} and embeddings of {offer.embeddings.shape[1]} "
+                f"entries as its generator; {differing(wanted, found)} and {sizes.encoder[1]} were expected. All "
+                f"clients must run the same settings."
+            )
+
+    def _check_made(self, client: ClientId, made: Generated) -> None:
+        """Refuse generated features that cannot be compared.
+
+        Raises:
+            MessageError: They cannot.
+        """
+        if not len(made.counts):
+            return
+        _check_counts(client, made.counts)
+        wanted = (int(made.counts.sum()), self.schema.num_features)
+        if tuple(made.features.shape) != wanted:
+            raise MessageError(
+                f"client {client} must offer features of shape {wanted}; {tuple(made.features.shape)} came."
+            )
 
     def _others(
         self,
@@ -596,6 +633,13 @@ class Server(fedavg.Server[FedSagePlusConfig]):
             if total.clients:
                 optimizer.step([total.gradient[name].div_(total.clients).float() for name in weights])
         return weights
+
+
+def _check_counts(client: ClientId, counts: Tensor) -> None:
+    if int(counts.min()) < 1 or int(counts.max()) > MAX_SLOTS or bool((counts.diff() > 0).any()):
+        raise MessageError(
+            f"client {client} must say 1 to {MAX_SLOTS} neighbours per node, descending; {counts[:5].tolist()} came."
+        )
 
 
 def check_volume(config: FedSagePlusConfig, clients: int, features: int) -> None:

@@ -115,6 +115,19 @@ def slot_weights(sizes: Sizes, generator: torch.Generator) -> tuple[Tensor, Tens
     return weight.view(sizes.features, -1), bias
 
 
+def fgen_shapes(sizes: Sizes, slots: int) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of fGen's parameters with so many slots."""
+    widths = (sizes.encoder[1], *sizes.body)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in range(len(sizes.body)):
+        shapes[f"body.{layer}.weight"] = (widths[layer], widths[layer + 1])
+        shapes[f"body.{layer}.bias"] = (widths[layer + 1],)
+    for slot in range(slots):
+        weight, bias = slot_names(slot)
+        shapes[weight], shapes[bias] = (sizes.features, widths[-1]), (sizes.features,)
+    return shapes
+
+
 def _linear(inputs: int, outputs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     bound = 1.0 / math.sqrt(inputs)
     weight = torch.empty((inputs, outputs)).uniform_(-bound, bound, generator=generator)

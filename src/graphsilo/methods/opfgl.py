@@ -188,28 +188,28 @@ class StatisticsRequest(Message):
 class Statistics(Message):
     """Additive class statistics of one client, in float64; the server receives only their sum."""
 
-    counts: Tensor = sends("counts", shape=("classes",), per_class="min_count")
-    labelled: Tensor = sends("counts", shape=("classes",), per_class="min_count")
-    contributors: Tensor = sends("counts", shape=("classes",), per_class="min_count")
-    totals: Tensor = sends("statistic", shape=("classes", "width"), per_class="min_count")
-    within: Tensor = sends("statistic", shape=("classes", "width"), per_class="min_count")
-    squares: Tensor = sends("statistic", shape=("classes", "width"), per_class="min_count")
+    counts: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
+    labelled: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
+    contributors: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
+    totals: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
+    within: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
+    squares: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
 
 
 class SurrogateRequest(Message):
     """The surrogate graph; of every undirected link one direction."""
 
     features: Tensor = sends("synthetic", shape=("nodes", "features"))
-    labels: Tensor = sends("synthetic", shape=("nodes",))
-    edges: Tensor = sends("synthetic", shape=(2, "links"))
+    labels: Tensor = sends("synthetic", dtype=torch.int64, shape=("nodes",))
+    edges: Tensor = sends("synthetic", dtype=torch.int32, shape=(2, "links"))
     weights: Tensor = sends("synthetic", shape=("links",))
 
 
 class GlobalStatistics(Message):
     """The statistics of all clients together, for clients that fit the surrogate themselves."""
 
-    counts: Tensor = sends("counts", shape=("classes",))
-    labelled: Tensor = sends("counts", shape=("classes",))
+    counts: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
+    labelled: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
     mean: Tensor = sends("statistic", shape=("classes", "width"))
     variance: Tensor = sends("statistic", shape=("classes", "width"))
 

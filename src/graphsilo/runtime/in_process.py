@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from graphsilo.errors import MessageError
+from graphsilo.errors import FederationError, MessageError
+from graphsilo.federation.accumulator import differing, shapes_of, tensors_in
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import Encoded, decode, encode
 from graphsilo.federation.interface import (
@@ -22,6 +25,7 @@ from graphsilo.federation.interface import (
     Request,
     Total,
 )
+from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message
 from graphsilo.runtime.dispatch import Inbox
@@ -45,6 +49,7 @@ class LocalFederation(Federation):
         self.failures: list[Failure] = []
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
+        self.largest_value = LARGEST_WEIGHT
 
     @property
     def _known(self) -> frozenset[ClientId]:
@@ -63,10 +68,11 @@ class LocalFederation(Federation):
         *,
         to: Sequence[ClientId] | None = None,
         timeout: float | None = None,
+        check: Callable[[ClientId, Reply], None] | None = None,
     ) -> Replies[Reply]:
         answers: dict[ClientId, Reply] = {}
         failures: dict[ClientId, Failure] = {}
-        for client, reply in self._exchange(handler, request, to, timeout):
+        for client, reply in self._exchange(handler, request, to, timeout, check):
             if isinstance(reply, Failure):
                 failures[client] = reply
             else:
@@ -89,11 +95,18 @@ class LocalFederation(Federation):
                 try:
                     total.add(client, reply)
                 except MessageError as error:
-                    reply = Failure(client, handler.name, type(error).__name__, str(error))
-                    self.failures.append(reply)
+                    reply = self._failed(client, handler, error)
             if isinstance(reply, Failure):
                 failures[client] = reply
-        return Total(total.message(), tuple(total.clients), failures)
+        for client, text in total.outvoted().items():
+            failures[client] = self._failed(client, handler, MessageError(text))
+        return Total(total.message(), tuple(total.clients), dict(sorted(failures.items())))
+
+    def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
+        """An answer that cannot be taken, as a failure of who sent it."""
+        failure = Failure(client, handler.name, type(error).__name__, str(error))
+        self.failures.append(failure)
+        return failure
 
     def _check_weights(self, client: ClientId, message: Message) -> None:
         """Refuse a client that claims more items than its silo holds: it would outweigh everybody.
@@ -117,21 +130,25 @@ class LocalFederation(Federation):
                 )
 
     def _exchange(
-        self, handler: Handler[Request, Reply], request: Request | Mapping[ClientId, Request], to: Any, timeout: Any
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        to: Any,
+        timeout: Any,
+        check: Callable[[ClientId, Reply], None] | None = None,
     ) -> Iterator[tuple[ClientId, Reply | Failure]]:
         chosen = self.addressees(request, to)
         _, reply_type = handler.types_cached()
-        outgoing: dict[ClientId, Encoded] = {}
-        if isinstance(request, Message):
-            shared = encode(request)  # a broadcast is encoded once
-            outgoing = dict.fromkeys(chosen, shared)
-        else:
-            same: dict[int, Encoded] = {}
-            for client in chosen:
-                message = request[client]
-                if id(message) not in same:
-                    same[id(message)] = encode(message)
-                outgoing[client] = same[id(message)]
+        requests = dict.fromkeys(chosen, request) if isinstance(request, Message) else request
+        encoded: dict[int, Encoded] = {}  # a broadcast is encoded once
+        shapes: dict[int, dict[str, Any]] = {}
+        for client in chosen:
+            message = requests[client]
+            if id(message) not in encoded:
+                _check_request(message)
+                encoded[id(message)] = encode(message)
+                shapes[id(message)] = _expected(message, reply_type)
+        outgoing = {client: encoded[id(requests[client])] for client in chosen}
         for client in chosen:
             self.ledger.record(client, "down", handler.name, outgoing[client])
         for client, reply in self.deliver(handler.name, self.ledger.round, outgoing, timeout):
@@ -143,11 +160,13 @@ class LocalFederation(Federation):
             self.ledger.record(client, "up", handler.name, reply)
             answer: Reply | Failure
             try:
-                answer = decode(reply.data, reply_type)
+                answer = decode(reply.data, reply_type, largest_value=self.largest_value)
                 self._check_weights(client, answer)
+                _check_shapes(answer, shapes[id(requests[client])])
+                if check is not None:
+                    check(client, answer)
             except MessageError as error:
-                answer = Failure(client, handler.name, type(error).__name__, str(error))
-                self.failures.append(answer)
+                answer = self._failed(client, handler, error)
             yield client, answer
 
     def note_failure(self, failure: Failure) -> None:
@@ -180,6 +199,51 @@ class LocalFederation(Federation):
         """Most memory any process of the federation has used."""
 
         return peak()
+
+
+def _check_request(request: Message) -> None:
+    """Make sure that what is sent to clients is finite: else each of them would fail, and an honest one be named.
+
+    Raises:
+        FederationError: It is not.
+    """
+    for spec in request.specs():
+        value = getattr(request, spec.name)
+        if spec.allow_nan or value is None or spec.form == "plain":
+            continue
+        for tensor in tensors_in(value):
+            if tensor.is_floating_point() and not math.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
+                raise FederationError(
+                    f"{type(request).__name__}.{spec.name}, which the server made of the clients' answers, contains "
+                    f"NaN or infinity, although every answer by itself was one that can be taken. Lower the learning "
+                    f"rate or scale the features; run.largest_value says how large a client's weights may be."
+                )
+
+
+def _expected(request: Message, kind: type[Message]) -> dict[str, Any]:
+    """Names and shapes of an answer's fields, as far as the request says them."""
+    sent = {spec.name: spec.form for spec in request.specs() if spec.form != "plain"}
+    fields = [
+        (spec.name, spec.like or spec.name) for spec in kind.specs() if sent.get(spec.like or spec.name) == spec.form
+    ]
+    known = [(name, getattr(request, like)) for name, like in fields]
+    return {name: shapes_of(value) for name, value in known if value is not None}
+
+
+def _check_shapes(answer: Message, expected: Mapping[str, Any]) -> None:
+    """Refuse an answer whose tensors are not those of the request's field of the same name.
+
+    Raises:
+        MessageError: They are not.
+    """
+    for name, wanted in expected.items():
+        value = getattr(answer, name)
+        if value is not None and (found := shapes_of(value)) != wanted:
+            raise MessageError(
+                f"{type(answer).__name__}.{name} has {differing(found, wanted)}; what it was asked with has "
+                f"{differing(wanted, found)}. All clients must run the same model and settings; an answer that is "
+                f"meant to hold other tensors than the request needs a field of another name."
+            )
 
 
 def bundled(

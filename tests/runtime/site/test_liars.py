@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -21,10 +22,11 @@ from site_meddling import Meddling, training_call
 from site_tables import write_tables
 
 from graphsilo.errors import FederationError
+from graphsilo.experiments.conformance import unchecked
 from graphsilo.experiments.remote import run_over
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
-from graphsilo.methods import fairfgl
+from graphsilo.methods import fairfgl, fedavg
 from graphsilo.runtime.remote_sites import Gone, RemoteSites
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site import supervisor
@@ -137,6 +139,40 @@ def test_weight_is_bounded_where_the_method_weighs_by_itself(sites: Any, tmp_pat
 
     with pytest.raises(FederationError, match=r"claims to stand for 1e\+09 items"):
         carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out", method__name="fairfgl")
+
+
+ANSWERS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor], str, str]] = {
+    "too-wide": ("south", lambda w: torch.full(w.shape, 1.7e308, dtype=torch.float64), "", "must hold float32; float64"),
+    "too-large": ("south", lambda w: torch.full(w.shape, 3e38), "", r"holds 3e\+38; at most 1e\+06 is taken"),
+    "other-names": ("north", lambda w: w, "evil.", r"has the shape evil\.layers"),
+    "whole-numbers": ("north", lambda w: torch.ones(w.shape, dtype=torch.int8), "", "must hold float32; int8"),
+}
+"""Who lies, with what in place of each tensor and before its name, and what is said of it."""
+
+
+@pytest.mark.parametrize("lie", list(ANSWERS))
+def test_impossible_share_fails_who_sent_it(lie: str, sites: Any, tmp_path: Path) -> None:
+    liar, change, prefix, words = ANSWERS[lie]
+
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != liar or header.get("handler") != "train" or header.get("round") != 2:
+            return answer
+        packet = unpack(answer)
+        reply = decode(bytes(packet.payloads[0]), fedavg.TrainReply)
+        lied = {prefix + name: change(tensor) for name, tensor in reply.weights.items()}
+        encoded = unchecked(replace(reply, weights=lied))
+        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
+        return pack(packet.header, [encoded.data])
+
+    (client,) = sites.clients[liar]
+    said = rf"client {client} failed in 'train' \(MessageError: TrainReply\.weights {words}"
+    with pytest.raises(FederationError, match=rf"3 clients had to answer, 2 did\. First failure: {said}"):
+        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "all")
+    overrides = {"method__min_clients": 2, "method__rounds": 3}
+    tree = carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "two", **overrides)
+    failures = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
+    assert [len(rows) for rows in failures] == [0, 1, 0]
+    assert re.match(said, failures[1][0])
 
 
 @pytest.mark.parametrize("state", ["running", "unknown"])

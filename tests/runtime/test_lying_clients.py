@@ -1,0 +1,163 @@
+"""A client whose answers are finite and yet impossible is named, and the run goes on without it where it may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphsilo.errors import FederationError, MessageError
+from graphsilo.experiments import conformance
+from graphsilo.experiments.conformance import small_config, unchecked
+from graphsilo.experiments.runner import run
+from graphsilo.federation import registry
+from graphsilo.federation.codec import decode
+from graphsilo.federation.interface import Handler
+from graphsilo.federation.message import Empty, Message, Tensors, sends
+from graphsilo.methods import fedavg
+from graphsilo.runtime import parking
+
+Change = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+
+LIES: dict[str, tuple[int, Change, str]] = {
+    "too wide": (
+        2,
+        lambda w: {name: torch.full(t.shape, 1.7e308, dtype=torch.float64) for name, t in w.items()},
+        "TrainReply.weights must hold float32; float64 came",
+    ),
+    "too large": (
+        2,
+        lambda w: {name: torch.full(t.shape, -3e38) for name, t in w.items()},
+        "TrainReply.weights holds 3e+38; at most 1e+06 is taken",
+    ),
+    "other names": (
+        0,
+        lambda w: {"evil": torch.ones(3)},
+        "TrainReply.weights has the shape evil (3,); what it was asked with has the shape layers.0.",
+    ),
+    "whole numbers": (
+        0,
+        lambda w: {name: torch.ones(t.shape, dtype=torch.int8) for name, t in w.items()},
+        "TrainReply.weights must hold float32; int8 came",
+    ),
+    "fewer": (
+        0,
+        lambda w: dict(list(w.items())[:1]),
+        "TrainReply.weights has nothing of that; what it was asked with has the shape layers.0.",
+    ),
+}
+
+
+@pytest.fixture
+def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have one client of a FedAvg run answer something else in round 2."""
+    honest = parking.call
+
+    def install(who: int, change: Change, samples: float = 9.0) -> None:
+        def call(client: Any, name: str, number: int, *rest: Any) -> Any:
+            answer = honest(client, name, number, *rest)
+            if client.id != who or name != "train" or number != 2:
+                return answer
+            weights = change(decode(answer.data, fedavg.TrainReply).weights)
+            return unchecked(fedavg.TrainReply(weights=weights, num_samples=samples))
+
+        monkeypatch.setattr(parking, "call", call)
+
+    return install
+
+
+@pytest.mark.parametrize("lie", list(LIES))
+def test_impossible_share_fails_who_sent_it(lie: str, lies: Any) -> None:
+    liar, change, words = LIES[lie]
+    lies(liar, change)
+    method = registry.load("fedavg")
+    with pytest.raises(FederationError) as caught:
+        run(small_config(method, {}))
+    assert f"4 clients had to answer, 3 did. First failure: client {liar} failed in 'train'" in str(caught.value)
+    assert words in str(caught.value)
+    tree = run(small_config(method, {"min_clients": 3})).tree
+    rounds = tree["seeds"][0]["rounds"]
+    assert [len(row.get("failures", [])) for row in rounds] == [0, 1, 0]
+    assert rounds[1]["failures"][0].startswith(f"client {liar} failed in 'train' (MessageError: {words}")
+    assert tree["seeds"][0]["test"]["accuracy"] > 0
+
+
+def test_largest_value_is_a_setting(lies: Any) -> None:
+    lies(1, lambda weights: {name: torch.full(tensor.shape, 2.0) for name, tensor in weights.items()}, samples=0.0)
+    method = registry.load("fedavg")
+    allowed = run(small_config(method, {}, run={"largest_value": 2.5})).tree
+    assert not any("failures" in row for row in allowed["seeds"][0]["rounds"])
+    with pytest.raises(FederationError, match=r"client 1 failed in 'train' .* holds 2; at most 1\.5 is taken"):
+        run(small_config(method, {}, run={"largest_value": 1.5}))
+
+
+def test_what_the_server_made_is_not_held_against_a_client() -> None:
+    server, federation, _ = conformance.assemble(registry.load("fedavg"), {"min_clients": 1})
+    server.weights = {name: torch.full_like(value, float("inf")) for name, value in server.weights.items()}
+    with pytest.raises(FederationError, match=r"TrainRequest\.weights, which the server made of the clients' answers"):
+        server.round(federation, 1)
+    assert federation.failures == []
+
+
+def test_check_of_an_answer_fails_its_client() -> None:
+    server, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+
+    def check(client: int, reply: Any) -> None:
+        if client == 2:
+            raise MessageError(f"client {client}: I do not like it.")
+
+    replies = federation.ask(fedavg.Client.train, fedavg.TrainRequest(weights=server.weights), check=check)
+    assert replies.clients == (0, 1, 3)
+    assert str(replies.failures[2]) == "client 2 failed in 'train' (MessageError: client 2: I do not like it.)"
+    assert [failure.client for failure in federation.failures] == [2]
+
+
+class Answer(Message):
+    """Something that the request does not have."""
+
+    other: Tensors = sends("model")
+
+
+def answers(names: str) -> Any:
+    """A federation of four FedAvg clients, of which each answers with a tensor of its own name."""
+    _, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+
+    def step(client: Any, request: Empty) -> Answer:
+        return Answer(other={names[client.id]: torch.ones(2)})
+
+    Step = Handler(step)
+    Step.types_cached = lambda: (Empty, Answer)  # type: ignore[method-assign]
+    return federation, Step
+
+
+@pytest.mark.parametrize(
+    ("names", "summed"), [("bbab", (0, 1, 3)), ("abbb", (1, 2, 3)), ("aabc", (0, 1)), ("abba", ())]
+)
+def test_most_answers_say_what_the_others_look_like(
+    names: str, summed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation, step = answers(names)
+    monkeypatch.setattr(fedavg.Client, "step", step, raising=False)
+    total = federation.sum(step, Empty())
+    assert total.clients == summed
+    assert sorted(total.failures) == [client for client in range(4) if client not in summed]
+    assert [failure.client for failure in federation.failures] == sorted(total.failures)
+    if summed:
+        assert total.message.other[names[summed[0]]].tolist() == [float(len(summed))] * 2
+        total.require(2)
+    else:
+        with pytest.raises(
+            FederationError, match=r"2 clients had to answer, 0 did. First failure: client 0 .* All cli"
+        ):
+            total.require(2)
+
+
+def test_another_model_is_no_step() -> None:
+    old = {"w": torch.ones(2)}
+    assert fedavg.step_to(old, {"w": torch.tensor([4.0, 8.0]).double()}, 2.0, 1.0)["w"].tolist() == [2.0, 4.0]
+    for total in ({"v": torch.ones(2)}, {}, {"w": torch.ones(2), "v": torch.ones(1)}, {"w": torch.ones(3)}):
+        with pytest.raises(FederationError, match="the clients' sum holds"):
+            fedavg.step_to(old, total, 1.0, 1.0)
