@@ -142,7 +142,12 @@ def test_weight_is_bounded_where_the_method_weighs_by_itself(sites: Any, tmp_pat
 
 
 ANSWERS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor], str, str]] = {
-    "too-wide": ("south", lambda w: torch.full(w.shape, 1.7e308, dtype=torch.float64), "", "must hold float32; float64"),
+    "too-wide": (
+        "south",
+        lambda w: torch.full(w.shape, 1.7e308, dtype=torch.float64),
+        "",
+        "must hold float32; float64",
+    ),
     "too-large": ("south", lambda w: torch.full(w.shape, 3e38), "", r"holds 3e\+38; at most 1e\+06 is taken"),
     "other-names": ("north", lambda w: w, "evil.", r"has the shape evil\.layers"),
     "whole-numbers": ("north", lambda w: torch.ones(w.shape, dtype=torch.int8), "", "must hold float32; int8"),
