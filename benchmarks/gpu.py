@@ -24,7 +24,7 @@ CHILD = """
 import json, sys, torch
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
-tree = run(load_config(overrides=json.loads(sys.argv[1]))).tree
+tree = run(load_config(json.loads(sys.argv[1]))).tree
 seed = tree["seeds"][0]
 print(json.dumps({
     "rounds": [row["wall_seconds"] for row in seed["rounds"]],

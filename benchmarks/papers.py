@@ -36,7 +36,7 @@ CHILD = """
 import json, resource, sys
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
-tree = run(load_config(overrides=json.loads(sys.argv[1]))).tree
+tree = run(load_config(json.loads(sys.argv[1]))).tree
 seed = tree["seeds"][0]
 seed["upload_bytes"], seed["download_bytes"] = tree["summary"]["upload_bytes"], tree["summary"]["download_bytes"]
 seed["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

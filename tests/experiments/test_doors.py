@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 import yaml
 
 import graphsilo
+from graphsilo import api
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import RunConfig, configure, load_config, validated
 
@@ -16,12 +19,10 @@ SMALL = {"name": "citation-sbm", "nodes": 150, "classes": 3, "features": 30}
 
 def said(config=None, **arguments):
     """The configuration that a Python call makes."""
-    from pathlib import Path
-
-    from graphsilo import api
-
     settings = {name: arguments.pop(name) for name in list(arguments) if name not in api._ARGUMENTS}
-    return api._configuration(config, api._said(arguments, api._dotted(graphsilo.run, settings), Path("scratch")))
+    with tempfile.TemporaryDirectory() as scratch:
+        call = api._said(arguments, api._dotted(graphsilo.run, settings), Path(scratch))
+        return api._configuration(config, call)
 
 
 def written(tmp_path, tree, name="base.yaml"):
