@@ -258,7 +258,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
             top="classes: [home, stays]\nfeatures: {missing: {ward: median}}",
         )  # fmt: skip
     (head, *lines) = str(caught.value).split("\n")
-    assert head.endswith("describes data with 8 faults:")
+    assert head == f"{tmp_path / 't.yaml'}: 8 faults are to be mended."
     for line, words in zip(
         lines,
         (

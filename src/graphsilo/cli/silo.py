@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from graphsilo.cli.doctor import Finding
     from graphsilo.data.own_silo import SiloFile
     from graphsilo.data.silo import Silo
+    from graphsilo.data.tables import Reading
     from graphsilo.experiments.config import RunConfig
 
 SHOWN_WORDS = 12
@@ -70,18 +71,32 @@ def check_command(file: Path) -> None:
         file: The ``silo.yaml``.
 
     Raises:
-        GraphsiloError: It cannot take part as it is; the first reason.
+        GraphsiloError: It cannot take part as it is; all reasons that can be found.
     """
     from rich.text import Text
 
     from graphsilo.cli.terminal import say, show, table
     from graphsilo.data.cards import card_of
+    from graphsilo.data.faults import Faults
     from graphsilo.data.own_silo import read_silo_file
+    from graphsilo.data.union import check_finite
+    from graphsilo.federation.policy import DisclosurePolicy
 
     described = read_silo_file(file)
-    # How many nodes each split has depends on the labels alone, not on which client this is.
-    held = described.load(described.stored_client() if described.store is not None else 0)
-    found = list(examine(described, held))
+    faults = Faults(described.path)
+    with faults.collect():
+        DisclosurePolicy.from_mapping(described.policy, where=f"{described.path}: policy")
+    reading: Reading | None = None
+    with faults.collect():
+        if described.store is None:
+            # How many nodes each split has depends on the labels alone, not on which client this is.
+            reading = described.read()
+            held = described.silo_of(reading, 0)
+        else:
+            held = described.load(described.stored_client())
+        check_finite(held.graph)
+    faults.tell()
+    found = list(examine(described, held, reading))
     told = card_of(described, held)
 
     say(f"Silo '{described.name}' ({file})")
@@ -120,11 +135,15 @@ def check_command(file: Path) -> None:
     )
 
 
-def examine(described: SiloFile, held: Silo) -> list[Finding]:
+def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Finding]:
     """What can be said of a silo that was read without an error.
 
+    Args:
+        described: Its file.
+        held: The silo.
+        reading: Of its tables; None of a stored silo.
+
     Raises:
-        DataError: Features are NaN or infinite.
         ConfigError: The policy is not one.
     """
     import numpy as np
@@ -132,11 +151,10 @@ def examine(described: SiloFile, held: Silo) -> list[Finding]:
     from graphsilo.cli.doctor import Finding
     from graphsilo.cli.terminal import count
     from graphsilo.data.graph import GraphCollection
+    from graphsilo.data.remarks import remarks
     from graphsilo.data.sql import Query
-    from graphsilo.data.union import check_finite
 
     whole = held.graph
-    check_finite(whole)
     graph = whole.union if isinstance(whole, GraphCollection) else whole
     found = []
     if described.tables is not None:
@@ -160,7 +178,7 @@ def examine(described: SiloFile, held: Silo) -> list[Finding]:
         found.append(Finding("ok", "store", f"{described.store}, exported as client {number} of a simulation"))
     if graph.num_features:
         columns = f"{count(graph.num_features)} column{'' if graph.num_features == 1 else 's'} of numbers"
-        found.append(Finding("ok", "features", f"{columns}, none missing or NaN"))
+        found.append(Finding("ok", "features", f"{columns}, {_filled(described, reading)}"))
     else:
         found.append(Finding("note", "features", "there are none: nodes are told apart by their links alone"))
     spread = {} if described.tables is None else described.tables.one_hot
@@ -178,14 +196,34 @@ def examine(described: SiloFile, held: Silo) -> list[Finding]:
         found.append(Finding("note", "links", "there is none: every node is classified by its own features"))
     elif alone:
         share = 100 * alone / graph.num_nodes
+        nodes, learns = ("one node", "learns") if alone == 1 else (f"{count(alone)} nodes", "learn")
         found.append(
-            Finding("note", "links", f"{count(alone)} nodes ({share:.1f} %) have no link, and learn from no neighbour")
+            Finding(
+                "note",
+                "links",
+                f"{nodes} ({share:.1f} %) {'has' if alone == 1 else 'have'} no link, and {learns} from no neighbour",
+            )
         )
     else:
         found.append(Finding("ok", "links", "every node has at least one"))
+    if described.tables is not None and reading is not None:
+        found += [Finding("note", where, told) for where, told in remarks(reading, described.tables)]
     found += _labels(described, held)
     found += _policy(described, held)
     return found
+
+
+def _filled(described: SiloFile, reading: Reading | None) -> str:
+    """Which empty cells were filled, and how."""
+    from graphsilo.cli.terminal import count
+
+    empty = {} if reading is None else {name: number for name, number in reading.empty.items() if number}
+    if not empty or described.tables is None:
+        return "none missing or NaN"
+    rules = described.missing
+    told = [f"{name} {count(number)} ({rules.of(name)})" for name, number in empty.items()]
+    cells = sum(empty.values())
+    return f"{'one empty cell' if cells == 1 else f'{count(cells)} empty cells'} filled: {_some(told)}"
 
 
 def _labels(described: SiloFile, held: Silo) -> list[Finding]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from graphsilo.errors import ConfigError, DataError
+from graphsilo.errors import ConfigError, DataError, GraphsiloError
 
 MOST_FAULTS = 20
 """Faults that are told before the rest is only counted."""
@@ -22,12 +22,12 @@ class Faults:
     """Collects errors until :meth:`tell`.
 
     Args:
-        file: The description that led to them.
+        where: What they are faults of.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.found: list[ConfigError | DataError] = []
+    def __init__(self, where: str | Path) -> None:
+        self.where = where
+        self.found: list[GraphsiloError] = []
 
     @contextmanager
     def collect(self) -> Iterator[None]:
@@ -35,7 +35,7 @@ class Faults:
         try:
             yield
         except (ConfigError, DataError) as error:
-            self.found.append(error)
+            self.found += getattr(error, "faults", [error])
 
     def tell(self) -> None:
         """Raises what was found, as one error.
@@ -53,7 +53,9 @@ class Faults:
             lines.append(f"And {len(self.found) - MOST_FAULTS} more.")
         # A fault of the data names values, and must stay at the silo: one of them makes the whole such an error.
         kind = ConfigError if all(isinstance(error, ConfigError) for error in self.found) else DataError
-        raise kind("\n".join([f"{self.file} describes data with {len(self.found)} faults:", *lines]))
+        error = kind("\n".join([f"{self.where}: {len(self.found)} faults are to be mended.", *lines]))
+        setattr(error, "faults", self.found)  # noqa: B010  # for who collects from several places
+        raise error
 
 
 def lookalike(word: str, known: Iterable[str]) -> str | None:

@@ -35,7 +35,7 @@ from graphsilo.data.cards import card, compare_cards
 from graphsilo.data.columns import Learned
 from graphsilo.data.description import Reader
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.missing import Missing
+from graphsilo.data.missing import REFUSE, Missing
 from graphsilo.data.scenarios import build_silo
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import DEFAULT_RATIOS, Ratios, SplitMode, check_ratios
@@ -165,6 +165,14 @@ class SiloFile:
         """
         assert self.tables is not None, "a stored silo has no tables"
         return catalog.load_spec(self.tables, self.options, learned=learned)
+
+    @property
+    def missing(self) -> Missing:
+        """What becomes of empty cells: as the options say, else as the tables' description does."""
+        said = self.options.get("missing")
+        if said is not None:
+            return Missing.parse(said, str(self.path))
+        return REFUSE if self.tables is None else self.tables.missing
 
     def stored_client(self) -> ClientId:
         """The client number that a stored silo was exported as.

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from graphsilo import models
 from graphsilo.data import catalog
+from graphsilo.data.faults import Faults
 from graphsilo.data.graph import Graph, GraphCollection, describe
 from graphsilo.data.graph_silos import build_graph_silos
 from graphsilo.data.partition import Partition, audit, partition_graphs
@@ -126,9 +127,14 @@ def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | Graph
             catalog.memory_needed(name, chosen.options or None), free_memory(), what=f"the generated graph {name}",
             instead="Ask for fewer nodes, a smaller mean_degree or fewer features (--set data.nodes=...).",
         )  # fmt: skip
-    loaded = [catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed) for name in names]
-    for item in loaded:
-        check_finite(item)
+    loaded = []
+    faults = Faults("the data")
+    for name in names:
+        with faults.collect():
+            item = catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed)
+            check_finite(item)
+            loaded.append(item)
+    faults.tell()
     if len({type(item) for item in loaded}) > 1:
         kinds = [
             f"client {client}'s {name} is a {'collection' if isinstance(item, GraphCollection) else 'single graph'}"

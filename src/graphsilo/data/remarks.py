@@ -1,0 +1,112 @@
+"""What deserves a look in tables that can be read: nothing here is wrong, and much of it is not meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.tables import Reading, TableSpec
+
+MOSTLY_EMPTY = 0.5
+"""Share of empty cells from which a column deserves a word."""
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class LinkFacts:
+    """What became of the rows of an edge table.
+
+    Attributes:
+        repeated: Rows that name a link in the direction in which an earlier row does.
+        reversed: Links that are named in both directions.
+        links: All links, directions aside.
+        loops: Rows that link a node with itself.
+    """
+
+    repeated: int
+    reversed: int
+    links: int
+    loops: int
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], num_nodes: int) -> LinkFacts:
+        """Of [2, r] node numbers."""
+        apart = rows[:, rows[0] != rows[1]]
+        directed = np.unique(apart[0] * num_nodes + apart[1])
+        links = len(np.unique(np.minimum(*apart) * num_nodes + np.maximum(*apart)))
+        return cls(apart.shape[1] - len(directed), len(directed) - links, links, rows.shape[1] - apart.shape[1])
+
+
+def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
+    """What a person should look at: where, and what.
+
+    Args:
+        found: What was read.
+        spec: How it is described.
+    """
+    said = [*_features(found), *_words(found, spec)]
+    facts = LinkFacts.of(found.rows, found.graph.num_nodes)
+    if facts.repeated:
+        said.append(("links", f"{_rows(facts.repeated)} a link that stands there before: it counts once"))
+    if facts.reversed and not spec.directed:
+        all_ = "every link" if facts.reversed == facts.links else f"{facts.reversed} of {facts.links} links"
+        said.append(("links", f"{all_} named in both directions: each is one link, since `directed` is false"))
+    if facts.loops:
+        said.append(("links", f"{_rows(facts.loops)} a node as linked with itself{_left_out(spec)}"))
+    return said
+
+
+def _rows(number: int) -> str:
+    return "one row names" if number == 1 else f"{number:,} rows name".replace(",", " ")
+
+
+def _left_out(spec: TableSpec) -> str:
+    return "" if spec.directed else ": left out"
+
+
+def _features(found: Reading) -> list[tuple[str, str]]:
+    graph = found.graph
+    names = graph.feature_names or ()
+    plain = [(name, place) for place, name in enumerate(names) if name in found.empty]
+    said = []
+    if plain and graph.num_nodes > 1:
+        part = graph.features[:, [place for _, place in plain]]
+        values = part if isinstance(part, np.ndarray) else part.toarray()
+        flat = [name for (name, _), same in zip(plain, (values == values[0]).all(axis=0), strict=True) if same]
+        if flat:
+            said.append(("features", f"{_some(flat)}: the same value in every row, which tells nothing"))
+    for name, empty in found.empty.items():
+        if empty > MOSTLY_EMPTY * graph.num_nodes:
+            share = 100 * empty / graph.num_nodes
+            said.append(("features", f"'{name}': {share:.0f} % of the cells are empty, and filled in"))
+    return said
+
+
+def _words(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
+    """Words that differ so little that one is probably meant; where they are spelled out they are."""
+    names = found.graph.feature_names or ()
+    lists = [] if spec.classes is not None else [("classes", "class", found.graph.class_names or ())]
+    for column, declared in spec.one_hot.items():
+        if declared is None:
+            prefix = f"{column}="
+            words = tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+            lists.append(("features", f"'{column}'", words))
+    said = []
+    for where, what, words in lists:
+        groups: dict[str, list[str]] = {}
+        for word in words:
+            groups.setdefault("".join(word.split()).casefold(), []).append(word)
+        for group in groups.values():
+            if len(group) > 1:
+                told = f"{_some(group)} ({what}) differ by case or blanks alone: is one of them meant?"
+                said.append((where, told))
+    return said
+
+
+def _some(words: Iterable[str]) -> str:
+    listed = [f"'{word}'" for word in words]
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return ", ".join(listed[:SHOWN]) + more
