@@ -54,7 +54,7 @@ def test_an_empty_cell_is_filled(tmp_path: Path, rule: str, filled: float) -> No
     """Of 40, 60, 80 the mean and the median are 60; the 1000 belongs to a test node and does not count."""
     found = read(tmp_path, top=f"features: {{missing: {rule}}}")
     assert column(found, "age") == [40, filled, 60, 80, 1000]
-    assert found.fills == {"age": filled}
+    assert found.graph.fills == {"age": filled}
     assert found.empty == {"age": 1}
 
 
@@ -87,7 +87,7 @@ def test_later_rows_are_filled_as_the_model_learned(tmp_path: Path) -> None:
     first = read(tmp_path, ward, top=top)
     assert first.graph.feature_names == ("age", "ward=er", "ward=icu", "ward:missing")
     later = "id,age,ward,y,part\nz,,er,home,train\na,10,,home,train\nb,1,er,,\nc,1,er,,\n"
-    learned = Learned(first.graph.feature_names, first.fills)
+    learned = Learned(first.graph.feature_names, first.graph.fills)
     second = read(tmp_path, ward, table=later, top=top, learned=learned)
     assert second.graph.feature_names == first.graph.feature_names
     assert np.asarray(second.graph.features)[:2].tolist() == [[60, 1, 0, 0], [10, 0, 0, 1]]

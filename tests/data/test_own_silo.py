@@ -15,6 +15,7 @@ import yaml
 from graphsilo.data.graph import Graph
 from graphsilo.data.own_silo import SiloFile, card, compare_cards, read_silo_file
 from graphsilo.data.silo import Schema, Silo
+from graphsilo.data.union import dense
 from graphsilo.errors import ConfigError, DataError, GraphsiloError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.runner import run
@@ -301,8 +302,8 @@ def make_card(name: str, **changes: Any) -> dict[str, Any]:
     counts = {"nodes": 9, "links": 8, "graphs": 0, "train": 3, "val": 3, "test": 3, "classes": 2}
     return {
         "graphsilo": "0.1.0", "name": name, "tasks": ["node", "link"], "features": 3, "feature_names": ["a", "b", "c"],
-        "one_hot": {}, "classes": 2, "class_names": ["no", "yes"], "classes_declared": True, "directed": False,
-        "sparse": False, "counts": counts, "split": {}, **changes,
+        "one_hot": {}, "open_words": [], "classes": 2, "class_names": ["no", "yes"], "classes_declared": True,
+        "directed": False, "sparse": False, "counts": counts, "split": {}, **changes,
     }  # fmt: skip
 
 
@@ -378,15 +379,64 @@ def test_a_federation_without_silos_or_classes() -> None:
         compare_cards([make_card("a", classes=0, class_names=[], classes_declared=False)])
 
 
-def test_a_list_of_words_must_be_spelled_out(trio: list[SiloFile], tmp_path: Path) -> None:
-    """The words that occur differ, and the error says what to do."""
-    for name in NAMES[:2]:
-        tree = yaml.safe_load((tmp_path / f"{name}.tables.yaml").read_text())
-        tree["nodes"]["one_hot"] = ["word"]
-        (tmp_path / f"{name}.tables.yaml").write_text(yaml.safe_dump(tree))
-    silos = [read_silo_file(tmp_path / f"{name}.yaml") for name in NAMES[:2]]
-    with pytest.raises(DataError, match=r"feature 33, 'word=w30', is only at 'south'\. .*spell out the words"):
-        compare_cards([card(silo, client) for client, silo in enumerate(silos)])
+def declare_words(folder: Path, **words: list[str] | None) -> list[SiloFile]:
+    """The silos with other words under one_hot; None leaves them open."""
+    for name, chosen in words.items():
+        tree = yaml.safe_load((folder / f"{name}.tables.yaml").read_text())
+        tree["nodes"]["one_hot"] = {"word": chosen}
+        (folder / f"{name}.tables.yaml").write_text(yaml.safe_dump(tree))
+    return [read_silo_file(folder / f"{name}.yaml") for name in words]
+
+
+def test_words_that_none_declares_are_all_that_occur(trio: list[SiloFile], tmp_path: Path) -> None:
+    """Between machines and in one process alike."""
+    silos = declare_words(tmp_path, north=None, south=None)
+    cards = [card(silo, client) for client, silo in enumerate(silos)]
+    assert cards[0]["open_words"] == ["word"]
+    assert cards[0]["feature_names"] != cards[1]["feature_names"]
+    schema = compare_cards(cards)
+    occurring = {name for told in cards for name in told["feature_names"]}
+    assert set(schema.feature_names or ()) == occurring
+    files = [str(tmp_path / f"{name}.tables.yaml") for name in ("north", "south")]
+    config = RunConfig.model_validate({"data": {"name": files}, "partition": {"ratios": [0.4, 0.3, 0.3], "seed": 11}})
+    together = prepare(config).silos
+    for client, silo in enumerate(silos):
+        apart = silo.load(client, schema=schema, sparse=any(told["sparse"] for told in cards))
+        assert apart.schema.feature_names == together[client].schema.feature_names
+        np.testing.assert_array_equal(dense(apart.graph.features), dense(together[client].graph.features))
+
+
+def test_words_that_one_declares_hold_for_all(trio: list[SiloFile], tmp_path: Path) -> None:
+    silos = declare_words(tmp_path, north=WORDS, south=None)
+    schema = compare_cards([card(silo, client) for client, silo in enumerate(silos)])
+    assert schema.feature_names == ("age", "weight", *(f"word={word}" for word in WORDS))
+    few = declare_words(tmp_path, north=WORDS[:30], south=None)
+    with pytest.raises(DataError, match=r"silo 'south' has the word 'w30' in column 'word', which silo 'north' does"):
+        compare_cards([card(silo, client) for client, silo in enumerate(few)])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("age\n2026-11-22 05:00:00 job 0001 is done", r"U\+000A"),
+        ("age\x1b[2J", r"U\+001B"),
+        ("\u202eega", r"U\+202E"),
+        ("=HYPERLINK(A1)", "a spreadsheet takes for a formula"),
+        ("+cmd|' /C calc'!A0", "a spreadsheet takes for a formula"),
+        ("a\u2028b", r"U\+2028"),
+    ],
+)
+@pytest.mark.parametrize("place", ["feature", "class", "word", "name"])
+def test_names_of_cards_cannot_pass_for_lines_of_a_log(name: str, said: str, place: str) -> None:
+    changes: dict[str, Any] = {
+        "feature": {"feature_names": ["a", "b", name]},
+        "class": {"class_names": ["no", name]},
+        "word": {"one_hot": {"ward": [name]}},
+        "name": {"name": name},
+    }[place]
+    with pytest.raises(DataError, match=said) as caught:
+        compare_cards([make_card("a"), make_card("b") | changes])
+    assert str(caught.value).isprintable()
 
 
 def test_a_description_that_is_wrong_is_refused_before_the_data(trio: list[SiloFile], tmp_path: Path) -> None:

@@ -186,8 +186,8 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Fi
         if words is None:
             found.append(
                 Finding(
-                    "note", "features", f"one_hot takes the words of '{column}' that occur here: silos with other "
-                    f"words would not fit. Spell them out: {{{column}: [...]}}",
+                    "note", "features", f"one_hot declares no words for '{column}': those that occur here are told, "
+                    f"and all silos take what occurs anywhere. To tell none, spell them out: {{{column}: [...]}}",
                 )
             )  # fmt: skip
     degree = np.bincount(graph.edges.ravel(), minlength=graph.num_nodes)

@@ -6,8 +6,8 @@ not how often each does. Nothing else is told of the data before training; ``gra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
@@ -15,13 +15,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from graphsilo.__about__ import __version__
-from graphsilo.data.columns import sorted_words
+from graphsilo.data.columns import Vocabulary, share_words, sorted_words
+from graphsilo.data.faults import name_fault
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.link_silos import enough_links
 from graphsilo.data.partition.adjacency import undirected_links
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import GRAPH_RATIOS
-from graphsilo.errors import DataError
+from graphsilo.errors import DataError, shown
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Card:
         features: Columns of its features.
         feature_names: Their names, or None where they have none.
         one_hot: Words of every column that was spread over several, by its name.
+        open_words: Those of them that declare no words: theirs are what occurs.
         classes: Size of its vocabulary of classes.
         class_names: The vocabulary, or None where classes have numbers only.
         classes_declared: Whether the vocabulary was written down, or is what occurs among the labels.
@@ -77,6 +79,7 @@ class Card:
     features: Count
     feature_names: list[str] | None
     one_hot: dict[str, list[str]]
+    open_words: list[str]
     classes: Count
     class_names: list[str] | None
     classes_declared: bool
@@ -119,6 +122,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         tasks = ["node", "link"] if enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
     else:
         directed = not _is_symmetric(graph)
+    words = None if tables is None else Vocabulary.of(silo_file.name, tables, silo.schema.feature_names or ())
     train, items = len(silo.train), silo.seen.items
     if silo.links is not None:
         train = silo.links.train.shape[1]
@@ -130,7 +134,8 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         tasks=tasks,
         features=silo.schema.num_features,
         feature_names=_listed(silo.schema.feature_names),
-        one_hot=_one_hot(silo_file, silo.schema.feature_names or ()),
+        one_hot={} if words is None else {column: list(known) for column, known in words.words.items()},
+        open_words=[] if words is None else sorted(words.open),
         classes=silo.schema.num_classes,
         class_names=_listed(silo.schema.class_names),
         classes_declared=declared,
@@ -186,6 +191,8 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
             f"silo '{first.name}' can serve the task {' or '.join(first.tasks)}, silo '{other.name}' only "
             f"{' or '.join(other.tasks)}: a federation has one task."
         )
+    told = _share_words(told)
+    first = told[0]
     # Where some have names and others do not, the names are compared among those that have them.
     named = next((one for one in told if one.feature_names is not None), first)
     for other in told:
@@ -206,6 +213,27 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
     )
 
 
+def _share_words(told: Sequence[Card]) -> list[Card]:
+    """The cards with one list of words for each column that silos share."""
+    shared = share_words(
+        [
+            Vocabulary(f"silo '{one.name}'", tuple(one.feature_names or ()), one.one_hot, frozenset(one.open_words))
+            for one in told
+        ]
+    )
+    return [
+        one
+        if one.feature_names is None
+        else replace(
+            one,
+            feature_names=list(mine.names),
+            features=len(mine.names),
+            one_hot={column: list(words) for column, words in mine.words.items()},
+        )
+        for one, mine in zip(told, shared, strict=True)
+    ]
+
+
 def _task(name: str) -> Task:
     known: tuple[Task, ...] = ("node", "graph", "link")
     for task in known:
@@ -216,7 +244,7 @@ def _task(name: str) -> Task:
 
 def _parse(told: Mapping[str, Any]) -> Card:
     """A card that came from elsewhere, its types checked."""
-    name = told.get("name", "?") if isinstance(told, Mapping) else "?"
+    name = shown(told.get("name", "?") if isinstance(told, Mapping) else "?")
     try:
         found = msgspec.convert(dict(told), Card)
         strange = sorted(set(told) - {item.name for item in fields(Card)})
@@ -227,12 +255,25 @@ def _parse(told: Mapping[str, Any]) -> Card:
             raise msgspec.ValidationError("numbers and names of features or classes do not agree")
         if any(names is not None and len(set(names)) != len(names) for _, names in lengths[1:]):
             raise msgspec.ValidationError("a class stands there twice")
+        if not set(found.open_words) <= set(found.one_hot):
+            raise msgspec.ValidationError("a column without words declares none")
+        for word in _told_names(found):
+            wrong = name_fault(word)
+            if wrong is not None:
+                raise msgspec.ValidationError(f"the name {shown(word)} {wrong}")
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise DataError(
-            f"the card of silo '{name}' is not one of graphsilo {__version__} ({error}): install the same release "
+            f"the card of silo {name} is not one of graphsilo {__version__} ({error}): install the same release "
             f"everywhere."
         ) from error
     return found
+
+
+def _told_names(one: Card) -> Iterator[str]:
+    """Every word of a card that errors and logs quote."""
+    yield from (one.name, one.graphsilo, *one.tasks, *(one.feature_names or ()), *(one.class_names or ()))
+    for column, words in one.one_hot.items():
+        yield from (column, *words)
 
 
 def _same_features(one: Card, other: Card) -> None:
@@ -304,14 +345,6 @@ def _first_class(one: Card, other: Card) -> str:
         if mine != theirs:
             return f": class {place + 1} is '{mine}' at '{one.name}' and '{theirs}' at '{other.name}'"
     return ""
-
-
-def _one_hot(silo_file: SiloFile, names: Sequence[str]) -> dict[str, list[str]]:
-    columns = () if silo_file.tables is None else silo_file.tables.one_hot
-    return {
-        column: [name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}=")]
-        for column in columns
-    }
 
 
 def _listed(words: tuple[str, ...] | None) -> list[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -471,6 +471,69 @@ def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Blo
         rows = np.flatnonzero(~empty)
         block[rows, column[rows]] = 1.0
     return _Block(block, tuple(f"{name}={word}" for word in declared), empty, words=True)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Which words a silo's columns have.
+
+    Attributes:
+        owner: Whose they are, for errors.
+        names: Of its features, in order.
+        words: Of each one_hot column, by the column's name.
+        open: The columns that declare none: their words are those that occur.
+    """
+
+    owner: str
+    names: tuple[str, ...]
+    words: Mapping[str, Sequence[str]]
+    open: frozenset[str]
+
+    @classmethod
+    def of(cls, owner: str, spec: TableSpec, names: Sequence[str]) -> Vocabulary:
+        """Of a description and the features that were read by it."""
+        words = {
+            column: [name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}=")]
+            for column in spec.one_hot
+        }
+        return cls(owner, tuple(names), words, frozenset(name for name, words in spec.one_hot.items() if words is None))
+
+    def widened(self, column: str, words: Sequence[str]) -> Vocabulary:
+        """The same with other words of a column."""
+        own = {f"{column}={word}" for word in self.words[column]}
+        new = [f"{column}={word}" for word in words]
+        places = [place for place, name in enumerate(self.names) if name in own or name == f"{column}{INDICATOR}"]
+        kept = [name for name in self.names if name not in own]
+        start = places[0] if places else len(kept)
+        return replace(self, names=(*kept[:start], *new, *kept[start:]), words={**self.words, column: tuple(words)})
+
+
+def share_words(silos: Sequence[Vocabulary]) -> list[Vocabulary]:
+    """One list of words for each one_hot column that silos share and some of them leave open.
+
+    Where one of them declares words, these hold for all; where none does, they are all that occur anywhere, sorted.
+
+    Raises:
+        DataError: A word occurs that is not declared where words are; names two silos.
+    """
+    found = list(silos)
+    for column in sorted({column for silo in silos for column in silo.open}):
+        sharing = [silo for silo in silos if column in silo.words]
+        declared = next((silo for silo in sharing if column not in silo.open), None)
+        if declared is None:
+            words: Sequence[str] = sorted_words(dict.fromkeys(word for silo in sharing for word in silo.words[column]))
+        else:
+            words = declared.words[column]
+            for silo in sharing if ANY_OTHER not in words else ():
+                strange = [word for word in silo.words[column] if word not in words]
+                if strange:
+                    raise DataError(
+                        f"{silo.owner} has the word '{strange[0]}' in column '{column}', which {declared.owner} does "
+                        f"not declare: it declares {', '.join(words)}. Add the word under nodes.one_hot in every "
+                        f'description, or "{ANY_OTHER}" for all others.'
+                    )
+        found = [silo.widened(column, words) if column in silo.open else silo for silo in found]
+    return found
 
 
 def sorted_words(words: Iterable[str]) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ class Graph:
         node_names: [N] text: what the user's own table calls the node with global id i; None where the data has no
             names. A subgraph shares the array of the whole graph, so that nothing is copied per client; see
             :attr:`external_ids`.
+        fills: What an empty cell of each feature is filled with, by the feature's name, where the graph came from
+            tables that may have such cells.
     """
 
     features: Features
@@ -58,6 +60,7 @@ class Graph:
     class_names: tuple[str, ...] | None = None
     edge_weights: NDArray[np.float32] | None = None
     node_names: NDArray[np.str_] | None = None
+    fills: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         n = self.features.shape[0]

@@ -151,7 +151,7 @@ class SiloFile:
         silo = build_silo(
             whole, partition, client=client, scenario=scenario, task=chosen, link_ratios=self.split.ratios
         )
-        silo = replace(silo, fills=read.fills or None)
+        silo = replace(silo, fills=read.graph.fills)
         return silo if schema is None else replace(silo, schema=replace(schema, task=chosen))
 
     def read(self, learned: Learned | None = None) -> Reading:

@@ -95,14 +95,11 @@ class Reading:
 
     Attributes:
         graph: The graph.
-        fills: What an empty cell of each feature became, or would have; features whose empty cells are refused are not
-            in it.
         empty: How many cells of each column of features were empty.
         rows: [2, r] the ends of each row of the edge table, before duplicates and self-loops were dropped.
     """
 
     graph: Graph
-    fills: Mapping[str, float]
     empty: Mapping[str, int]
     rows: NDArray[np.int64]
 
@@ -135,6 +132,11 @@ def read_spec(path: str | os.PathLike[str]) -> TableSpec:
     """
     file = Path(path).expanduser().absolute()
     return spec_of(documents.read(file, "the data description"), file)
+
+
+def is_description(name: str | os.PathLike[str]) -> bool:
+    """Whether a data set of this name is described by a file that :func:`read_spec` reads."""
+    return Path(name).suffix.lower() in (".yaml", ".yml")
 
 
 def spec_of(content: object, file: Path) -> TableSpec:
@@ -313,8 +315,9 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         feature_names=features.names,
         class_names=class_names,
         node_names=np.array(ids.to_pylist(), dtype=np.str_),
+        fills=features.fills or None,
     )
-    return Reading(graph, features.fills, features.empty, rows)
+    return Reading(graph, features.empty, rows)
 
 
 def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Faults) -> Table | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from graphsilo import models
 from graphsilo.data import catalog
+from graphsilo.data.columns import Learned, Vocabulary, share_words
 from graphsilo.data.faults import Faults
 from graphsilo.data.graph import Graph, GraphCollection, describe
 from graphsilo.data.graph_silos import build_graph_silos
@@ -26,7 +27,8 @@ from graphsilo.data.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.sizes import require_memory
 from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios
-from graphsilo.data.union import check_finite, own_partition, union
+from graphsilo.data.tables import is_description, read_spec
+from graphsilo.data.union import check_finite, dense, own_partition, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort, per_client_warnings
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
@@ -141,7 +143,36 @@ def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | Graph
             for client, (name, item) in enumerate(zip(names, loaded, strict=True))
         ]
         raise DataError(f"data.name mixes single graphs and collections of graphs ({'; '.join(kinds)}); name one kind.")
-    return loaded if isinstance(chosen.name, list) and len(loaded) > 1 else loaded[0]
+    if not isinstance(chosen.name, list) or len(loaded) == 1:
+        return loaded[0]
+    return _with_shared_words(config, names, loaded)
+
+
+def _with_shared_words(
+    config: RunConfig, names: Sequence[str], loaded: list[Graph | GraphCollection]
+) -> list[Graph | GraphCollection]:
+    """Tables whose one_hot columns declare no words, read again with the words of all: as it is between machines.
+
+    Raises:
+        DataError: A word is not declared where words are.
+    """
+    tables = {place: read_spec(name) for place, name in enumerate(names) if is_description(name)}
+    if len(tables) < 2 or not any(None in spec.one_hot.values() for spec in tables.values()):
+        return loaded
+    read = [item for item in loaded if isinstance(item, Graph)]
+    own = [
+        Vocabulary.of(f"client {place} ({names[place]})", spec, read[place].feature_names or ())
+        for place, spec in tables.items()
+    ]
+    found = list(loaded)
+    for place, before, after in zip(tables, own, share_words(own), strict=True):
+        if after.names != before.names:
+            again = catalog.load(names[place], options=config.data.options or None, learned=Learned(after.names))
+            assert isinstance(again, Graph)
+            # Whether features are sparse is said before words are shared, and holds for all.
+            sparse = read[place].is_sparse
+            found[place] = again.with_features(sp.csr_matrix(again.features) if sparse else dense(again.features))
+    return found
 
 
 def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
@@ -185,6 +216,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     if isinstance(graph, GraphCollection):
         return _prepare_graphs(config, method, [graph])
     partition = cut(config, graph, sizes)
+    fills = [item.fills for item in loaded if isinstance(item, Graph)] if isinstance(loaded, list) else [graph.fills]
     wanted = config.evaluation.modes or []
     options = dict(config.scenario.options)
     crop = options.pop("crop", None)
@@ -199,6 +231,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         silos = [pooled_silo(graph, partition, cross_edges=cross, spoil=spoil, **asked)]
     else:
         silos = build_silos(graph, partition, **asked)
+        silos = [replace(silo, fills=fills[silo.client if sizes else 0]) for silo in silos]
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     if crop is not None and config.scenario.name != "open":
