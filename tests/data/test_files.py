@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import graphsilo
 from graphsilo.data import Graph, GraphCollection, load_graph, save_graph
 from graphsilo.data.files import load_pyg_file
 from graphsilo.errors import DataError, RunError
@@ -44,6 +45,40 @@ def test_graph_round_trip(tmp_path: Path) -> None:
     assert back.node_ids.tolist() == [7, 8, 11]
     assert (back.feature_names, back.class_names) == (("age", "größe"), ("a", "b", "c"))
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["g.npz"]
+
+
+def test_edge_weights_are_kept(tmp_path: Path) -> None:
+    weights = np.array([0.5, 0.5, 7.0], dtype=np.float32)
+    back = load_graph(save_graph(tmp_path / "g.npz", small_graph(edge_weights=weights)))
+    assert isinstance(back, Graph)
+    assert back.edge_weights is not None
+    assert back.edge_weights.tolist() == [0.5, 0.5, 7.0]
+    # Through the catalog, as a run loads it: undirected, the loop gone.
+    loaded = graphsilo.load(str(tmp_path / "g.npz"))
+    assert (loaded.edges.tolist(), loaded.edge_weights.tolist()) == ([[0, 1], [1, 0]], [0.5, 0.5])
+    kept = graphsilo.load(str(tmp_path / "g.npz"), undirected=False)
+    assert (kept.edges.tolist(), kept.edge_weights.tolist()) == ([[0, 1, 2], [1, 0, 2]], [0.5, 0.5, 7.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"edge_weights": np.array([1, -1, 1], np.float32)}, r"above 0; that of edge 1 \(node 1 to 0\) is -1"),
+        ({"edge_weights": np.array([1, 1, np.nan], np.float32)}, r"edge 2 \(node 2 to 2\) is nan"),
+        ({"edge_weights": np.array([np.inf, 1, 1], np.float32)}, r"edge 0 \(node 0 to 1\) is inf"),
+        ({"edge_weights": np.array([1, 0, 1], np.float32)}, "Leave out edges that weigh nothing"),
+        ({"edge_weights": np.array([1, 1], np.float32)}, r"3 edges need as many float32 weights; got float32 \(2,\)"),
+        ({"edge_weights": np.array([1, 1, 1])}, "got int64"),
+        ({"edges": np.array([[0.6, 1.0], [1.0, 0.0]])}, "edges must be whole node numbers; got float64"),
+        ({"labels": np.array([0.0, 1.0, 2.0])}, "labels must be whole class numbers"),
+        ({"labels": np.array([0, -100, 2])}, "label -100 does not fit into 3 classes"),
+        ({"splits": {"train": np.array([0, 1, 1])}}, "the split 'train' must be a mask of truth values for 3 nodes"),
+        ({"splits": {"val": np.array([True])}}, "the split 'val' must be a mask"),
+    ],
+)
+def test_graphs_that_are_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        small_graph(**changes)
 
 
 def test_sparse_features_stay_sparse(tmp_path: Path) -> None:
@@ -165,6 +200,52 @@ def test_pyg_float_labels_with_gaps(tmp_path: Path) -> None:
     assert graph.num_features == 0
     torch.save({"edge_index": edges, "y": torch.tensor([1.5, 0.0]), "num_nodes": 2}, tmp_path / "g.pt")
     with pytest.raises(DataError, match="class numbers"):
+        load_pyg_file(tmp_path / "g.pt")
+
+
+def test_pyg_edge_weights(tmp_path: Path) -> None:
+    import torch
+
+    torch.save(pyg_data(edge_weight=torch.tensor([0.5, 0.5])), tmp_path / "g.pt")
+    assert load_pyg_file(tmp_path / "g.pt").edge_weights.tolist() == [0.5, 0.5]
+    several = [pyg_data(3, 1, edge_weight=torch.tensor([[1.0], [2.0]])), pyg_data(2, 0, edge_weight=torch.ones(2))]
+    torch.save(several, tmp_path / "g.pt")
+    assert load_pyg_file(tmp_path / "g.pt").union.edge_weights.tolist() == [1, 2, 1, 1]
+    torch.save([several[0], pyg_data(2, 0)], tmp_path / "g.pt")
+    with pytest.raises(DataError, match="give it to all or to none"):
+        load_pyg_file(tmp_path / "g.pt")
+    torch.save(pyg_data(edge_weight=torch.ones(3)), tmp_path / "g.pt")
+    with pytest.raises(DataError, match=r"edge_weight must be one number per edge; got shape \[3\]"):
+        load_pyg_file(tmp_path / "g.pt")
+
+
+@pytest.mark.parametrize("content", ["data", "dictionary", "list", "processed"])
+def test_pyg_edge_features_are_refused(tmp_path: Path, content: str) -> None:
+    import torch
+    from torch_geometric.data import InMemoryDataset
+
+    data = pyg_data(edge_attr=torch.ones(2, 4))
+    kinds = {"data": data, "dictionary": data.to_dict(), "list": [pyg_data(3, 1, edge_attr=torch.ones(2, 4))]}
+    if content == "processed":
+        InMemoryDataset.save([data], str(tmp_path / "g.pt"))
+    else:
+        torch.save(kinds[content], tmp_path / "g.pt")
+    with pytest.raises(DataError, match=r"holds edge_attr \[2, 4\], features of edges, which no model here uses"):
+        load_pyg_file(tmp_path / "g.pt")
+
+
+def test_pyg_numbers_that_are_no_numbers_of_nodes_or_classes(tmp_path: Path) -> None:
+    import torch
+
+    torch.save(
+        {"edge_index": torch.tensor([[0.6], [1.0]]), "y": torch.tensor([0, 1]), "num_nodes": 2}, tmp_path / "g.pt"
+    )
+    with pytest.raises(DataError, match="edge_index must hold whole node numbers; got float32"):
+        load_pyg_file(tmp_path / "g.pt")
+    torch.save(
+        {"edge_index": torch.tensor([[0], [1]]), "y": torch.tensor([0, -100]), "num_nodes": 2}, tmp_path / "g.pt"
+    )
+    with pytest.raises(DataError, match=r"label -100 does not fit into 1 classes, .* unknown is -1"):
         load_pyg_file(tmp_path / "g.pt")
 
 

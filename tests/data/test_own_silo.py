@@ -108,8 +108,11 @@ def assert_same_graph(one: Graph, other: Graph) -> None:
     for name in ("features", "edges", "labels"):
         assert_same_array(getattr(one, name), getattr(other, name))
     assert one.external_ids.tolist() == other.external_ids.tolist()
-    for name in ("num_classes", "feature_names", "class_names", "edge_weights", "splits"):
+    for name in ("num_classes", "feature_names", "class_names", "splits"):
         assert getattr(one, name) == getattr(other, name)
+    assert (one.edge_weights is None) == (other.edge_weights is None)
+    if one.edge_weights is not None:
+        assert_same_array(one.edge_weights, other.edge_weights)
 
 
 def assert_same_silo(one: Silo, other: Silo) -> None:
@@ -152,6 +155,23 @@ def test_alone_and_together_are_the_same(trio: list[SiloFile], case: str) -> Non
     if case == "node":
         assert len(one[0].train) > 5
         assert [len(silo.train) for silo in one][2] == 0
+
+
+@pytest.mark.parametrize("case", ["node", "link"])
+def test_weights_of_links_alone_and_together(trio: list[SiloFile], tmp_path: Path, case: str) -> None:
+    for name in NAMES:
+        _, *rows = (tmp_path / f"{name}.edges.csv").read_text().splitlines()
+        once = {frozenset(row.split(",")): f"{row},{1 + number % 7}" for number, row in enumerate(rows)}
+        (tmp_path / f"{name}.edges.csv").write_text("\n".join(["a,b,visits", *once.values()]) + "\n")
+        tree = yaml.safe_load((tmp_path / f"{name}.tables.yaml").read_text())
+        change(tmp_path / f"{name}.tables.yaml", edges={**tree["edges"], "weight": "visits"})
+    silos = [read_silo_file(tmp_path / f"{name}.yaml") for name in NAMES]
+    asked: dict[str, Any] = {"task": "link"} if case == "link" else {}
+    for mine, theirs in zip(apart(silos, **asked), together(silos, **asked), strict=True):
+        assert_same_silo(mine, theirs)
+        assert isinstance(mine.graph, Graph)
+        assert mine.graph.edge_weights is not None
+    assert card(silos[0], 0)["weighted"]
 
 
 def test_alone_and_together_they_train_alike(trio: list[SiloFile]) -> None:
@@ -303,7 +323,7 @@ def make_card(name: str, **changes: Any) -> dict[str, Any]:
     return {
         "graphsilo": "0.1.0", "name": name, "tasks": ["node", "link"], "features": 3, "feature_names": ["a", "b", "c"],
         "one_hot": {}, "open_words": [], "classes": 2, "class_names": ["no", "yes"], "classes_declared": True,
-        "directed": False, "sparse": False, "counts": counts, "split": {}, **changes,
+        "directed": False, "weighted": False, "sparse": False, "counts": counts, "split": {}, **changes,
     }  # fmt: skip
 
 
@@ -358,6 +378,7 @@ def test_a_declared_vocabulary_wins() -> None:
             r"silo 'b' has nodes of class 'maybe', which silo 'a' does not declare",
         ),
         ({"directed": True}, r"direction at silo 'b' and none at silo 'a'"),
+        ({"weighted": True}, r"links have weights at silo 'b' and none at silo 'a'"),
         ({"tasks": ["graph"]}, r"silo 'a' can serve the task node or link, silo 'b' only graph"),
         ({"graphsilo": "0.2.0"}, r"silo 'a' runs graphsilo 0\.1\.0, silo 'b' 0\.2\.0"),
         ({"name": "a"}, r"two silos are called 'a'"),

@@ -303,3 +303,50 @@ def test_ids_of_the_table_stay_with_the_nodes(folder: Path) -> None:
     assert graph.subgraph(np.array([2, 0])).external_ids.tolist() == ["p3", "007"]
     again = load(str(save_graph(folder / "saved.npz", graph)))
     assert again.external_ids.tolist() == ["007", "p2", "p3"]
+
+
+def test_weights_of_edges(folder: Path) -> None:
+    path = rewrite(folder, "a.yaml", "target: dst", "target: dst, weight: weight")
+    graph = load_tables(path)
+    # p2-p3 is there in both directions with the same weight: one link.
+    assert graph.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.edge_weights is not None
+    assert graph.edge_weights.tolist() == [0.5, 0.5, 1.0, 1.0]
+    rewrite(folder, "edges.csv", "p3,p2,1", "p1,p2,0.25")
+    assert load_tables(path).edge_weights.tolist() == [0.75, 0.75, 1.0, 1.0]
+    directed = load_tables(rewrite(folder, "a.yaml", "classes:", "directed: true\nclasses:"))
+    assert directed.edges.tolist() == [[0, 1, 3], [1, 2, 3]]
+    assert directed.edge_weights.tolist() == [0.75, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("0", r"column 'weight' .* not above 0 .*: row 2 \(line 3\): '0'"),
+        ("-1", r"row 2 \(line 3\): '-1'"),
+        ("", "the weight is not a number: row 2"),
+        ("heavy", "the weight is not a number: row 2 .*'heavy'"),
+        ("1e60", "beyond float32: row 2"),
+        ("2", "between node p2 and node p3 weighs 2 in one direction and 1 in the other"),
+    ],
+)
+def test_weights_that_are_refused(folder: Path, cell: str, words: str) -> None:
+    rewrite(folder, "edges.csv", "p2,p3,1", f"p2,p3,{cell}")
+    with pytest.raises(DataError, match=words):
+        load_tables(rewrite(folder, "a.yaml", "target: dst", "target: dst, weight: weight"))
+
+
+def test_weights_from_parquet(folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    edges = {"src": ["p1", "p2"], "dst": ["p2", "p3"], "n": [3, 4]}
+    pq.write_table(pa.table(edges), folder / "edges.parquet")
+    path = rewrite(folder, "a.yaml", "edges.csv, source: src", "edges.parquet, weight: n, source: src")
+    assert load_tables(path).edge_weights.tolist() == [3, 3, 4, 4]
+    pq.write_table(pa.table(edges | {"n": [3.0, None]}), folder / "edges.parquet")
+    with pytest.raises(DataError, match="the weight is missing"):
+        load_tables(path)
+    pq.write_table(pa.table(edges | {"n": [True, False]}), folder / "edges.parquet")
+    with pytest.raises(DataError, match=r"\(edges.weight\) holds bool; weights must be numbers"):
+        load_tables(path)

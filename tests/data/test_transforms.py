@@ -43,6 +43,44 @@ def test_to_undirected_without_edges() -> None:
     assert transforms.to_undirected(empty, 3).shape == (2, 0)
 
 
+def weighted(edges: list[tuple[int, int, float]], nodes: int) -> Graph:
+    plain = graph_of([edge[:2] for edge in edges], nodes)
+    return replace(plain, edge_weights=np.array([edge[2] for edge in edges], dtype=np.float32))
+
+
+def triples(graph: Graph) -> list[tuple[int, int, float]]:
+    assert graph.edge_weights is not None
+    return [(*pair, weight) for pair, weight in zip(pairs(graph.edges), graph.edge_weights.tolist(), strict=True)]
+
+
+def test_undirected_weights_are_lent_to_the_other_direction_and_parallel_ones_add_up() -> None:
+    # 0-1 three times over, once backwards with the same sum; 1-2 once; a loop.
+    graph = weighted([(0, 1, 1.0), (0, 1, 1.5), (1, 0, 2.5), (2, 1, 4.0), (2, 2, 9.0)], 3)
+    assert triples(transforms.undirected(graph)) == [(0, 1, 2.5), (1, 0, 2.5), (1, 2, 4.0), (2, 1, 4.0)]
+
+
+def test_undirected_keeps_what_is_undirected() -> None:
+    graph = weighted([(2, 0, 3.0), (0, 2, 3.0), (1, 0, 0.5), (0, 1, 0.5)], 3)
+    assert transforms.undirected(graph) is graph
+    plain = replace(graph, edge_weights=None)
+    assert pairs(transforms.undirected(plain).edges) == pairs(plain.edges)
+
+
+def test_undirected_refuses_two_weights_for_one_link() -> None:
+    graph = replace(weighted([(0, 1, 1.0), (1, 0, 3.0)], 2), node_names=np.array(["ann", "bob"]))
+    with pytest.raises(DataError, match="between node ann and node bob weighs 1 in one direction and 3 in the other"):
+        transforms.undirected(graph)
+
+
+def test_merge_parallel_adds_weights_and_keeps_directions_and_loops() -> None:
+    graph = weighted([(1, 0, 1.0), (0, 1, 2.0), (1, 0, 0.5), (1, 1, 3.0)], 2)
+    assert triples(transforms.merge_parallel(graph)) == [(0, 1, 2.0), (1, 0, 1.5), (1, 1, 3.0)]
+    once = weighted([(1, 0, 1.0), (0, 1, 2.0)], 2)
+    assert transforms.merge_parallel(once) is once
+    twice = graph_of([(0, 1), (0, 1)], 2)
+    assert transforms.merge_parallel(twice) is twice
+
+
 def test_coalesce_keeps_directions_and_loops() -> None:
     edges = graph_of([(2, 0), (1, 1), (2, 0)], 3).edges
     assert pairs(transforms.coalesce(edges, 3)) == [(1, 1), (2, 0)]

@@ -31,9 +31,24 @@ def test_norms_by_hand() -> None:
 
 
 def test_self_loops_count_once() -> None:
-    looped = sp.csr_matrix(np.array([[5.0, 1.0], [1.0, 0.0]], dtype=np.float32))
+    looped = sp.csr_matrix(np.array([[1.0, 1.0], [1.0, 0.0]], dtype=np.float32))
     np.testing.assert_allclose(normalise(looped, "gcn").toarray(), np.full((2, 2), 0.5))
     np.testing.assert_array_equal(normalise(looped, "sum").toarray(), [[0, 1], [1, 0]])
+    # With a weight of its own it counts as that: 3 / 4, 1 / 4; and 1 / 2, 1 / 2 where there was none.
+    weighted = sp.csr_matrix(np.array([[3.0, 1.0], [1.0, 0.0]], dtype=np.float32))
+    np.testing.assert_allclose(normalise(weighted, "row").toarray(), [[0.75, 0.25], [0.5, 0.5]])
+    np.testing.assert_array_equal(normalise(weighted, "sum").toarray(), [[0, 1], [1, 0]])
+
+
+def test_weights_enter_by_hand() -> None:
+    # 0 -2- 1 -6- 2: degrees 2, 8, 6, and one more each with the node itself.
+    weights = np.array([2, 2, 6, 6], dtype=np.float32)
+    graph = PATH.with_edges(np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), weights)
+    mean = [[0, 1, 0, 0], [1 / 4, 0, 3 / 4, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
+    one, two = 2 / 27**0.5, 6 / 63**0.5
+    gcn = [[1 / 3, one, 0, 0], [one, 1 / 9, two, 0], [0, two, 1 / 7, 0], [0, 0, 0, 1]]
+    np.testing.assert_allclose(normalise(graph.adjacency(), "mean").toarray(), mean, rtol=1e-6)
+    np.testing.assert_allclose(normalise(graph.adjacency(), "gcn").toarray(), gcn, rtol=1e-6)
 
 
 def test_restricted_view_keeps_only_what_is_needed() -> None:

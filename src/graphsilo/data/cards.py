@@ -68,6 +68,7 @@ class Card:
         class_names: The vocabulary, or None where classes have numbers only.
         classes_declared: Whether the vocabulary was written down, or is what occurs among the labels.
         directed: Whether links have a direction.
+        weighted: Whether links have weights.
         sparse: Whether most features are zero and they are kept so.
         counts: How much it holds.
         split: How items were divided: mode, ratios and seed.
@@ -84,6 +85,7 @@ class Card:
     class_names: list[str] | None
     classes_declared: bool
     directed: bool
+    weighted: bool
     sparse: bool
     counts: Counts
     split: dict[str, Any]
@@ -140,6 +142,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         class_names=_listed(silo.schema.class_names),
         classes_declared=declared,
         directed=directed,
+        weighted=graph.edge_weights is not None,
         sparse=graph.is_sparse,
         counts=Counts(
             nodes=graph.num_nodes,
@@ -197,6 +200,12 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
     named = next((one for one in told if one.feature_names is not None), first)
     for other in told:
         _same_features(named, other)
+        if other.weighted != first.weighted:
+            one, two = (first, other) if first.weighted else (other, first)
+            raise DataError(
+                f"links have weights at silo '{one.name}' and none at silo '{two.name}': name a column as edges.weight "
+                f"in all descriptions, or in none."
+            )
         if other.directed != first.directed:
             one, two = (first, other) if first.directed else (other, first)
             raise DataError(

@@ -105,7 +105,7 @@ class LoadOptions:
 
     Attributes:
         largest_component: Keep only the largest connected component (node tasks).
-        undirected: Symmetrise; drop self-loops and duplicate edges.
+        undirected: Symmetrise; drop self-loops and duplicate edges, whose weights add up.
         row_normalize: Scale each node's features to an L1 norm of 1.
         degree_features: One-hot degrees: ``"auto"`` where there are no features (IMDB-BINARY, COLLAB), True beside
             the features that are there, False never.
@@ -340,7 +340,9 @@ def _apply(
         assert isinstance(union, Graph)
         return replace(graph, union=union)
     if options.undirected and not undirected_already:
-        graph = graph.with_edges(transforms.to_undirected(graph.edges, graph.num_nodes))
+        graph = transforms.undirected(graph)
+    elif not undirected_already:
+        graph = transforms.merge_parallel(graph)
     if options.largest_component:
         graph = transforms.largest_component(graph)
     features: Features = graph.features

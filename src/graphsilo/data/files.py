@@ -86,6 +86,8 @@ def write_graph(path: Path, graph: Graph | GraphCollection, *, facts: Mapping[st
     # Edges are most of a large graph; node numbers nearly always fit into half the width.
     arrays["edges"] = union.edges.astype(np.int32 if union.num_nodes < 2**31 else np.int64)
     arrays["labels"] = union.labels
+    if union.edge_weights is not None:
+        arrays["edge_weights"] = union.edge_weights
     if union.node_ids is not None:
         arrays["node_ids"] = union.node_ids
     if union.node_names is not None:
@@ -138,6 +140,7 @@ def _assemble(arrays: Mapping[str, NDArray[Any]]) -> tuple[Graph | GraphCollecti
         node_ids=arrays.get("node_ids"),
         feature_names=names["feature_names"],
         class_names=names["class_names"],
+        edge_weights=arrays.get("edge_weights"),
         node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
     )
     if "collection" not in meta:
@@ -190,8 +193,8 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
     """Reads a ``.pt`` file made with PyTorch Geometric, without running code from it.
 
     Understood are a ``Data`` object, a dictionary of its tensors, a list of ``Data`` objects (a collection), and what
-    ``InMemoryDataset.save`` writes (``processed/data.pt``). Needed are ``edge_index`` and ``y``; ``x`` and the masks
-    ``train_mask``, ``val_mask``, ``test_mask`` are taken where they are there.
+    ``InMemoryDataset.save`` writes (``processed/data.pt``). Needed are ``edge_index`` and ``y``; ``x``,
+    ``edge_weight`` and the masks ``train_mask``, ``val_mask``, ``test_mask`` are taken where they are there.
 
     Raises:
         DataError: The file is missing or damaged, needs pickle, or lacks a tensor.
@@ -220,13 +223,14 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
     name = source.stem
     match content:
         case pyg.Data():
-            return graph_from_pyg(content, name=name)
+            return graph_from_pyg(_without_attributes(content, source), name=name)
         case dict():
-            return graph_from_pyg(_as_data(content, source), name=name)
+            return graph_from_pyg(_without_attributes(_as_data(content, source), source), name=name)
         case list() if content and all(isinstance(item, pyg.Data) for item in content):
-            return collection_from_pyg(content, name=name)
+            return collection_from_pyg([_without_attributes(item, source) for item in content], name=name)
         case tuple() if len(content) >= 2 and isinstance(content[0], dict | pyg.Data):
             data = _as_data(content[0], source) if isinstance(content[0], dict) else content[0]
+            data = _without_attributes(data, source)
             if content[1] is None:
                 return graph_from_pyg(data, name=name)
             return collection_from_pyg(_separate(data, content[1]), name=name)
@@ -234,6 +238,17 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
         f"{source} holds a {type(content).__name__}; a graph file holds a torch_geometric Data object, a dictionary "
         f"with x, edge_index and y, or a list of Data objects."
     )
+
+
+def _without_attributes(data: Any, source: Path) -> Any:
+    """The data, refused where edges have attributes that would have no effect."""
+    found = data.get("edge_attr")
+    if found is not None and data.get("edge_weight") is None:
+        raise DataError(
+            f"{source} holds edge_attr {list(found.shape)}, features of edges, which no model here uses. Where they "
+            f"are weights of the edges, save them as edge_weight [e]; else save the data without them."
+        )
+    return data
 
 
 def _as_data(content: Mapping[str, Any], source: Path) -> Any:
@@ -257,7 +272,8 @@ def graph_from_pyg(data: Any, *, name: str, num_classes: int | None = None) -> G
     """A Graph from one torch_geometric ``Data`` with node labels.
 
     Args:
-        data: ``x`` [n, d] (may be missing), ``edge_index`` [2, e], ``y`` [n] or [n, 1], and masks [n] or [n, s].
+        data: ``x`` [n, d] (may be missing), ``edge_index`` [2, e], ``edge_weight`` [e] or [e, 1] (may be missing),
+            ``y`` [n] or [n, 1], and masks [n] or [n, s].
         name: The graph's name.
         num_classes: C; None takes the largest label plus one.
 
@@ -273,7 +289,8 @@ def graph_from_pyg(data: Any, *, name: str, num_classes: int | None = None) -> G
     masks = {key: data.get(f"{key}_mask") for key in ("train", "val", "test")}
     return Graph(
         features=_features(data.get("x"), n),
-        edges=np.ascontiguousarray(data.edge_index.numpy(), dtype=np.int64),
+        edges=_edges(data.edge_index, name),
+        edge_weights=_edge_weights(data, name),
         labels=labels,
         num_classes=num_classes if num_classes is not None else int(labels.max(initial=-1)) + 1,
         name=name,
@@ -288,7 +305,12 @@ def collection_from_pyg(graphs: Sequence[Any], *, name: str, num_classes: int | 
             raise DataError(f"{name}: graph {number} needs an edge_index and one label y.")
     sizes = np.array([data.num_nodes for data in graphs], dtype=np.int64)
     pointer = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    edges = np.concatenate([data.edge_index.numpy() for data in graphs], axis=1).astype(np.int64)
+    edges = np.concatenate([_edges(data.edge_index, name) for data in graphs], axis=1)
+    weights = [_edge_weights(data, name) for data in graphs]
+    if any(part is None for part in weights) and not all(part is None for part in weights):
+        raise DataError(
+            f"{name}: some of the graphs have an edge_weight and some have none; give it to all or to none."
+        )
     edges += np.repeat(pointer[:-1], [data.edge_index.shape[1] for data in graphs])
     n = int(pointer[-1])
     features: Features = np.zeros((n, 0), dtype=np.float32)
@@ -297,7 +319,14 @@ def collection_from_pyg(graphs: Sequence[Any], *, name: str, num_classes: int | 
     labels = np.concatenate([_labels(data.y, name) for data in graphs])
     classes = num_classes if num_classes is not None else int(labels.max(initial=-1)) + 1
     unlabelled = np.full(n, -1, dtype=np.int64)
-    union = Graph(features=features, edges=edges, labels=unlabelled, num_classes=classes, name=name)
+    union = Graph(
+        features=features,
+        edges=edges,
+        labels=unlabelled,
+        num_classes=classes,
+        name=name,
+        edge_weights=np.concatenate([part for part in weights if part is not None]) if weights[0] is not None else None,
+    )
     return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
 
 
@@ -306,7 +335,23 @@ def _labels(y: Any, name: str) -> NDArray[np.int64]:
     labels = np.where(np.isnan(values), -1, values).astype(np.int64) if values.dtype.kind == "f" else values
     if labels.dtype.kind not in "iub" or (values.dtype.kind == "f" and not np.all((labels == values) | (labels == -1))):
         raise DataError(f"{name}: y must hold class numbers; got {values.dtype} values that are not whole numbers.")
-    return np.maximum(labels.astype(np.int64), -1)
+    return np.ascontiguousarray(labels, dtype=np.int64)
+
+
+def _edges(edge_index: Any, name: str) -> NDArray[np.int64]:
+    edges = edge_index.numpy()
+    if edges.dtype.kind not in "iu":
+        raise DataError(f"{name}: edge_index must hold whole node numbers; got {edges.dtype}.")
+    return np.ascontiguousarray(edges, dtype=np.int64)
+
+
+def _edge_weights(data: Any, name: str) -> NDArray[np.float32] | None:
+    given = data.get("edge_weight")
+    if given is None:
+        return None
+    if given.numel() != data.edge_index.shape[1]:
+        raise DataError(f"{name}: edge_weight must be one number per edge; got shape {list(given.shape)}.")
+    return np.ascontiguousarray(given.reshape(-1).numpy(), dtype=np.float32)
 
 
 def _features(x: Any, num_nodes: int) -> Features:

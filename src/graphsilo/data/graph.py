@@ -34,14 +34,14 @@ class Graph:
         features: [n, d] float32, dense or CSR.
         edges: [2, e] int64, or int32 to halve what a large graph needs; one column per directed edge (source, target).
             An undirected link has two columns. Whoever computes with node numbers widens them first.
-        labels: [n] int64 class numbers; -1 where the label is unknown.
+        labels: [n] whole class numbers; -1 where the label is unknown.
         num_classes: C. Classes may be absent from ``labels``.
         name: As a user knows it.
         splits: Predefined splits by name: ``{"train": [n] bool or [n, s] bool, "val": ..., "test": ...}``; may be
             empty. ``s`` > 1 means several published splits, one per column.
         node_ids: [n] global ids, or None when local and global numbers are the same.
         feature_names, class_names: Optional words for columns and classes.
-        edge_weights: [e] float32, or None where every edge weighs 1.
+        edge_weights: [e] float32, finite and above 0; None where every edge weighs 1. Parallel edges add up.
         node_names: [N] text: what the user's own table calls the node with global id i; None where the data has no
             names. A subgraph shares the array of the whole graph, so that nothing is copied per client; see
             :attr:`external_ids`.
@@ -71,21 +71,51 @@ class Graph:
             )
         if self.edges.ndim != 2 or self.edges.shape[0] != 2:
             raise DataError(f"{self.name}: edges must have shape [2, edges]; got {self.edges.shape}.")
+        if self.edges.dtype.kind not in "iu":
+            raise DataError(
+                f"{self.name}: edges must be whole node numbers; got {self.edges.dtype}. Where they are whole, "
+                f"edges.astype(np.int64) makes them so."
+            )
         if self.labels.shape != (n,):
             raise DataError(f"{self.name}: {n} nodes need {n} labels; got shape {self.labels.shape}.")
+        if self.labels.dtype.kind not in "iu":
+            raise DataError(
+                f"{self.name}: labels must be whole class numbers, -1 where one is unknown; got {self.labels.dtype}."
+            )
         if self.edges.size and (self.edges.min() < 0 or self.edges.max() >= n):
             bad = int(self.edges.max()) if self.edges.max() >= n else int(self.edges.min())
             raise DataError(f"{self.name}: an edge names node {bad}, but nodes are numbered 0 to {n - 1}.")
-        if self.edge_weights is not None and self.edge_weights.shape != (self.num_edges,):
+        if self.edge_weights is not None:
+            self._check_weights(self.edge_weights)
+        if self.labels.size and (self.labels.max() >= self.num_classes or self.labels.min() < -1):
+            bad = int(self.labels.min()) if self.labels.min() < -1 else int(self.labels.max())
             raise DataError(
-                f"{self.name}: {self.num_edges} edges need as many weights; got shape {self.edge_weights.shape}."
+                f"{self.name}: label {bad} does not fit into {self.num_classes} classes, which are numbered from 0; a "
+                f"label that is unknown is -1."
             )
-        if self.labels.size and self.labels.max() >= self.num_classes:
-            raise DataError(
-                f"{self.name}: label {int(self.labels.max())} does not fit into {self.num_classes} classes."
-            )
+        for key, mask in self.splits.items():
+            if np.asarray(mask).dtype != np.bool_ or np.ndim(mask) not in (1, 2) or len(mask) != n:
+                raise DataError(
+                    f"{self.name}: the split '{key}' must be a mask of truth values for {n} nodes, [n] or [n, splits]; "
+                    f"got {np.asarray(mask).dtype} {np.shape(mask)}."
+                )
         if self.node_names is not None:
             self._check_names(self.node_names)
+
+    def _check_weights(self, weights: NDArray[np.float32]) -> None:
+        if weights.shape != (self.num_edges,) or weights.dtype != np.float32:
+            raise DataError(
+                f"{self.name}: {self.num_edges} edges need as many float32 weights; got {weights.dtype} "
+                f"{weights.shape}."
+            )
+        # Written so that NaN fails, too.
+        if weights.size and not (weights.min() > 0 and weights.max() < np.inf):
+            column = int(np.argmax(~((weights > 0) & (weights < np.inf))))
+            raise DataError(
+                f"{self.name}: every edge weight must be finite and above 0; that of edge {column} (node "
+                f"{int(self.edges[0, column])} to {int(self.edges[1, column])}) is {float(weights[column]):g}. Leave "
+                f"out edges that weigh nothing; what can be negative is no weight of a link."
+            )
 
     def _check_names(self, names: NDArray[np.str_]) -> None:
         if names.ndim != 1 or names.dtype.kind != "U":
@@ -158,9 +188,9 @@ class Graph:
             name=name or self.name,
         )
 
-    def with_edges(self, edges: NDArray[np.int64]) -> Graph:
-        """The same nodes with other, unweighted edges."""
-        return replace(self, edges=np.ascontiguousarray(edges, dtype=np.int64), edge_weights=None)
+    def with_edges(self, edges: NDArray[np.int64], weights: NDArray[np.float32] | None = None) -> Graph:
+        """The same nodes with other edges, unweighted unless weights are given."""
+        return replace(self, edges=np.ascontiguousarray(edges, dtype=np.int64), edge_weights=weights)
 
     def with_features(self, features: Features) -> Graph:
         return replace(self, features=features)

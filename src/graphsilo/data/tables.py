@@ -13,7 +13,7 @@ nodes:
   decimal: ","                # numbers are written with a decimal comma
   empty: ["-99", "?"]         # further words that mean an empty cell
   split: split                # optional column with train, val, test
-edges: {path: edges.parquet, source: src, target: dst}
+edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight is optional
 directed: false
 classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
 features: {missing: {age: median, "lab_*": indicator}}   # or one word for all: refuse, mean, median, indicator
@@ -50,7 +50,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.missing import REFUSE, Missing
 from graphsilo.data.sql import Query, read_queries
 from graphsilo.data.table_files import Table, TableFile, mask
-from graphsilo.data.transforms import compact_features, to_undirected
+from graphsilo.data.transforms import compact_features, merge_parallel, undirected
 from graphsilo.errors import ConfigError, DataError
 
 SPLIT_NAMES = ("train", "val", "test")
@@ -60,7 +60,7 @@ _TABLE_FILE_KEYS = ("path", "query", "connection", "delimiter", "sheet")
 _NODE_KEYS = (
     *_TABLE_FILE_KEYS, "id", "label", "features", "one_hot", "boolean", "dates", "decimal", "empty", "split"
 )  # fmt: skip
-_EDGE_KEYS = (*_TABLE_FILE_KEYS, "source", "target")
+_EDGE_KEYS = (*_TABLE_FILE_KEYS, "source", "target", "weight")
 FEATURE_KEYS = ("missing",)
 """What ``features:`` may say, in a description of tables as in a ``silo.yaml``."""
 
@@ -76,6 +76,7 @@ class TableSpec:
     edges: TableFile | Query
     source: str
     target: str
+    weight: str | None = None
     label: str | None = None
     split: str | None = None
     features: tuple[str, ...] = ("*",)
@@ -108,9 +109,9 @@ def load_tables(path: str | os.PathLike[str]) -> Graph:
     """Reads the graph that a YAML file describes.
 
     Nodes keep the order of their table. With ``directed: false`` every row of the edge table is a link in both
-    directions; duplicates and self-loops are dropped. Without ``classes``, class numbers follow the sorted values of
-    the label column (numeric order where all are whole numbers). Labels -1 or empty are unlabelled. The ids of the node
-    table stay with the graph as ``node_names``.
+    directions; duplicates, whose weights add up, and self-loops are dropped. Without ``classes``, class numbers follow
+    the sorted values of the label column (numeric order where all are whole numbers). Labels -1 or empty are
+    unlabelled. The ids of the node table stay with the graph as ``node_names``.
 
     Args:
         path: The YAML file; see the head of this module.
@@ -127,8 +128,7 @@ def read_spec(path: str | os.PathLike[str]) -> TableSpec:
     """Reads and checks the YAML file alone; tables are not opened.
 
     Raises:
-        ConfigError: A key is unknown or missing, or a value is of the wrong kind.
-        DataError: The file is missing or is not YAML.
+        ConfigError: The file is missing or is not YAML, a key is unknown or missing, or a value is of the wrong kind.
     """
     file = Path(path).expanduser().absolute()
     return spec_of(documents.read(file, "the data description"), file)
@@ -168,6 +168,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
         edges=_source(read, edges, "edges"),
         source=read.needed(edges, "source", "edges"),
         target=read.needed(edges, "target", "edges"),
+        weight=read.text(edges, "weight", "edges"),
         label=read.text(nodes, "label", "nodes"),
         split=read.text(nodes, "split", "nodes"),
         features=read.words(nodes.get("features", "*"), "nodes.features"),
@@ -286,7 +287,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     features, labels = FeatureTable(np.zeros((0, 0), dtype=np.float32)), np.zeros(0, dtype=np.int64)
     class_names: tuple[str, ...] = ()
     splits: dict[str, NDArray[np.bool_]] = {}
-    rows = np.zeros((2, 0), dtype=np.int64)
+    rows, weights = np.zeros((2, 0), dtype=np.int64), None
     if nodes is not None:
         with faults.collect():
             ids = _read_ids(nodes, spec.id)
@@ -301,13 +302,19 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     if edges is not None:
         with faults.collect():
             rows = _read_edges(edges, spec, ids, "" if nodes is None else nodes.short)
+        if spec.weight is not None:
+            with faults.collect():
+                weights = _read_weights(edges, spec.weight)
     faults.tell()
     assert nodes is not None
     if isinstance(spec.edges, Query):
-        rows = np.ascontiguousarray(rows[:, np.lexsort((rows[1], rows[0]))])
+        # Parallel edges by weight, too: their sum must not depend on the order in which a database gives them.
+        order = np.lexsort((rows[1], rows[0]) if weights is None else (weights, rows[1], rows[0]))
+        rows, weights = np.ascontiguousarray(rows[:, order]), None if weights is None else weights[order]
     graph = Graph(
         features=compact_features(features.values),
-        edges=rows if spec.directed else to_undirected(rows, nodes.rows),
+        edges=rows,
+        edge_weights=weights,
         labels=labels,
         num_classes=len(class_names),
         name=spec.name,
@@ -317,6 +324,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         node_names=np.array(ids.to_pylist(), dtype=np.str_),
         fills=features.fills or None,
     )
+    graph = merge_parallel(graph) if spec.directed else undirected(graph)
     return Reading(graph, features.empty, rows)
 
 
@@ -371,6 +379,34 @@ def _read_edges(edges: Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[
                 edges.refuse(name, strange, "the edge names an unknown node", values=words, todo=todo)
                 ends.append(np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64))
     return np.stack(ends) if len(ends) == 2 else np.zeros((2, 0), dtype=np.int64)
+
+
+def _read_weights(edges: Table, name: str) -> NDArray[np.float32]:
+    """[r] weights of the rows, all finite and above 0 unless a fault was noted."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = edges.column(name, key="edges.weight")
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        words = pc.utf8_trim_whitespace(column)
+        numeric = mask(pc.fill_null(pc.match_substring_regex(words, _NUMBER), False))
+        edges.refuse(
+            name, ~numeric, "the weight is not a number", values=column, todo="Give each edge a number above 0."
+        )
+        column = pc.if_else(pa.array(numeric), words, pa.scalar("1", kind))
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise DataError(f"{edges.where}: column '{name}' (edges.weight) holds {kind}; weights must be numbers.")
+    numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        weights: NDArray[np.float32] = numbers.astype(np.float32)
+    wrong = ~((weights > 0) & (weights < np.inf))
+    fault = "the weight is missing, not above 0 or beyond float32"
+    edges.refuse(name, wrong, fault, values=column, todo="Leave out edges that weigh nothing.")
+    return weights
+
+
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tuple[str, ...]]:

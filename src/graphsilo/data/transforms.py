@@ -54,6 +54,68 @@ def to_undirected(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]
     return _columns(forward + forward.T.tocsr())
 
 
+def undirected(graph: Graph) -> Graph:
+    """The graph with both directions of every link once, weights included; see :func:`to_undirected`.
+
+    Weights of parallel edges in one direction add up. An edge that has no counterpart lends its weight to the other
+    direction; two that are there must weigh the same, since it cannot be known whether they are one link or two.
+
+    Raises:
+        DataError: The two directions of a link weigh different things.
+
+    Example:
+        >>> import numpy as np
+        >>> from graphsilo.data.graph import Graph
+        >>> once = Graph(np.zeros((2, 1), np.float32), np.array([[0, 0], [1, 1]]), np.zeros(2, int), 1,
+        ...     edge_weights=np.array([0.5, 2.0], np.float32))
+        >>> both = undirected(once)
+        >>> both.edges.tolist(), both.edge_weights.tolist()
+        ([[0, 1], [1, 0]], [2.5, 2.5])
+    """
+    n = graph.num_nodes
+    if graph.edge_weights is None:
+        return graph.with_edges(to_undirected(graph.edges, n))
+    forward = _weights(graph)
+    forward.setdiag(0)
+    forward.eliminate_zeros()
+    backward = forward.T.tocsr()
+    both = forward.maximum(backward)
+    # Where a direction is missing it takes the other's weight; what then still differs was given twice.
+    gap = abs(forward - backward).multiply(forward.astype(bool)).multiply(backward.astype(bool)).tocoo()
+    wrong = np.flatnonzero(gap.data > 1e-6 * np.asarray(both[gap.row, gap.col]).ravel())
+    if len(wrong):
+        one, other = int(gap.row[wrong[0]]), int(gap.col[wrong[0]])
+        raise DataError(
+            f"{graph.name}: the link between node {graph.external_ids[one]} and node {graph.external_ids[other]} "
+            f"weighs {forward[one, other]:g} in one direction and {forward[other, one]:g} in the other. Give a link "
+            f"without direction once, or the same weight twice; or keep directions (data.undirected=false; in tables "
+            f"directed: true)."
+        )
+    if is_undirected(graph.edges, n):
+        return graph  # as it was, column order included
+    both.sort_indices()
+    return graph.with_edges(_columns(both), both.data.astype(np.float32))
+
+
+def merge_parallel(graph: Graph) -> Graph:
+    """A weighted graph with each directed edge once, weights of parallel ones added up; the same where none are."""
+    if graph.edge_weights is None:
+        return graph
+    merged = _weights(graph)
+    if merged.nnz == graph.num_edges:
+        return graph
+    return graph.with_edges(_columns(merged), merged.data.astype(np.float32))
+
+
+def _weights(graph: Graph) -> sp.csr_matrix:
+    """[n, n] float64 CSR of [source, target] weights, those of parallel edges added up, columns ascending."""
+    assert graph.edge_weights is not None
+    n = graph.num_nodes
+    matrix = sp.csr_matrix((graph.edge_weights.astype(np.float64), (graph.edges[0], graph.edges[1])), shape=(n, n))
+    matrix.sort_indices()
+    return matrix
+
+
 def coalesce(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
     """Each directed edge once, sorted by source, then target. O(nodes + edges)."""
     return _columns(_pattern(edges, num_nodes))

@@ -73,8 +73,21 @@ def union(
         feature_names=first.feature_names,
         class_names=first.class_names,
         node_names=_joined_names(graphs),
+        edge_weights=_joined_weights(graphs, called),
     )
     return joined, sizes
+
+
+def _joined_weights(graphs: Sequence[Graph], called: Sequence[str]) -> NDArray[np.float32] | None:
+    weights = [graph.edge_weights for graph in graphs]
+    given = [part for part in weights if part is not None]
+    if given and len(given) < len(graphs):
+        have, lack = (next(k for k, part in enumerate(weights) if (part is None) == none) for none in (False, True))
+        raise DataError(
+            f"edges have weights at client {have} ({called[have]}) and none at client {lack} ({called[lack]}): give "
+            f"them everywhere, or nowhere."
+        )
+    return np.concatenate(given) if given else None
 
 
 def _joined_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:

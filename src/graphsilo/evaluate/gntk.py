@@ -95,6 +95,8 @@ def _products(features: Features) -> Kernel:
 
 def _gather(graph: Graph, scale: Scale) -> sp.csr_matrix:
     """C (A + I) with ones for edges."""
+    if graph.edge_weights is not None:
+        raise UnsupportedError(f"the kernel knows no weights of edges, and those of {graph.name} have some.")
     n = graph.num_nodes
     closed = sp.csr_matrix(graph.adjacency() + sp.eye(n, format="csr"))
     closed.data = np.ones(closed.nnz)

@@ -85,6 +85,8 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
                 f"model '{spec.name}' does not do task '{simulation.task}', only {', '.join(tasks)}. For this task "
                 f"there are: {', '.join(able)}."
             )
+    if simulation.has_edge_weights:
+        _check_weights(method, simulation)
     different = {(spec.name, tuple(sorted(map(str, spec.settings.items())))) for spec in simulation.models.values()}
     if len(different) > 1 and not method.heterogeneous:
         able = [listing.name for listing in registry.listings() if registry.load(listing.name).heterogeneous]
@@ -92,6 +94,30 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"{method.title} averages models, so all clients must run the same one; model.pool gives "
             f"{len(different)} different ones. Methods for different models: {', '.join(able)}."
         )
+
+
+def _check_weights(method: Method, simulation: Cohort) -> None:
+    """Refuse methods and models for which the weights of edges would have no effect.
+
+    Raises:
+        UnsupportedError: Names those for which they have.
+    """
+    advice = (
+        "Or leave the weights out: replace(graph, edge_weights=None), or no edges.weight in a description of tables."
+    )
+    if not method.edge_weights:
+        able = [listing.name for listing in registry.listings() if registry.load(listing.name).edge_weights]
+        raise UnsupportedError(
+            f"the edges have weights, and the steps of {method.title} know none: they would be ignored. Methods that "
+            f"take them: {', '.join(able)}. {advice}"
+        )
+    for spec in simulation.models.values():
+        if not models.entry(spec.name).edge_weights:
+            able = [name for name in models.names() if models.entry(name).edge_weights]
+            raise UnsupportedError(
+                f"the edges have weights, and model '{spec.name}' knows none: they would be ignored. Models that take "
+                f"them: {', '.join(able)}. {advice}"
+            )
 
 
 def check_precision(simulation: Simulation) -> None:

@@ -61,6 +61,11 @@ class Cohort(ABC):
         """Settings of the rule, complete."""
         return {}
 
+    @property
+    @abstractmethod
+    def has_edge_weights(self) -> bool:
+        """Whether edges have weights."""
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Name and counts of the data."""

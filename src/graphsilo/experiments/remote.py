@@ -76,6 +76,10 @@ class RemoteCohort(Cohort):
     def cut_hash(self) -> str:
         return self.data_hash
 
+    @property
+    def has_edge_weights(self) -> bool:
+        return any(card["weighted"] for card in self.cards.values())
+
     def describe(self) -> dict[str, Any]:
         rows = self.cut["per_client"]
         return {

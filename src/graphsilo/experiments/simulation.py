@@ -97,6 +97,11 @@ class Simulation(Cohort):
     def cut_options(self) -> Mapping[str, Any]:
         return self.partition.options
 
+    @property
+    def has_edge_weights(self) -> bool:
+        plain = self.graph.union if isinstance(self.graph, GraphCollection) else self.graph
+        return plain.edge_weights is not None
+
     def keep(self, folder: Path) -> None:
         self.partition.save(folder / "partition.npz")
 
@@ -454,11 +459,13 @@ def _model_entries(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
 
 
 def content_hash(graphs: tuple[Graph | GraphCollection, ...]) -> str:
-    """sha256 over features, edges and labels."""
+    """sha256 over features, edges with their weights, and labels."""
     digest = hashlib.sha256()
     for item in graphs:
         graph = item.union if isinstance(item, GraphCollection) else item
         arrays: list[np.ndarray] = [graph.edges, graph.labels]
+        if graph.edge_weights is not None:
+            arrays.append(graph.edge_weights)
         if sp.issparse(graph.features):
             arrays += [graph.features.data, graph.features.indices, graph.features.indptr]
         else:

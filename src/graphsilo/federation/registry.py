@@ -44,6 +44,8 @@ class Method:
         heterogeneous: Whether clients may run different models.
         evaluates: Model views it has, the one its paper reports first.
         pooled: Trains on all silos pooled in one place (a reference, not a federation).
+        edge_weights: Whether it can be asked on graphs whose edges have weights: it leaves edges to the backbone, or
+            its own steps use the weights.
         model: The paper's backbone as ``model`` settings, taken where the user names none; or such settings per task,
             ``{"node": {"name": ...}, "graph": {"name": ...}}``.
     """
@@ -59,6 +61,7 @@ class Method:
     heterogeneous: bool = False
     evaluates: tuple[View, ...] = ("own", "aggregate")
     pooled: bool = False
+    edge_weights: bool = False
     model: Mapping[str, Any] | None = None
 
 

@@ -134,4 +134,5 @@ METHOD = Method(
     config=FedAvgConfig,
     client=Client,
     server=Server,
+    edge_weights=True,
 )

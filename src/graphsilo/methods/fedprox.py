@@ -65,4 +65,5 @@ METHOD = Method(
     config=FedProxConfig,
     client=Client,
     server=Server,
+    edge_weights=True,
 )

@@ -89,4 +89,5 @@ METHOD = Method(
     server=Server,
     tasks=("node",),
     model={"name": "sage", "hidden": 64},
+    edge_weights=True,
 )

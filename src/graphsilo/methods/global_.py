@@ -28,4 +28,5 @@ METHOD = Method(
     server=fedavg.Server,
     evaluates=("own",),
     pooled=True,
+    edge_weights=True,
 )

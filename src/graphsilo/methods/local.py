@@ -53,4 +53,5 @@ METHOD = Method(
     server=Server,
     heterogeneous=True,
     evaluates=("own",),
+    edge_weights=True,
 )

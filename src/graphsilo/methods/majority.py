@@ -89,4 +89,5 @@ METHOD = Method(
     tasks=("node", "graph"),
     heterogeneous=True,
     evaluates=("own",),
+    edge_weights=True,
 )

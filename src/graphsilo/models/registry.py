@@ -48,6 +48,7 @@ class ModelEntry:
         path: ``module:Class`` of a Model; imported when a model is built.
         tasks: What it can be used for.
         aliases: Other names it answers to.
+        edge_weights: Whether it can be run where edges have weights: they enter its sums, or it sees no edge.
     """
 
     name: str
@@ -57,6 +58,7 @@ class ModelEntry:
     path: str
     tasks: tuple[Task, ...] = ("node", "link")
     aliases: tuple[str, ...] = ()
+    edge_weights: bool = False
 
 
 _ALL: tuple[Task, ...] = ("node", "link", "graph")
@@ -70,6 +72,7 @@ _BUILT_IN = (
         MLPSettings,
         f"{_HERE}.mlp:MLP",
         _ALL,
+        edge_weights=True,
     ),
     ModelEntry(
         "gcn",
@@ -78,6 +81,7 @@ _BUILT_IN = (
         GCNSettings,
         f"{_HERE}.gcn:GCN",
         _ALL,
+        edge_weights=True,
     ),
     ModelEntry(
         "sage",
@@ -87,6 +91,7 @@ _BUILT_IN = (
         f"{_HERE}.sage:SAGE",
         _ALL,
         ("graphsage",),
+        edge_weights=True,
     ),
     ModelEntry(
         "gat",
@@ -110,6 +115,7 @@ _BUILT_IN = (
         "Wu et al., Simplifying Graph Convolutional Networks, ICML 2019",
         SGCSettings,
         f"{_HERE}.sgc:SGC",
+        edge_weights=True,
     ),
     ModelEntry(
         "sgc_stacked",
@@ -119,6 +125,7 @@ _BUILT_IN = (
         f"{_HERE}.gcn:StackedSGC",
         _ALL,
         ("sgc_openfgl",),
+        edge_weights=True,
     ),
     ModelEntry(
         "ssgc",
@@ -127,6 +134,7 @@ _BUILT_IN = (
         SSGCSettings,
         f"{_HERE}.ssgc:SSGC",
         aliases=("s2gc",),
+        edge_weights=True,
     ),
     ModelEntry(
         "ssgc_mlp",
@@ -134,6 +142,7 @@ _BUILT_IN = (
         "Li et al., FedGTA: Topology-aware Averaging for Federated Graph Learning, VLDB 2024",
         SSGCMLPSettings,
         f"{_HERE}.ssgc:MeanHopsMLP",
+        edge_weights=True,
     ),
     ModelEntry(
         "appnp",
@@ -141,6 +150,7 @@ _BUILT_IN = (
         "Gasteiger, Bojchevski and Günnemann, Predict then Propagate, ICLR 2019",
         APPNPSettings,
         f"{_HERE}.appnp:APPNP",
+        edge_weights=True,
     ),
     ModelEntry(
         "appnp_features",
@@ -148,6 +158,7 @@ _BUILT_IN = (
         "Yan et al., Personalized One-shot Federated Graph Learning for Heterogeneous Clients, 2024",
         APPNPFeaturesSettings,
         f"{_HERE}.appnp:PropagatedAPPNP",
+        edge_weights=True,
     ),
     ModelEntry(
         "gcnii",
@@ -157,6 +168,7 @@ _BUILT_IN = (
         f"{_HERE}.gcnii:GCNII",
         _ALL,
         ("gcn2",),
+        edge_weights=True,
     ),
     ModelEntry(
         "gcnii_openfgl",
@@ -165,6 +177,7 @@ _BUILT_IN = (
         GCNIIOpenFGLSettings,
         f"{_HERE}.gcnii:GCNII",
         _ALL,
+        edge_weights=True,
     ),
     ModelEntry(
         "sign",
@@ -172,6 +185,7 @@ _BUILT_IN = (
         "Frasca et al., SIGN: Scalable Inception Graph Neural Networks, 2020",
         SIGNSettings,
         f"{_HERE}.sign:SIGN",
+        edge_weights=True,
     ),
     ModelEntry(
         "gamlp",
@@ -179,6 +193,7 @@ _BUILT_IN = (
         "Zhang et al., Graph Attention Multi-Layer Perceptron, KDD 2022",
         GAMLPSettings,
         f"{_HERE}.gamlp:GAMLP",
+        edge_weights=True,
     ),
 )
 

@@ -42,8 +42,10 @@ _ROWS = 1 << 14
 def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
     """[n, n] float32 CSR ready to multiply embeddings by; ``adjacency``: [target, source].
 
-    Existing self-loops count once. An isolated node keeps its own row under ``gcn`` and ``row`` (weight 1), and has an
-    empty row under ``mean`` and ``sum``.
+    Weights of edges enter as they are: degrees are sums of weights, ``mean`` is the weighted mean. Existing self-loops
+    count once, with their own weight, as in PyG's ``gcn_norm``; under ``mean`` and ``sum`` they do not count. An
+    isolated node keeps its own row under ``gcn`` and ``row`` (weight 1), and has an empty row under ``mean`` and
+    ``sum``.
 
     Example:
         >>> import scipy.sparse as sp
@@ -51,10 +53,11 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
         >>> normalise(path, "gcn").toarray().tolist()
         [[0.5, 0.5], [0.5, 0.5]]
     """
-    n = adjacency.shape[0]
-    bare = adjacency - sp.diags(adjacency.diagonal(), format="csr")
+    own = adjacency.diagonal()
+    bare = adjacency - sp.diags(own, format="csr")
     bare.eliminate_zeros()
-    matrix = bare + sp.eye(n, format="csr") if norm in ("gcn", "row", "loops") else bare
+    loops = np.where(own > 0, own, 1.0)  # float64, so that degrees are added up in it
+    matrix = bare + sp.diags(loops, format="csr") if norm in ("gcn", "row", "loops") else bare
     if norm in ("sum", "loops"):
         return _ordered(matrix)
     degree = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()

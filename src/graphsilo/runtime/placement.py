@@ -143,4 +143,5 @@ def _bytes_of(graph: Graph | GraphCollection) -> int:
     plain = graph.union if isinstance(graph, GraphCollection) else graph
     features = plain.features
     held = features.data.nbytes + features.indices.nbytes if sp.issparse(features) else features.nbytes
-    return int(held + plain.edges.nbytes + plain.labels.nbytes)
+    weights = 0 if plain.edge_weights is None else plain.edge_weights.nbytes
+    return int(held + plain.edges.nbytes + plain.labels.nbytes + weights)
