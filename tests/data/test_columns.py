@@ -338,6 +338,24 @@ def test_sheets_of_excel(tmp_path: Path) -> None:
             read_tables(read_spec(tmp_path / "t.yaml"))
 
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "tables"
+
+
+def test_the_export_of_the_documentation() -> None:
+    """p03 was born on 27 September 1968: 20,549 days before the end of 2024."""
+    found = read_tables(read_spec(EXAMPLES / "export.yaml"))
+    names = found.graph.feature_names
+    assert names == (
+        "lab_crp", "lab_crp:missing", "lab_leu", "ward=icu", "ward=er", "ward=*", "smoker", "born", "admitted",
+    )  # fmt: skip
+    days = (datetime.date(2024, 12, 31) - datetime.date(1968, 9, 27)).days
+    assert days == 20549
+    assert column(found, "born")[3] == pytest.approx(20549 / 365.25)
+    assert column(found, "admitted")[3] == 33
+    assert column(found, "lab_crp:missing")[:5] == [0, 0, 0, 1, 0]
+    assert found.empty == {"lab_crp": 10, "lab_leu": 2, "ward": 0, "smoker": 7, "born": 0, "admitted": 1}
+
+
 def test_files_that_are_no_sheets(tmp_path: Path) -> None:
     text = "nodes: {path: n.xlsx, id: id}\nedges: {path: e.csv, source: a, target: b}\n"
     (tmp_path / "t.yaml").write_text(text)

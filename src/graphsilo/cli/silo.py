@@ -353,6 +353,8 @@ def stays(described: SiloFile, held: Silo) -> str:
     kept = ["every row of features and every label", "who is linked to whom", "how often each class occurs"]
     if described.tables is not None:
         kept.append(f"the ids in column '{described.tables.id}'")
+        if described.missing.rules:
+            kept.append("what empty cells were filled with")
         sources = (described.tables.nodes, described.tables.edges)
         kept.append("names of files, and tables and columns that are not used")
         if any(isinstance(source, Query) for source in sources):
