@@ -111,7 +111,8 @@ def _labels(rng: np.random.Generator, clients: int, classes: int) -> Any:
 
 def _scores(rng: np.random.Generator, accuracy: float, noise: float) -> dict[str, float]:
     drops = {"accuracy": 0.0, **GROUP_DROPS}
-    return {name: float(np.clip(accuracy - drop + rng.normal(0, noise), 0, 1)) for name, drop in drops.items()}
+    found = {name: float(np.clip(accuracy - drop + rng.normal(0, noise), 0, 1)) for name, drop in drops.items()}
+    return {**found, "macro_f1_present": found["macro_f1"]}  # nobody predicts a class that is not there
 
 
 def _seed(

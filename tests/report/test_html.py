@@ -184,11 +184,13 @@ def test_scenarios_and_missing_groups(tmp_path: Path, sample: ModuleType) -> Non
     content = json.loads((folder / "result.json").read_text())
     for seed in content["seeds"]:
         seed["test"]["hete_min_f1"] = None
+        seed["test"]["macro_f1_present"] = 0.875  # the groups' rule: classes among the labels
         seed["scenarios"] = {"missing_class": {"accuracy": 0.25}, "unseen_node": {"accuracy": 0.5}}
     (folder / "result.json").write_text(json.dumps(content))
     words = Page(report.write(folder).read_text()).words
     assert "Missing class 25.0 ± 0.0" in words
     assert "rare class and heterophilous at once no such items" in words
+    assert "All every test item 87.5" in words
 
 
 def test_other_readings_of_the_run(tmp_path: Path) -> None:

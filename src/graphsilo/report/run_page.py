@@ -41,7 +41,7 @@ from graphsilo.report.record import NOT_METRICS, Context, Run, dig, flatten, map
 FIRST_ROWS = 20
 """Rows shown before the reader asks for all."""
 FAIRNESS = {
-    "macro_f1": ("All", "every test item"),
+    "macro_f1_present": ("All", "every test item"),
     "min_f1": ("Min", "items of classes that are rare at their client"),
     "hete_f1": ("Hete", "the half of the nodes whose neighbours agree least with their label"),
     "hete_min_f1": ("Hete-Min", "rare class and heterophilous at once"),
@@ -336,7 +336,7 @@ def _fairness(run: Run) -> Context | None:
     rows = []
     for name, (title, meaning) in FAIRNESS.items():
         score = run.spread("test", name)
-        if name != "macro_f1" and score is None and not _asked(run, name):
+        if name != "macro_f1_present" and score is None and not _asked(run, name):
             continue
         pooled = run.spread("test", "pooled", name)
         rows.append(
