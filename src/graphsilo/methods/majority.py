@@ -25,7 +25,7 @@ from graphsilo.models.view import GraphTensors
 class MajorityConfig(MethodConfig):
     """Settings of the constant answer."""
 
-    rounds: int = setting(1, "rounds; the answer does not change after the first", ge=1)
+    rounds: int = setting(100, "rounds of reference rows; the answer itself takes exactly one", source="OpenFGL", ge=1)
 
 
 class CountRequest(Message):
@@ -71,6 +71,10 @@ class Client(ClientBase[MajorityConfig]):
 
 class Server(ServerBase[MajorityConfig]):
     """Only says when to count."""
+
+    @property
+    def rounds(self) -> int:
+        return 1
 
     def round(self, federation: Federation, number: int) -> None:
         federation.sum(Client.count, CountRequest(), to=self.select(federation, number)).require(
