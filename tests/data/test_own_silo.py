@@ -15,6 +15,7 @@ import yaml
 from graphsilo.data.graph import Graph
 from graphsilo.data.own_silo import SiloFile, card, compare_cards, read_silo_file
 from graphsilo.data.silo import Schema, Silo
+from graphsilo.data.store import SiloStore
 from graphsilo.data.union import dense
 from graphsilo.errors import ConfigError, DataError, GraphsiloError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
@@ -464,3 +465,89 @@ def test_a_description_that_is_wrong_is_refused_before_the_data(trio: list[SiloF
     change(tmp_path / "north.tables.yaml", nodez={})
     with pytest.raises(ConfigError, match="unknown key 'nodez'; did you mean 'nodes'"):
         read_silo_file(tmp_path / "north.yaml")
+
+
+def make_gaps(folder: Path) -> None:
+    """Every third age of every silo is empty."""
+    for name in NAMES:
+        path = folder / f"{name}.nodes.csv"
+        head, *rows = path.read_text().splitlines()
+        cells = [row.split(",") for row in rows]
+        for row in cells[::3]:
+            row[1] = ""
+        path.write_text("\n".join([head, *(",".join(row) for row in cells)]) + "\n")
+
+
+def test_gaps_are_filled_by_each_silo_alike_apart_and_together(trio: list[SiloFile], tmp_path: Path) -> None:
+    """By its own mean: what fills them is kept with the silo, and is on no card."""
+    make_gaps(tmp_path)
+    for name in NAMES:
+        change(tmp_path / f"{name}.yaml", features={"missing": {"age": "indicator"}})
+    silos = [read_silo_file(tmp_path / f"{name}.yaml") for name in NAMES]
+    cards = [card(silo, client) for client, silo in enumerate(silos)]
+    schema = compare_cards(cards)
+    assert schema.feature_names is not None
+    assert schema.feature_names[:2] == ("age", "age:missing")
+    files = [str(tmp_path / f"{name}.tables.yaml") for name in NAMES]
+    data = {"name": files, "missing": {"age": "indicator"}}
+    together = prepare(RunConfig.model_validate({"data": data, "partition": {"ratios": [0.4, 0.3, 0.3], "seed": 11}}))
+    means = []
+    for client, silo in enumerate(silos):
+        apart = silo.load(client, schema=schema, sparse=any(told["sparse"] for told in cards))
+        assert apart.fills == together.silos[client].fills
+        assert apart.fills is not None
+        ages = np.asarray(dense(apart.graph.features))[:, 0]
+        given = [age for row, age in enumerate(ages) if row % 3]
+        assert apart.fills == {"age": pytest.approx(np.mean(given)), "age:missing": 1.0}
+        assert ages[::3].tolist() == [np.float32(apart.fills["age"])] * len(ages[::3])
+        np.testing.assert_array_equal(ages, np.asarray(dense(together.silos[client].graph.features))[:, 0])
+        means.append(apart.fills["age"])
+        assert str(means[-1])[:6] not in str(cards)
+        store = SiloStore(tmp_path / f"store-{client}")
+        store.write(apart)
+        assert store.read(client).fills == apart.fills
+    assert len(set(means)) == 3
+
+
+def test_a_silo_without_the_indicator_does_not_fit(trio: list[SiloFile], tmp_path: Path) -> None:
+    change(tmp_path / "north.yaml", features={"missing": "indicator"})
+    cards = [card(read_silo_file(tmp_path / f"{name}.yaml"), client) for client, name in enumerate(NAMES[:2])]
+    with pytest.raises(DataError, match="feature 2 is 'age:missing' at 'north' and 'weight' at 'south'"):
+        compare_cards(cards)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"features": {"missing": "avg"}}, r"north\.yaml: features\.missing must be one of"),
+        ({"features": {"mising": "mean"}}, r"unknown key 'mising' under 'features'; did you mean 'missing'"),
+        (
+            {"options": {"missing": "mean"}, "features": {"missing": "mean"}},
+            "stands under 'options' and under 'features'",
+        ),
+        (
+            {"data": None, "store": ".", "features": {"missing": "mean"}},
+            "'features' cannot be changed in a stored silo",
+        ),
+    ],
+)
+def test_what_features_may_not_say(trio: list[SiloFile], tmp_path: Path, content: dict, message: str) -> None:
+    change(tmp_path / "north.yaml", **{"split": None, **content})
+    with pytest.raises(ConfigError, match=message):
+        read_silo_file(tmp_path / "north.yaml")
+
+
+def test_missing_stands_in_one_place(trio: list[SiloFile], tmp_path: Path) -> None:
+    change(tmp_path / "north.tables.yaml", features={"missing": "mean"})
+    assert read_silo_file(tmp_path / "north.yaml").missing.of("age") == "mean"
+    change(tmp_path / "north.yaml", features={"missing": "median"})
+    with pytest.raises(ConfigError, match=r"features\.missing stands here and in north\.tables\.yaml"):
+        read_silo_file(tmp_path / "north.yaml")
+
+
+def test_a_run_tells_the_faults_of_all_its_files(trio: list[SiloFile], tmp_path: Path) -> None:
+    make_gaps(tmp_path)
+    change(tmp_path / "south.tables.yaml", classes=["home"])
+    files = [str(tmp_path / f"{name}.tables.yaml") for name in NAMES]
+    with pytest.raises(DataError, match=r"^the data: 4 faults are to be mended\.\n1\. .*north\.nodes.*\n2\. .*south"):
+        prepare(RunConfig.model_validate({"data": {"name": files}}))

@@ -95,13 +95,13 @@ class _Block:
     """One column of the table, before empty cells are filled.
 
     Attributes:
-        values: [n, k] float64; rows of empty cells hold anything.
+        values: [n, k] float64, float32 of words; rows of empty cells hold anything.
         names: k of them.
         empty: [n].
         words: Whether it was made of words.
     """
 
-    values: NDArray[np.float64]
+    values: NDArray[np.float64] | NDArray[np.float32]
     names: tuple[str, ...]
     empty: NDArray[np.bool_]
     words: bool = False
@@ -129,11 +129,15 @@ def read_features(
             empty[name] = int(block.empty.sum())
             values, called, filled = _fill(nodes, spec, name, block, counting, learned)
             with np.errstate(over="ignore"):
-                narrow = values.astype(np.float32)
-            nodes.refuse(
-                name, np.asarray(~np.isfinite(narrow).all(axis=1)), "the feature is infinite or too large for float32",
-                values=nodes.column(name, key="nodes.features"), todo="Correct these cells.",
-            )  # fmt: skip
+                narrow = values.astype(np.float32, copy=False)
+            if not block.words:
+                nodes.refuse(
+                    name,
+                    ~np.isfinite(narrow[:, 0]),
+                    "the feature is infinite or too large for float32",
+                    values=nodes.column(name, key="nodes.features"),
+                    todo="Correct these cells.",
+                )
             columns.append(narrow)
             names += called
             fills |= filled
@@ -198,7 +202,7 @@ def _block(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block
 
 def _fill(
     nodes: Table, spec: TableSpec, name: str, block: _Block, counting: NDArray[np.bool_], learned: Learned
-) -> tuple[NDArray[np.float64], tuple[str, ...], dict[str, float]]:
+) -> tuple[NDArray[np.float64] | NDArray[np.float32], tuple[str, ...], dict[str, float]]:
     """Values without gaps, names, and what filled them."""
     rule = spec.missing.of(name)
     if rule == "refuse":
@@ -223,7 +227,7 @@ def _fill(
         return block.values, block.names, fills
     indicator = f"{name}{INDICATOR}"
     return (
-        np.column_stack([block.values, block.empty.astype(np.float64)]),
+        np.column_stack([block.values, block.empty.astype(block.values.dtype)]),
         (*block.names, indicator),
         {**fills, indicator: 1.0},
     )
@@ -241,7 +245,7 @@ def _standing(nodes: Table, name: str, block: _Block, rule: Rule, counting: NDAr
         )
     if rule == "indicator":
         return [0.0] * len(block.names)
-    counts = block.values[counting].sum(axis=0)
+    counts = block.values[counting].sum(axis=0, dtype=np.float64)
     fill_value(rule, counts[counts > 0], where)  # refuses a column that is empty altogether
     return [float(place == int(counts.argmax())) for place in range(len(counts))]
 
@@ -458,15 +462,16 @@ def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Blo
     place = pc.index_in(words, value_set=pa.array(known, pa.string()))
     strange = mask(pc.is_null(place)) & ~empty
     column = np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
-    column = np.array([declared.index(word) for word in known] or [0], dtype=np.int64)[column]
+    numbers = {word: number for number, word in enumerate(declared)}
+    column = np.array([numbers[word] for word in known] or [0], dtype=np.int64)[column]
     if ANY_OTHER in declared:
-        column = np.where(strange, declared.index(ANY_OTHER), column)
+        column = np.where(strange, numbers[ANY_OTHER], column)
     else:
         nodes.unknown(
             name, strange, f"the word is not among nodes.one_hot.{name} ({', '.join(known)})", values=words,
             known=known, todo=f'Add it there (at every silo), or add "{ANY_OTHER}" for all other words.',
         )  # fmt: skip
-    block = np.zeros((nodes.rows, len(declared)))
+    block = np.zeros((nodes.rows, len(declared)), dtype=np.float32)
     if len(declared):
         rows = np.flatnonzero(~empty)
         block[rows, column[rows]] = 1.0

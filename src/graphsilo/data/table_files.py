@@ -207,11 +207,10 @@ class Table:
         self, name: str, bad: NDArray[np.bool_], fault: str, *, values: Any, known: Sequence[str], todo: str
     ) -> None:
         """As :meth:`refuse`, for words that are not among those declared; says which ones may be meant."""
-        rows = np.flatnonzero(bad)
-        words = dict.fromkeys(values[row].as_py() for row in rows[:1000].tolist())
+        words = dict.fromkeys(values[row].as_py() for row in np.flatnonzero(bad)[:SHOWN_ROWS].tolist())
         meant = {word: lookalike(word, known) for word in words}
         pairs = [f"'{other}' where it says '{word}'" for word, other in meant.items() if other is not None]
-        hint = f"Did you mean {' and '.join(pairs[:SHOWN_ROWS])}? Otherwise " if pairs else ""
+        hint = f"Did you mean {' and '.join(pairs)}? Otherwise " if pairs else ""
         advice = f"{hint}{todo[0].lower()}{todo[1:]}" if hint else todo
         self.refuse(name, bad, fault, values=values, todo=advice)
 
