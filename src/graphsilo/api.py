@@ -155,7 +155,7 @@ def run(
     twice and differently is refused::
 
         graphsilo.run("cora.yaml", method={"name": "fedprox", "mu": 0.1}, seeds=range(3), out="runs/fedprox")
-        graphsilo.run(data="Cora", clients=5, **{"method.lr": 0.05, "data.row_normalize": True})
+        graphsilo.run(data="Cora", clients=5, **{"method.lr": 0.05, "data.scale": "unit_rows"})
 
     Args:
         config: A configuration: YAML file, table or RunConfig; None starts from the defaults.

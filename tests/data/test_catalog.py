@@ -68,12 +68,12 @@ def test_entry_ignores_case() -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ConfigError, match="unknown data option 'row_normalise' for citation-sbm; did you mean"):
-        load("citation-sbm", options={"row_normalise": True})
+    with pytest.raises(ConfigError, match="unknown data option 'scales' for citation-sbm; did you mean"):
+        load("citation-sbm", options={"scales": True})
     with pytest.raises(ConfigError, match="'nodes' for Cora; it is a setting of generated data"):
         load("Cora", options={"nodes": 5})
-    with pytest.raises(ConfigError, match="row_normalize must be true or false; got 'yes'"):
-        load("citation-sbm", options={"row_normalize": "yes"})
+    with pytest.raises(ConfigError, match="scale must be one of none, standard, robust, unit_rows; got 'yes'"):
+        load("citation-sbm", options={"scale": "yes"})
     with pytest.raises(ConfigError, match="max_degree"):
         LoadOptions(max_degree=0)
     with pytest.raises(ConfigError, match="degree_features"):
@@ -89,7 +89,7 @@ def test_options_are_checked() -> None:
 
 
 def test_generated_data_takes_settings_beside_options() -> None:
-    graph = load("Citation-SBM", options={**SMALL, "row_normalize": True}, seed=4)
+    graph = load("Citation-SBM", options={**SMALL, "scale": "unit_rows"}, seed=4)
     assert isinstance(graph, Graph)
     assert graph.num_nodes == 200
     np.testing.assert_allclose(np.asarray(graph.features.sum(axis=1)), 1, rtol=1e-5)

@@ -233,10 +233,10 @@ def test_options_and_a_predefined_split(trio: list[SiloFile], tmp_path: Path) ->
         tree = yaml.safe_load((tmp_path / f"{name}.tables.yaml").read_text())
         tree["nodes"]["split"] = "part"
         (tmp_path / f"{name}.tables.yaml").write_text(yaml.safe_dump(tree))
-        write_silo(tmp_path, name, options={"row_normalize": True}, split={})
+        write_silo(tmp_path, name, features={"scale": "unit_rows"}, split={})
     silos = [read_silo_file(tmp_path / f"{name}.yaml") for name in NAMES[:2]]
     assert [silo.split.mode for silo in silos] == ["predefined", "predefined"]
-    for mine, theirs in zip(apart(silos), together(silos, data={"row_normalize": True}), strict=True):
+    for mine, theirs in zip(apart(silos), together(silos, data={"scale": "unit_rows"}), strict=True):
         assert_same_silo(mine, theirs)
 
 
@@ -287,7 +287,15 @@ def test_a_silo_that_has_changed_since_is_noticed(trio: list[SiloFile], tmp_path
         ({"data": "north.nodes.csv"}, r"'data' must name a description of tables \(\.yaml\); got 'north\.nodes\.csv'"),
         ({"data": "nowhere.yaml"}, r"the data description .*nowhere\.yaml does not exist"),
         ({"policy": "none"}, r"'policy' must be a mapping; got 'none'"),
-        ({"options": {"row_normalise": True}}, r"unknown data option 'row_normalise' .*did you mean 'row_normalize'"),
+        ({"options": {"undirectd": True}}, r"unknown data option 'undirectd' .*did you mean 'undirected'"),
+        (
+            {"options": {"scale": "none"}, "features": {"scale": "robust"}},
+            r"'scale' stands under 'options' and under 'features'",
+        ),
+        ({"features": {"scale": "standrad"}}, r"scale must be one of .*got 'standrad'.*mean 'standard'"),
+        ({"features": {"scale": "none", "scale_by": "silo"}}, r"scale_by says whose .*scale: none has none"),
+        ({"features": {"scale": "robust", "scale_by": "federation"}}, r"medians and quartiles, which cannot be made"),
+        ({"features": {"scales": "none"}}, r"unknown key 'scales' under 'features'; did you mean 'scale'"),
         ({"split": {"mode": "global"}}, r"split\.mode 'global' draws over the nodes of all silos"),
         ({"split": {"mode": "predefned"}}, r"no split\.mode 'predefned'; did you mean 'predefined'"),
         ({"split": {"mode": "predefined"}}, r"no column says which node trains"),
@@ -324,7 +332,8 @@ def make_card(name: str, **changes: Any) -> dict[str, Any]:
     return {
         "graphsilo": "0.1.0", "name": name, "tasks": ["node", "link"], "features": 3, "feature_names": ["a", "b", "c"],
         "one_hot": {}, "open_words": [], "classes": 2, "class_names": ["no", "yes"], "classes_declared": True,
-        "directed": False, "weighted": False, "sparse": False, "counts": counts, "split": {}, **changes,
+        "directed": False, "weighted": False, "sparse": False, "scale": "none", "scale_by": "silo", "counts": counts,
+        "split": {}, **changes,
     }  # fmt: skip
 
 

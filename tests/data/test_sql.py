@@ -67,7 +67,7 @@ def check_ward(graph: Graph) -> None:
 def test_a_graph_from_sqlite(ward: Path) -> None:
     path = describe(ward, "sqlite:///ward.db")
     check_ward(load_tables(path))
-    graph = load(str(path), options={"row_normalize": True})
+    graph = load(str(path), options={"scale": "unit_rows"})
     assert isinstance(graph, Graph)
     assert graph.features[1].tolist() == pytest.approx([50 / 51, 0, 1 / 51, 0])
 

@@ -297,7 +297,7 @@ def test_ids_of_the_table_stay_with_the_nodes(folder: Path) -> None:
     """p4 has no edge to the others: the largest component leaves it, the rest keeps its ids in any order."""
     path = rewrite(folder, "nodes.csv", "p1,40", "007,40")
     rewrite(folder, "edges.csv", "p1,p2", "007,p2")
-    graph = load(str(path), options={"largest_component": True, "row_normalize": True})
+    graph = load(str(path), options={"largest_component": True, "scale": "unit_rows"})
     assert isinstance(graph, Graph)
     assert graph.external_ids.tolist() == ["007", "p2", "p3"]
     assert graph.subgraph(np.array([2, 0])).external_ids.tolist() == ["p3", "007"]

@@ -272,7 +272,7 @@ def test_a_default_number_of_clients_is_not_written_beside_a_stored_partition(tm
 CONFIGS = [
     {},
     {"method": {"name": "fedprox", "mu": 0.1, "participation": 0.5}, "partition": {"rule": "dirichlet", "alpha": 0.3}},
-    {"data": {"name": ["a.yaml", "b.yaml"], "row_normalize": True}, "run": {"seeds": [3, 1], "references": ["local"]}},
+    {"data": {"name": ["a.yaml", "b.yaml"], "scale": "unit_rows"}, "run": {"seeds": [3, 1], "references": ["local"]}},
     {"model": {"pool": ["gcn", {"name": "sage", "hidden": 8}], "dropout": 0.1}, "method": "local"},
     {"scenario": {"name": "unseen", "hops": 1}, "perturb": {"edge_noise": 0.1}, "task": "node"},
     {

@@ -268,14 +268,14 @@ def test_other_data_finds_its_own_rule_and_task():
 
 
 def test_a_graph_in_memory_is_left_as_it_is(tmp_path):  # C6
-    path = written(tmp_path, {"data": {"name": "Cora", "row_normalize": True}})
+    path = written(tmp_path, {"data": {"name": "Cora", "scale": "unit_rows"}})
     config = said(str(path), data=graphsilo.load(**SMALL))
     assert config.data.options == {"undirected": False}
     assert config.remarks == [
-        "of what base.yaml says, this is not used, since data is given whole: data.row_normalize true."
+        "of what base.yaml says, this is not used, since data is given whole: data.scale unit_rows."
     ]
-    asked = said(str(path), data=graphsilo.load(**SMALL), **{"data.row_normalize": True})
-    assert asked.data.options == {"row_normalize": True, "undirected": False}
+    asked = said(str(path), data=graphsilo.load(**SMALL), **{"data.scale": "unit_rows"})
+    assert asked.data.options == {"scale": "unit_rows", "undirected": False}
 
 
 def test_remarks_reach_the_result_and_stay_with_the_run(tmp_path):

@@ -183,7 +183,7 @@ def test_a_given_graph_is_prepared_as_the_runs_data_was(tmp_path):
         "edges: {path: edges.csv, source: s, target: t}\n"
     )
     config = load_config(
-        overrides={"data.name": str(tmp_path / "own.yaml"), "data.row_normalize": True, "partition.clients": 1},
+        overrides={"data.name": str(tmp_path / "own.yaml"), "data.scale": "unit_rows", "partition.clients": 1},
         assignments=["method.rounds=2"],
     )
     run(config, out=tmp_path / "run")

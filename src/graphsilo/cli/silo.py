@@ -210,6 +210,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Fi
         found += [Finding("note", where, told) for where, told in remarks(reading, described.tables)]
     found += _labels(described, held)
     found += _policy(described, held)
+    found += _sums(described)
     return found
 
 
@@ -302,6 +303,21 @@ def _policy(described: SiloFile, held: Silo) -> list[Finding]:
     return found
 
 
+def _sums(described: SiloFile) -> list[Finding]:
+    """Whether the policy lets out what scaling needs."""
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.errors import DisclosureError
+    from graphsilo.federation.policy import DisclosurePolicy
+
+    if not described.scaling.is_agreed:
+        return []
+    try:
+        DisclosurePolicy.from_mapping(described.policy).check_scaling()
+    except DisclosureError as error:
+        return [Finding("broken", "scaling", f"no run can begin: {error}")]
+    return []
+
+
 def _value(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
@@ -309,6 +325,7 @@ def _value(value: Any) -> str:
 def card_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
     """A card in words, entry by entry."""
     from graphsilo.cli.terminal import count
+    from graphsilo.data.scaling import Scaling
 
     counts = told["counts"]
     names = told["feature_names"]
@@ -339,6 +356,7 @@ def card_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
         ("features", features),
         *((f"  {column}", f"one of {_some(words)}") for column, words in told["one_hot"].items()),
         ("kept as", "sparse: most features are zero" if told["sparse"] else "dense numbers"),
+        ("scaled", Scaling(told["scale"], told["scale_by"]).words()),
         ("classes", classes),
         ("links", "with a direction" if told["directed"] else "without direction"),
         ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links; {items}"),
@@ -421,11 +439,13 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
         GraphsiloError: As loading and cutting do.
     """
     from graphsilo import documents
+    from graphsilo.data.scaling import scale_tree
     from graphsilo.data.store import SiloStore
     from graphsilo.errors import RunError
     from graphsilo.experiments.simulation import prepare
 
-    silos = prepare(config).silos
+    simulation = prepare(config)
+    silos, scaling = simulation.silos, simulation.scaling
     digits = len(str(max(held.client for held in silos)))
     folders = [out / f"silo-{held.client:0{digits}d}" for held in silos]
     taken = next((folder for folder in folders if folder.exists()), None)
@@ -435,7 +455,8 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
     try:
         for folder, held in zip(folders, silos, strict=True):
             SiloStore(folder / "store").write(held)
-            content = {"name": folder.name, "store": "store", "policy": {}}
+            features = {"features": scale_tree(scaling)} if scaling.has_columns else {}
+            content = {"name": folder.name, "store": "store", **features, "policy": {}}
             # Last, so that a folder without it is known to be incomplete.
             (folder / "silo.yaml").write_text(documents.write(content), encoding="utf-8")
             written.append((folder, held))

@@ -20,6 +20,7 @@ from graphsilo.data.faults import name_fault
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.link_silos import enough_links
 from graphsilo.data.partition.adjacency import undirected_links
+from graphsilo.data.scaling import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import GRAPH_RATIOS
 from graphsilo.errors import DataError, shown
@@ -70,6 +71,7 @@ class Card:
         directed: Whether links have a direction.
         weighted: Whether links have weights.
         sparse: Whether most features are zero and they are kept so.
+        scale, scale_by: How features are scaled; see :class:`graphsilo.data.scaling.Scaling`.
         counts: How much it holds.
         split: How items were divided: mode, ratios and seed.
     """
@@ -87,6 +89,8 @@ class Card:
     directed: bool
     weighted: bool
     sparse: bool
+    scale: ScaleName
+    scale_by: ScaleBy
     counts: Counts
     split: dict[str, Any]
 
@@ -144,6 +148,8 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         directed=directed,
         weighted=graph.edge_weights is not None,
         sparse=graph.is_sparse,
+        scale=silo_file.scaling.scale,
+        scale_by=silo_file.scaling.scale_by,
         counts=Counts(
             nodes=graph.num_nodes,
             links=graph.num_edges if directed else links,
@@ -212,6 +218,11 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
                 f"links have a direction at silo '{one.name}' and none at silo '{two.name}': set `directed` alike in "
                 f"all descriptions."
             )
+        if (other.scale, other.scale_by) != (first.scale, first.scale_by):
+            raise DataError(
+                f"silo '{first.name}' scales its features so: {_scaling(first)}; silo '{other.name}' so: "
+                f"{_scaling(other)}. Write the same `features: {{scale: ..., scale_by: ...}}` into every silo.yaml."
+            )
     count, names = _classes(told)
     return Schema(
         task=_task(tasks[0]),
@@ -241,6 +252,10 @@ def _share_words(told: Sequence[Card]) -> list[Card]:
         )
         for one, mine in zip(told, shared, strict=True)
     ]
+
+
+def _scaling(one: Card) -> str:
+    return Scaling(one.scale, one.scale_by).words()
 
 
 def _task(name: str) -> Task:

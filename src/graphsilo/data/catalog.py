@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from graphsilo.data import cache, files, generated, transforms
 from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.missing import Missing
+from graphsilo.data.scaling import ScaleBy, ScaleName, Scaling
 from graphsilo.errors import ConfigError, DataError, nearest, shown
 from graphsilo.types import Task
 
@@ -33,6 +34,8 @@ CACHE_FORMAT = 1
 """Raise whenever a conversion changes its result: older copies in users' caches are then ignored."""
 DOWNLOAD_TIMEOUT_SECONDS = 60.0
 GRAPH_FILES = (".yaml", ".yml", ".npz", ".pt")
+TABLE_FILES = (".yaml", ".yml")
+"""Those of them that describe tables."""
 
 SplitRatios = tuple[float, float, float]
 
@@ -106,7 +109,10 @@ class LoadOptions:
     Attributes:
         largest_component: Keep only the largest connected component (node tasks).
         undirected: Symmetrise; drop self-loops and duplicate edges, whose weights add up.
-        row_normalize: Scale each node's features to an L1 norm of 1.
+        scale: How features are scaled: ``none``, ``standard``, ``robust`` or ``unit_rows`` (each node's to an L1 norm
+            of 1). None: tables of your own ``standard``, all else ``none``. Loading does ``unit_rows`` alone; the
+            others need to know who trains on what, and are a run's (:mod:`graphsilo.data.scaling`).
+        scale_by: Whose rows count for it: each ``silo``'s own or the whole ``federation``'s.
         degree_features: One-hot degrees: ``"auto"`` where there are no features (IMDB-BINARY, COLLAB), True beside
             the features that are there, False never.
         max_degree: Larger degrees share the last column; None takes the largest degree of the data set.
@@ -118,7 +124,8 @@ class LoadOptions:
 
     largest_component: bool = False
     undirected: bool = True
-    row_normalize: bool = False
+    scale: ScaleName | None = None
+    scale_by: ScaleBy | None = None
     degree_features: bool | Literal["auto"] = "auto"
     max_degree: int | None = None
     use_node_attributes: bool = False
@@ -126,7 +133,8 @@ class LoadOptions:
     generator: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for key in ("largest_component", "undirected", "row_normalize", "use_node_attributes"):
+        Scaling.of(self.scale, self.scale_by, own_tables=True)
+        for key in ("largest_component", "undirected", "use_node_attributes"):
             if not isinstance(getattr(self, key), bool):
                 raise ConfigError(f"the data option {key} must be true or false; got {shown(getattr(self, key))}.")
         if not isinstance(self.degree_features, bool) and self.degree_features != "auto":
@@ -251,6 +259,17 @@ def load(
     return _apply(graph, chosen, undirected_already=bool(facts.get("undirected")))
 
 
+def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | None) -> Scaling:
+    """How the features of some data sets are scaled, the usual way where the options do not say.
+
+    Raises:
+        ConfigError: An option is unknown, or does not go with another.
+    """
+    chosen = LoadOptions.parse(options, name=names[0])
+    own = all(Path(name).suffix.lower() in TABLE_FILES for name in names)
+    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=own)
+
+
 def check_distinct(names: Sequence[str]) -> None:
     """Refuses a data set that two clients would hold: one's test nodes would be the other's training nodes.
 
@@ -346,7 +365,7 @@ def _apply(
     if options.largest_component:
         graph = transforms.largest_component(graph)
     features: Features = graph.features
-    if options.row_normalize:
+    if options.scale == "unit_rows":
         features = transforms.row_normalize(features)
     if options.degree_features is True or (options.degree_features == "auto" and not graph.num_features):
         degrees = transforms.one_hot_degree(graph, max_degree=options.max_degree)

@@ -5,9 +5,12 @@ name: north                  # as in the federation
 data: tables.yaml            # a description of tables (graphsilo.data.tables) ...
 # nodes: {...}               # ... or the same keys here: nodes, edges, directed, classes
 # edges: {...}
-features: {missing: mean}    # optional: what empty cells become, as in a description of tables
+features:                    # optional
+  missing: mean              # what empty cells become, as in a description of tables
+  scale: standard            # how features are scaled, and whose numbers count for it: the usual way for tables
+  scale_by: federation
 # store: store               # ... or a silo that `graphsilo silo export` wrote
-options: {row_normalize: true}   # optional, as under data: of a run
+options: {largest_component: true}   # optional, as under data: of a run
 split: {ratios: [0.2, 0.4, 0.4], seed: 2024, mode: stratified}
 policy: {}                   # graphsilo.federation.policy
 ```
@@ -36,6 +39,7 @@ from graphsilo.data.columns import Learned
 from graphsilo.data.description import Reader
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.missing import REFUSE, Missing
+from graphsilo.data.scaling import UNSCALED, Scaling
 from graphsilo.data.scenarios import build_silo
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import DEFAULT_RATIOS, Ratios, SplitMode, check_ratios
@@ -53,6 +57,7 @@ DEFAULT_SEED = 2024
 
 _INLINE = tuple(key for key in TABLE_KEYS if key not in ("name", "features"))
 _KEYS = ("name", "data", *_INLINE, "features", "store", "options", "split", "policy")
+_SCALE_KEYS = ("scale", "scale_by")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -84,6 +89,7 @@ class SiloFile:
         options: What happens to the data on its way in; see :class:`graphsilo.data.catalog.LoadOptions`.
         split: How nodes are divided; for a stored silo not used.
         policy: As written.
+        scaling: How features are scaled; all silos of a federation do alike.
     """
 
     path: Path
@@ -93,6 +99,7 @@ class SiloFile:
     options: Mapping[str, Any] = field(default_factory=dict)
     split: SplitChoice = field(default_factory=SplitChoice)
     policy: Mapping[str, Any] = field(default_factory=dict)
+    scaling: Scaling = UNSCALED
 
     def load(
         self,
@@ -213,19 +220,34 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
         raise read.error("policy", "a mapping", policy)
     options = top.get("options")
     if options is not None and not isinstance(options, dict):
-        raise read.error("options", "a mapping of data options, such as {row_normalize: true}", options)
+        raise read.error("options", "a mapping of data options, such as {largest_component: true}", options)
     if store is not None:
-        for key in ("options", "features", "split"):
+        for key in ("options", "split"):
             if key in top:
                 raise ConfigError(
                     f"{file}: '{key}' cannot be changed in a stored silo: it was prepared and split when it was "
                     f"exported. Leave the key out."
                 )
-        return SiloFile(file, name, store=store, policy=policy or {})
+        return SiloFile(file, name, store=store, policy=policy or {}, scaling=_stored_scaling(read, top))
     assert tables is not None
     options = _with_features(read, top, options or {}, tables)
     catalog.LoadOptions.parse(options, name=str(file))
-    return SiloFile(file, name, tables, options=options, split=_split(read, top, tables), policy=policy or {})
+    return SiloFile(
+        file, name, tables, options=options, split=_split(read, top, tables), policy=policy or {},
+        scaling=Scaling.of(options.get("scale"), options.get("scale_by"), own_tables=True, where=f"{file}: features"),
+    )  # fmt: skip
+
+
+def _stored_scaling(read: Reader, top: Mapping[str, Any]) -> Scaling:
+    """What ``features`` says beside a stored silo, whose features are as they were read."""
+    given = read.mapping(top.get("features") or {}, "features", (*FEATURE_KEYS, *_SCALE_KEYS), required=())
+    found = Scaling.of(given.get("scale"), given.get("scale_by"), own_tables=False, where=f"{read.file}: features")
+    if "missing" in given or found.scale == "unit_rows":
+        raise ConfigError(
+            f"{read.file}: empty cells are filled and rows normalised when tables are read, and a stored silo was read "
+            f"when it was exported. Leave out features.{'missing' if 'missing' in given else 'scale'}."
+        )
+    return found
 
 
 def _data(read: Reader, top: Mapping[str, Any], name: str) -> tuple[TableSpec | None, Path | None]:
@@ -261,7 +283,7 @@ def _with_features(
     read: Reader, top: Mapping[str, Any], options: Mapping[str, Any], tables: TableSpec
 ) -> Mapping[str, Any]:
     """The options with what ``features:`` says: the same in a silo's file as in a description, but in one of them."""
-    given = read.mapping(top.get("features") or {}, "features", FEATURE_KEYS, required=())
+    given = read.mapping(top.get("features") or {}, "features", (*FEATURE_KEYS, *_SCALE_KEYS), required=())
     for key in given:
         if key in options:
             raise ConfigError(f"{read.file}: '{key}' stands under 'options' and under 'features'; keep the second.")

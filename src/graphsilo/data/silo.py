@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.types import ClientId, NodeIndex, Task
+
+if TYPE_CHECKING:
+    from graphsilo.data.scaling import FeatureScale
 
 Items: TypeAlias = "NDArray[np.int64]"
 """Local numbers of what is scored: nodes (node task) or graphs (graph task)."""
@@ -80,6 +83,7 @@ class Silo:
         facts: Counts for the report that never travel.
         fills: What an empty cell of each feature is filled with, by the feature's name; None where none may be empty.
             Private, and kept with the models, so that rows of a later table are filled alike.
+        scale: By what all its features were scaled, or None where they are as they were read.
     """
 
     client: ClientId
@@ -92,6 +96,7 @@ class Silo:
     noisy_labels: NDArray[np.int64] | None = None
     facts: Mapping[str, float | int | list[int]] = field(default_factory=dict)
     fills: Mapping[str, float] | None = None
+    scale: FeatureScale | None = None
 
     @property
     def num_items(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling
 from graphsilo.data.silo import Schema
 from graphsilo.types import ClientId, Task
 
@@ -28,6 +29,7 @@ class Cohort(ABC):
         models: Backbone of each client.
         data_hash: sha256 over what is known of the data.
         cut: Counts per client, and where the data was cut here, what the cut did to the graph.
+        scaling: How features are scaled before a model sees them.
     """
 
     # Read-only here, so that a frozen dataclass may hold them.
@@ -83,6 +85,7 @@ class Cohort(ABC):
     models: Mapping[ClientId, ModelSpec]
     data_hash: str
     cut: dict[str, Any]
+    scaling: Scaling
 
 
 def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:
@@ -114,8 +117,16 @@ class Federations(Protocol):
         seed: int,
         device: str,
         ledger: Ledger | None = None,
+        scaling: Scaling = UNSCALED,
+        scale: FeatureScale | None = None,
     ) -> LocalFederation:
-        """All clients, made anew for one seed."""
+        """All clients, made anew for one seed.
+
+        Args:
+            method, config, models, seed, device, ledger: What they are made from.
+            scaling: How their features are scaled.
+            scale: By what, where they agreed on it.
+        """
 
     def for_reference(self, name: str) -> Federations:
         """The same clients for a reference row, apart from the run that it stands beside."""

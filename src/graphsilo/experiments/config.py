@@ -39,7 +39,7 @@ class DataConfig(Settings):
     )
     root: str | None = setting(None, "folder with PyG's raw files; else GRAPHSILO_DATA, else downloaded to the cache")
     seed: int = setting(0, "seed of generated data")
-    options: dict[str, Any] = Field(default_factory=dict, description="largest_component, row_normalize, ...")
+    options: dict[str, Any] = Field(default_factory=dict, description="scale, scale_by, largest_component, ...")
 
 
 class PartitionConfig(Settings):

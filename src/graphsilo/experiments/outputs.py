@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from graphsilo.data.scaling import scaled
 from graphsilo.errors import RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.kept import embedding_path, flat, model_path, nested
+from graphsilo.federation.kept import embedding_path, kept_tensors, model_path, nested, without_scale
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.in_process import LocalFederation
@@ -50,7 +51,7 @@ def write_outputs(
             continue
         if wanted.models:
             for when in ("best", "last"):
-                weights = flat(kept[when])
+                weights = kept_tensors(kept, when)
                 if weights:
                     disk.write_tensors(model_path(folder, seed, client, when), weights)
         if "embeddings" in kept:
@@ -81,10 +82,12 @@ def write_missing_embeddings(
             target = embedding_path(folder, seed, silo.client)
             if target.exists():
                 continue
+            models, scale = without_scale(read_models(folder, seed, silo.client))
+            own = silo if scale is None else scaled(silo, scale)
             member = method.client(
-                ClientContext(silo.client, silo, settings, simulation.models[silo.client], seed, config.run.device)
+                ClientContext(silo.client, own, settings, simulation.models[silo.client], seed, config.run.device)
             )
-            member.load_final(read_models(folder, seed, silo.client))
+            member.load_final(models)
             with torch.no_grad():
                 embedded = member.embed(member.tensors(silo.seen.graph))
             if embedded is not None:
@@ -94,7 +97,7 @@ def write_missing_embeddings(
 
 
 def read_models(folder: Path, seed: int, client: ClientId) -> dict[str, dict[str, torch.Tensor]]:
-    """A client's best models, or its last where there is no best: view to parameters.
+    """A client's best models, or its last where there is no best, and their scale: view to parameters.
 
     Raises:
         RunError: They are not there or cannot be read.

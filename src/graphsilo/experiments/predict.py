@@ -14,18 +14,20 @@ from numpy.typing import NDArray
 from graphsilo.data import catalog
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.own_silo import read_silo_file
+from graphsilo.data.scaling import scaled, scaled_graph
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments import disk
-from graphsilo.experiments.config import load_config
+from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
-from graphsilo.federation.kept import model_path, nested
+from graphsilo.federation.client import ClientContext, ModelSpec
+from graphsilo.federation.kept import model_path, nested, without_scale
+from graphsilo.federation.registry import Method
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.types import ClientId
 
-_PREPARATION = ("undirected", "row_normalize", "degree_features", "max_degree")
+_PREPARATION = ("undirected", "scale", "degree_features", "max_degree")
 """Options of the run's data that hold for any graph its models are asked about."""
 
 
@@ -116,24 +118,30 @@ def predict(
     if result["task"] == "link":
         raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
     if "silo_file" in result:
-        member, silo, options, root = _at_silo(folder, result, client, chosen)
+        asked = _at_silo(folder, result, client)
         owner = f"silo '{result['silo']}'"
     else:
-        member, silo, options, root = _of_run(folder, client, chosen)
-        owner = f"client {silo.client}"
-    member.load_final(_models(model_path(folder, chosen, silo.client, checkpoint)))
+        asked = _of_run(folder, client)
+        owner = f"client {asked.silo.client}"
+    # The scale that the model was trained with: today's tables may have other means.
+    models, scale = without_scale(_models(model_path(folder, chosen, asked.silo.client, checkpoint)))
+    silo = asked.silo if scale is None else scaled(asked.silo, scale)
+    member = asked.method.client(ClientContext(silo.client, silo, asked.config.method_config(), asked.spec, chosen))
+    member.load_final(models)
     target: Graph | GraphCollection
     if graph is None:
         target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
         if isinstance(graph, str | Path):
             # Prepared as the run's own data was: other scaling or directions would be another question.
-            kept = {name: value for name, value in options.items() if name in _PREPARATION}
-            target = catalog.load(str(graph), root=root, options=kept or None)
+            kept = {name: value for name, value in asked.options.items() if name in _PREPARATION}
+            target = catalog.load(str(graph), root=asked.root, options=kept or None)
         else:
             target = graph
         on = f"{target.name}, given"
         _check_fits(target, silo.schema)
+        if scale is not None:
+            target = scaled_graph(target, scale)
     with torch.no_grad():
         probabilities = member.predict(member.tensors(target)).exp().cpu().numpy()
     return Prediction(
@@ -145,8 +153,20 @@ def predict(
     )
 
 
-def _of_run(folder: Path, client: ClientId | None, seed: int) -> tuple[ClientBase, Silo, Mapping[str, Any], str | None]:
-    """A run's client, its silo, the options and the root of its data."""
+@dataclass(frozen=True)
+class _Asked:
+    """Whose model is asked: its method, silo and backbone, and options and root of the run's data."""
+
+    method: Method
+    silo: Silo
+    config: RunConfig
+    spec: ModelSpec
+    options: Mapping[str, Any]
+    root: str | None = None
+
+
+def _of_run(folder: Path, client: ClientId | None) -> _Asked:
+    """A run's client."""
     if client is None:
         raise ConfigError("the run has several clients: say whose model it is to be with --client.")
     if (folder / "silos.json").exists():
@@ -163,14 +183,10 @@ def _of_run(folder: Path, client: ClientId | None, seed: int) -> tuple[ClientBas
     silos = {silo.client: silo for silo in simulation.silos}
     if client not in silos:
         raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
-    silo = silos[client]
-    member = method.client(ClientContext(client, silo, config.method_config(), simulation.models[client], seed))
-    return member, silo, config.data.options, config.data.root
+    return _Asked(method, silos[client], config, simulation.models[client], config.data.options, config.data.root)
 
 
-def _at_silo(
-    folder: Path, result: Mapping[str, Any], client: ClientId | None, seed: int
-) -> tuple[ClientBase, Silo, Mapping[str, Any], str | None]:
+def _at_silo(folder: Path, result: Mapping[str, Any], client: ClientId | None) -> _Asked:
     """The client of a silo's own results, from the silo's file."""
     own = int(result["client"])
     if client not in (None, own):
@@ -181,9 +197,7 @@ def _at_silo(
     silo = file.load(own, task=schema.task, schema=schema, sparse=bool(result["sparse"]))
     name, settings = result["model"]
     method = registry.load(result["method"]["name"])
-    spec = ModelSpec(name, settings, config.run.precision)
-    member = method.client(ClientContext(own, silo, config.method_config(), spec, seed))
-    return member, silo, file.options, None
+    return _Asked(method, silo, config, ModelSpec(name, settings, config.run.precision), file.options)
 
 
 def _models(path: Path) -> dict[str, dict[str, torch.Tensor]]:

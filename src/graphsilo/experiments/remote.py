@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.data.cards import compare_cards
+from graphsilo.data.scaling import UNSCALED, Scaling, scaling_of
 from graphsilo.data.silo import Schema
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments import disk
@@ -55,6 +56,7 @@ class RemoteCohort(Cohort):
     data_hash: str
     cut: dict[str, Any]
     notes: tuple[str, ...] = field(default=())
+    scaling: Scaling = UNSCALED
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
@@ -137,6 +139,7 @@ def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str
         data_hash=hashlib.sha256(text.encode()).hexdigest(),
         cut={"items": "nodes", "per_client": rows},
         notes=notes,
+        scaling=scaling_of(next(iter(cards.values()))),
     )
 
 

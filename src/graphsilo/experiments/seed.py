@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from graphsilo.data.scaling import UNSCALED, FeatureScale, prepared
 from graphsilo.errors import RunError
 from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.cohort import Cohort, Federations
@@ -18,8 +20,11 @@ from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.results import seed_result
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.federation.client import ClientContext
+from graphsilo.federation.codec import encode
+from graphsilo.federation.kept import scale_of, scale_tensors
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
+from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.in_process import InProcess, LocalFederation
@@ -56,26 +61,40 @@ class SeedRun:
         self._kept_rounds = 0
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
+        hears = not (method.alone or method.pooled)
+        self.scaling = simulation.scaling if hears else simulation.scaling.alone
+        self.scale: FeatureScale | None = None
+        self._agreed_in: dict[str, float] = {}
 
     def federation(self, ledger: Ledger) -> LocalFederation:
         """Clients of this seed in this process, or where they live."""
-        device = self.config.run.device
-        if self.elsewhere is not None:
+        return self._clients(self.method, ledger)
+
+    def _clients(self, method: Method, ledger: Ledger) -> LocalFederation:
+        device, agreeing = self.config.run.device, method.client is ScalingClient
+        # Whoever agrees on a scale looks at features as they were read.
+        scaling = UNSCALED if agreeing else self.scaling
+        if self.elsewhere is not None and not (agreeing and isinstance(self.simulation, Simulation)):
             return self.elsewhere.federation(
-                self.method, self.method_config, self.simulation.models, self.seed, device, ledger
+                method, self.method_config, self.simulation.models, self.seed, device, ledger, scaling, self.scale
             )
         if not isinstance(self.simulation, Simulation):
             raise RunError("clients whose data is elsewhere cannot be made in this process.")
         silos = {silo.client: silo for silo in self.simulation.silos}
         room = None
-        if self.parking is not None:
+        if self.parking is not None and not agreeing:
             sizes = sum(map(graph_bytes, silos.values()))
             room = Room(self.config.run.resident_clients, sizes, self.parking.fresh)
         return InProcess(
             sorted(silos),
-            lambda client: self.method.client(
+            lambda client: method.client(
                 ClientContext(
-                    client, silos[client], self.method_config, self.simulation.models[client], self.seed, device
+                    client,
+                    prepared(silos[client], scaling, self.scale),
+                    self.method_config,
+                    self.simulation.models[client],
+                    self.seed,
+                    device,
                 )
             ),
             ledger,
@@ -95,6 +114,10 @@ class SeedRun:
                 write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
             return state["result"], ledger
         started = time.perf_counter()
+        if state is None and self.scaling.is_agreed:
+            self._agree(ledger)
+        elif state is not None and state["scale"] is not None:
+            self.scale = scale_of(state["scale"])
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
         server = self._server(federation)
@@ -147,13 +170,29 @@ class SeedRun:
             )
         )
 
+    def _agree(self, ledger: Ledger) -> None:
+        """Have the silos agree on the scale of their features."""
+        federation = self._clients(replace(self.method, client=ScalingClient), ledger)
+        federation.at("setup", 0)
+        clock = _Clock(federation)
+        self.scale = agree(federation, self.method_config.min_clients)
+        encoded = encode(message_of(self.scale))
+        for client in federation.clients:  # each is made with it
+            ledger.record(client, "down", "scale", encoded)
+        self._agreed_in = clock.stop()
+
     def _set_up(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: _Clock) -> None:
         federation.at("setup", 0)
         clock.start()
+        before = ledger.total("setup")["up"]
         server.set_up(federation)
-        self.progress.setup = {**_bytes(ledger.total("setup")), **clock.stop()}
+        taken = clock.stop()
+        for key, seconds in self._agreed_in.items():
+            taken[key] += seconds
+        self.progress.setup = {**_bytes(ledger.total("setup")), **taken}
         self.progress.logs(server)
-        if self.config.run.checkpoint_every != 0 and ledger.total("setup")["up"]:
+        # What was agreed on before is made again faster than it is kept.
+        if self.config.run.checkpoint_every != 0 and ledger.total("setup")["up"] > before:
             self._save(server, federation, ledger, clock)
 
     def _round(
@@ -213,6 +252,7 @@ class SeedRun:
                 "clients": federation.client_states(),
                 "progress": progress.state(),
                 "last_round": last,
+                "scale": None if self.scale is None else scale_tensors(self.scale),
             },
             {"ledger": ledger.take(), "rounds": before[self._kept_rounds :]},
         )

@@ -23,6 +23,7 @@ from graphsilo.data.partition import Partition, audit, partition_graphs
 from graphsilo.data.partition.options import parse_options
 from graphsilo.data.perturb import PerturbOptions, perturb
 from graphsilo.data.pooling import pool_silos, pooled_silo
+from graphsilo.data.scaling import UNSCALED, Scaling, far_apart, scale_tree
 from graphsilo.data.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.sizes import require_memory
@@ -55,6 +56,7 @@ class Simulation(Cohort):
         data_hash: sha256 over the data.
         cut: What the cut did to the graph, for the report; None for graph collections without one.
         notes: What else a person should know, such as which model of a pool centralised training takes.
+        scaling: How features are scaled; those of ``silos`` are as they were read.
     """
 
     graph: Graph | GraphCollection
@@ -66,6 +68,7 @@ class Simulation(Cohort):
     data_hash: str
     cut: dict[str, Any]
     notes: tuple[str, ...] = ()
+    scaling: Scaling = UNSCALED
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
@@ -393,6 +396,7 @@ def _simulation(
     facts: dict[str, Any],
     loaded: tuple[Graph | GraphCollection, ...],
 ) -> Simulation:
+    scaling = scaling_of(config)
     return Simulation(
         graph=graph,
         partition=partition,
@@ -402,7 +406,59 @@ def _simulation(
         models=model_specs(config, [silo.client for silo in silos]),
         data_hash=content_hash(loaded),
         cut=facts,
-        notes=_pool_notes(config, method, partition.num_clients),
+        notes=(
+            *_pool_notes(config, method, partition.num_clients),
+            *_class_notes(silos),
+            *(_unit_notes(loaded) if scaling.scale == "none" else ()),
+        ),
+        scaling=scaling,
+    )
+
+
+def scaling_of(config: RunConfig) -> Scaling:
+    """How a configuration has features scaled."""
+    names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
+    return catalog.scaling_of(names, config.data.options or None)
+
+
+def _unit_notes(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, ...]:
+    """Says so where one feature drowns another."""
+    found = far_apart(graphs)
+    if found is None:
+        return ()
+    wide, most, narrow, least = found
+    return (
+        f"features are not scaled (data.scale is none), and {wide} ranges over {most:g} where {narrow} ranges over "
+        f"{least:g}: the model hardly sees {narrow}. data.scale=standard brings all to one unit.",
+    )
+
+
+def _class_notes(silos: Sequence[Silo]) -> tuple[str, ...]:
+    """Names the classes that are asked for and that nobody trains on."""
+    schema = silos[0].schema
+    if schema.task == "link":
+        return ()
+    trained = np.sum([silo.class_counts() for silo in silos], axis=0)
+    asked = np.zeros(schema.num_classes, dtype=np.int64)
+    seen: set[int] = set()
+    for silo in silos:
+        for question in silo.evaluations:
+            if id(question.graph) in seen and question.name in ("global", "new_client"):
+                continue  # all silos share it
+            seen.add(id(question.graph))
+            for kind, items in question.items.items():
+                if kind not in ("train", "val"):
+                    labels = question.graph.labels[items]
+                    asked += np.bincount(labels[labels >= 0], minlength=schema.num_classes)
+    lost = np.flatnonzero((trained == 0) & (asked > 0))
+    if not len(lost):
+        return ()
+    names = [f"'{schema.class_names[label]}'" if schema.class_names else str(label) for label in lost[:8]]
+    more = f" and {len(lost) - 8} more" if len(lost) > 8 else ""
+    what = "class" if len(lost) == 1 else "classes"
+    return (
+        f"no client trains the {what} {', '.join(names)}{more}, and {int(asked[lost].sum())} items of "
+        f"{'it' if len(lost) == 1 else 'them'} are asked for at test time: they cannot be found.",
     )
 
 
@@ -486,6 +542,8 @@ def complete_config(config: RunConfig, simulation: Cohort) -> dict[str, Any]:
         tree["data"], tree["partition"] = {"name": simulation.describe()["name"]}, {"clients": simulation.num_holders}
         tree["task"] = simulation.task
         return {key: value for key, value in tree.items() if key not in ("scenario", "perturb")}
+    if simulation.scaling.has_columns:
+        tree["data"].update(scale_tree(simulation.scaling))
     if tree["partition"]["file"] is None:
         tree["partition"]["rule"] = simulation.rule
         tree["partition"].update({key: value for key, value in simulation.cut_options.items() if value is not None})

@@ -1,14 +1,20 @@
-"""How a client's models and embeddings are called on disk, wherever they are kept: beside a run, or at a silo."""
+"""How a client's models, their scale and its embeddings are called on disk: beside a run, or at a silo."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor
 
+from graphsilo.data.scaling import FeatureScale
 from graphsilo.federation.message import Tensors
 from graphsilo.types import ClientId
+
+SCALE = "scale"
+"""Where a file of models has a view: by what features are scaled before the models see them."""
 
 
 def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
@@ -37,3 +43,30 @@ def nested(tensors: Tensors) -> dict[str, dict[str, Tensor]]:
         view, _, parameter = name.partition("/")
         models.setdefault(view, {})[parameter] = tensor
     return models
+
+
+def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
+    """What a client's file holds: its models, and the scale that they need.
+
+    Args:
+        found: As ``ClientBase.finish`` returns it.
+        when: best or last.
+    """
+    weights = flat(found[when])
+    return {**weights, **flat({SCALE: found.get(SCALE, {})})} if weights else {}
+
+
+def without_scale(models: Mapping[str, Tensors]) -> tuple[dict[str, Tensors], FeatureScale | None]:
+    """The models of such a file, and their scale if they have one."""
+    others = {view: tensors for view, tensors in models.items() if view != SCALE}
+    return others, scale_of(models[SCALE]) if SCALE in models else None
+
+
+def scale_tensors(scale: FeatureScale) -> dict[str, Tensor]:
+    """A scale as models' files and checkpoints hold it."""
+    return {"shift": torch.from_numpy(scale.shift), "factor": torch.from_numpy(scale.factor)}
+
+
+def scale_of(tensors: Tensors) -> FeatureScale:
+    """The scale of such tensors."""
+    return FeatureScale(tensors["shift"].numpy().copy(), tensors["factor"].numpy().copy())

@@ -33,6 +33,11 @@ ALWAYS = "control"
 ABOUT_CLASSES = ("prototype", "statistic", "synthetic")
 """Kinds whose fields must say whether they describe classes one by one, where small classes are to be protected."""
 
+SCALED_ALONE = (
+    "Ask the silo's owner, or write `features: {scale_by: silo}` into every silo.yaml: each then scales alone."
+)
+"""What to do without such sums."""
+
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -82,8 +87,9 @@ class DisclosurePolicy(Settings):
         "synthetic nodes nor by counts per class; 1 is off", ge=1,
     )  # fmt: skip
     min_evaluation_count: int = setting(
-        1, "a table of hits and misses, or a score, over fewer items, but some, does not leave; 1 is off", ge=1
-    )
+        1, "a table of hits and misses, a score, or a sum that scales features, over fewer items, but some, does not "
+        "leave; 1 is off", ge=1,
+    )  # fmt: skip
     error_texts: bool = setting(
         False, "whether the text of an unexpected error, which may hold values of the data, goes to the coordinator; "
         "else only its kind does",
@@ -199,6 +205,19 @@ class DisclosurePolicy(Settings):
                 self.check_field(step, reply, spec)
                 if small:
                     self._check_described(step, reply, spec, config, small)
+
+    def check_scaling(self) -> None:
+        """Refuse the sums by which silos agree on the scale of their features, before anything is added up.
+
+        Raises:
+            DisclosureError: They are not allowed; the text says how to do without.
+        """
+        for kind in ("counts", "statistic"):
+            if not self.allows(kind):
+                raise DisclosureError(
+                    f"the sums by which silos agree on the scale of their features disclose {KINDS[kind]} (kind "
+                    f"'{kind}'), which this silo's policy.kinds does not allow. {SCALED_ALONE}"
+                )
 
     def check_field(self, step: str, reply: type[Message], spec: FieldSpec) -> None:
         """Refuse a field for what it is declared to be.
@@ -355,6 +374,7 @@ class Gate:
             size += payload_bytes(value)
         if policy.min_evaluation_count > 1:
             self._check_evaluation(reply)
+            self._check_sums(reply)
         if size > policy.max_message_bytes:
             raise _too_much(
                 f"{kind.__name__}, which '{handler}' sends, has more bytes than this silo lets out in one message: "
@@ -391,6 +411,16 @@ class Gate:
             described = described_classes(part, self.classes)
             if any(described[number] for number in self.small):
                 raise self.policy.described(handler, kind, spec, self.small)
+
+    def _check_sums(self, reply: Message) -> None:
+        from graphsilo.federation.scaling import FeatureSquares, FeatureSums
+
+        least = self.policy.min_evaluation_count
+        if isinstance(reply, FeatureSums | FeatureSquares) and 0 < reply.num_samples < least:
+            raise DisclosureError(
+                f"the sums by which silos agree on the scale of their features are over fewer rows here than this "
+                f"silo's policy.min_evaluation_count of {least}, so that they do not leave. {SCALED_ALONE}"
+            )
 
     def _check_evaluation(self, reply: Message) -> None:
         from graphsilo.federation.client import EvaluateReply

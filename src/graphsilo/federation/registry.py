@@ -48,6 +48,8 @@ class Method:
             its own steps use the weights.
         model: The paper's backbone as ``model`` settings, taken where the user names none; or such settings per task,
             ``{"node": {"name": ...}, "graph": {"name": ...}}``.
+        alone: Its clients hear nothing of each other (a reference, not a federation).
+        elsewhere: What the method is on other backbones than the paper's, where that is another method.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Method:
     pooled: bool = False
     edge_weights: bool = False
     model: Mapping[str, Any] | None = None
+    alone: bool = False
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True)

@@ -90,4 +90,5 @@ METHOD = Method(
     tasks=("node",),
     model={"name": "sage", "hidden": 64},
     edge_weights=True,
+    elsewhere="FedAvg in which every client counts alike",
 )

@@ -54,4 +54,5 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     edge_weights=True,
+    alone=True,
 )

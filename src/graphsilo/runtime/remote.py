@@ -23,12 +23,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling, scale_tree
 from graphsilo.errors import FederationError, GraphsiloError, RunError
 from graphsilo.federation.client import ModelSpec
-from graphsilo.federation.codec import Encoded, aligned_bytes
+from graphsilo.federation.codec import Encoded, aligned_bytes, encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
+from graphsilo.federation.scaling import ScalingClient, message_of
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.in_process import LocalFederation, bundled
@@ -52,6 +54,8 @@ class Remote(LocalFederation):
         seed: int,
         device: str,
         ledger: Ledger | None,
+        scaling: Scaling = UNSCALED,
+        scale: FeatureScale | None = None,
     ):
         super().__init__(list(sites.site_of), ledger)
         self.sites, self.seed, self.run = sites, seed, sites.run
@@ -65,14 +69,17 @@ class Remote(LocalFederation):
             "method": method.name,
             "config": config.model_dump(mode="json"),
             "device": device,
+            "agreeing": method.client is ScalingClient,
+            "scaling": scale_tree(scaling),
             **sites.told,
         }
+        self._scale = [] if scale is None else [encode(message_of(scale)).data]
         self._models = {client: spec.wire() for client, spec in models.items()}
         self._opened: set[str] = set()
         self._refused: dict[ClientId, str] = {}
         self._marks: dict[str, str] = {}
         failures = []
-        futures = {site: sites.submit(site, self._opening(site)) for site in sites.status}
+        futures = {site: sites.submit(site, self._opening(site), self._scale) for site in sites.status}
         wait(list(futures.values()))
         for site, future in futures.items():
             try:
@@ -220,7 +227,7 @@ class Remote(LocalFederation):
             if site in self._opened:
                 status.become("up")
                 return None
-            self._note_opened(site, self.sites.request(site, self._opening(site)))
+            self._note_opened(site, self.sites.request(site, self._opening(site), self._scale))
         except (Unreachable, FederationError) as error:
             status.become("lost")
             return str(error)

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling
 from graphsilo.errors import FederationError
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.ledger import Ledger
@@ -212,15 +213,22 @@ class RemoteSites:
         seed: int,
         device: str,
         ledger: Ledger | None = None,
+        scaling: Scaling = UNSCALED,
+        scale: FeatureScale | None = None,
     ) -> Remote:
         """Open all clients for one seed. What ``told`` holds goes with it: schema, task and the like.
+
+        Args:
+            method, config, models, seed, device, ledger: What they are made from.
+            scaling: How their features are scaled.
+            scale: By what, where they agreed on it.
 
         Raises:
             FederationError: Too few sites could open theirs.
         """
         from graphsilo.runtime.remote import Remote  # which is made of sites
 
-        return Remote(self, method, config, models, seed, device, ledger)
+        return Remote(self, method, config, models, seed, device, ledger, scaling, scale)
 
     def recovering(self, lost: StateLost) -> None:
         """A run begins again from its checkpoint because of a site. Too often is too often: then the site is gone."""

@@ -10,18 +10,21 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from graphsilo.data.scaling import prepared, scaling_of
 from graphsilo.data.silo import Silo
 from graphsilo.data.store import SiloStore
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
+from graphsilo.federation.kept import scale_of
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.frames import Line, Ring
 from graphsilo.runtime.machine import peak
@@ -58,7 +61,7 @@ def main() -> None:
             try:
                 if operation == "start":
                     residents = None  # what the seed before left makes room first
-                    residents = _start(header)
+                    residents = _start(header, payloads)
                     foresight = Foresight()
                     line.send({"ok": True})
                 elif operation == "memory":
@@ -87,15 +90,19 @@ def main() -> None:
         return  # the coordinator has gone; nothing here is worth keeping
 
 
-def _start(header: dict[str, Any]) -> Residents:
+def _start(header: dict[str, Any], payloads: Sequence[Any]) -> Residents:
     store = Path(header["store"])
     # By module and name, not through the registry: the very classes that the coordinator uses.
     kind: type[ClientBase] = _named(header["client_class"])
     config = _named(header["config_class"]).model_validate(header["config"])
 
+    scaling = scaling_of(header["scaling"])
+    scale = scale_of(decode_tree(payloads[0])) if payloads else None
+
     def make(client: ClientId) -> ClientBase:
         model = ModelSpec(*header["models"][str(client)])
-        return kind(ClientContext(client, _silo(store, client), config, model, header["seed"], header["device"]))
+        silo = prepared(_silo(store, client), scaling, scale)
+        return kind(ClientContext(client, silo, config, model, header["seed"], header["device"]))
 
     def folder() -> Path:
         place = Path(header["parked"])

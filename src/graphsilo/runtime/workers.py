@@ -19,12 +19,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling, prepared, scale_tree
 from graphsilo.data.silo import Silo
 from graphsilo.data.store import SiloStore
 from graphsilo.errors import FederationError, RunError
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
+from graphsilo.federation.kept import scale_tensors
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
@@ -121,8 +123,15 @@ class WorkerPool:
         seed: int,
         device: str,
         ledger: Ledger | None = None,
+        scaling: Scaling = UNSCALED,
+        scale: FeatureScale | None = None,
     ) -> Workers:
         """Start all clients for one seed.
+
+        Args:
+            method, config, models, seed, device, ledger: What they are made from.
+            scaling: How their features are scaled.
+            scale: By what, where they agreed on it.
 
         Raises:
             WorkerLost: A process has gone.
@@ -144,8 +153,9 @@ class WorkerPool:
                 "graph_bytes": self._graph_bytes[1 + index],
                 "processes": processes,
                 "parked": str(parked / str(1 + index)),
+                "scaling": scale_tree(scaling),
             }
-            self.send(index, header)
+            self.send(index, header, [] if scale is None else [encode_tree(scale_tensors(scale))])
 
         def folder() -> Path:
             place = parked / "0"
@@ -155,7 +165,9 @@ class WorkerPool:
         here = Residents(
             self.here,
             lambda client: method.client(
-                ClientContext(client, self._silos[client], config, models[client], seed, device)
+                ClientContext(
+                    client, prepared(self._silos[client], scaling, scale), config, models[client], seed, device
+                )
             ),
             Room(self.resident, self._graph_bytes[0], folder, processes),
         )

@@ -230,7 +230,8 @@ def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
     return {
         "do": "open", "run": run, "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
         "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
-        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]],
+        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "agreeing": False,
+        "scaling": {"scale": "none", "scale_by": "silo"},
     }  # fmt: skip
 
 
@@ -251,7 +252,7 @@ def test_strange_operation_is_refused_unseen(operation: Any, sites: Any) -> None
         {"models": [[0, ["gcn", {"num_features": 3}, "float32"]]]}, {"models": [[0, ["gcn", {}, "float16"]]]},
         {"models": [[0, ["gcn", {}, ["float32"]]]]}, {"models": [[0, ["gcn", {}]]]}, {"schema": {}},
         {"config": {"rounds": -1}}, {"task": ["node"]}, {"task": "graph"},
-        {"sparse": []}, {"mark": "../x"},
+        {"sparse": []}, {"mark": "../x"}, {"scaling": {"scale": "huge", "scale_by": "silo"}}, {"scaling": None},
     ],
 )  # fmt: skip
 def test_strange_opening_is_refused_and_nothing_is_written(changes: dict[str, Any], sites: Any) -> None:

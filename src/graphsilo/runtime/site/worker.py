@@ -28,6 +28,7 @@ from graphsilo import documents
 from graphsilo.data.cards import card
 from graphsilo.data.files import atomic_file
 from graphsilo.data.own_silo import SiloFile, read_silo_file
+from graphsilo.data.scaling import prepared, scaling_of
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.errors import (
     ConfigError,
@@ -46,12 +47,13 @@ from graphsilo.federation.client import (
     no_dense_products,
     precision_matters,
 )
-from graphsilo.federation.codec import Encoded, aligned_bytes
+from graphsilo.federation.codec import Encoded, aligned_bytes, decode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
-from graphsilo.federation.kept import embedding_path, flat, model_path
+from graphsilo.federation.kept import embedding_path, kept_tensors, model_path
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
+from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
@@ -161,6 +163,9 @@ class SiteWorker:
             raise ConfigError("run.device must be cpu or cuda between machines.")
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
+        agreeing, scaling = bool(header["agreeing"]), scaling_of(header["scaling"])
+        told = decode(_aligned(packet.payloads[0]), AgreedScale) if packet.payloads else None
+        scale = None if told is None else scale_from(told)
         self.session = None
         clients: dict[ClientId, ClientBase] = {}
         gates: dict[ClientId, Gate] = {}
@@ -169,10 +174,17 @@ class SiteWorker:
             if precision not in get_args(Precision):
                 raise ConfigError(f"run.precision must be one of {', '.join(get_args(Precision))}.")
             member = self._member(client)
+            if agreeing and not member.file.scaling.is_agreed:
+                raise ConfigError(
+                    f"silo '{member.file.name}' scales its features by itself ({member.file.scaling.words()}), and "
+                    f"sums were asked of it."
+                )
             silo = self._silo(member, header["task"], schema, header["sparse"])
             counts = silo.class_counts().tolist()
             try:
                 member.policy.check_method(method.name, config, counts)
+                if agreeing:
+                    member.policy.check_scaling()
             except DisclosureError as error:
                 member.journal.refused(run, method.name, 0, "open", str(error))
                 print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
@@ -189,8 +201,11 @@ class SiteWorker:
             spec = ModelSpec(name, settings, precision)
             if precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
-            context = ClientContext(client, silo, config, spec, seed, device)
-            clients[client] = method.client(context)
+            if told is not None:
+                journal.received(run, method.name, 0, "scale", told)
+            own = prepared(silo, scaling, scale)
+            kind = ScalingClient if agreeing else method.client
+            clients[client] = kind(ClientContext(client, own, config, spec, seed, device))
         session = Session(run, seed, method, config, clients, gates, SiteState(self.folder / "state", run))
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
@@ -257,7 +272,7 @@ class SiteWorker:
             folder = self._results(session.run, client)
             if wanted["models"]:
                 for when in ("best", "last"):
-                    weights = flat(found[when])
+                    weights = kept_tensors(found, when)
                     if weights:
                         _write_tensors(model_path(folder, session.seed, client, when), weights)
             if "embeddings" in found:

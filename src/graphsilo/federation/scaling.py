@@ -1,0 +1,130 @@
+"""Silos agree on the scale of their features, before the clients of a method are made.
+
+Two sums over silos, of which a server sees nothing else: rows and Σx of each column, then Σ(x - mean)². They leave a
+silo as additive statistics, and its policy may refuse them: then every silo scales by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from graphsilo.data.scaling import FeatureScale, Sums, squares_of, sums_of, visible_rows
+from graphsilo.errors import UnsupportedError
+from graphsilo.federation.client import ClientBase
+from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.kept import scale_of, scale_tensors
+from graphsilo.federation.message import Message, sends
+from graphsilo.federation.settings import MethodConfig
+
+if TYPE_CHECKING:
+    from graphsilo.models.view import GraphTensors
+
+
+class SumsRequest(Message):
+    """Add up the columns."""
+
+
+class FeatureSums(Message):
+    """What a silo adds to the means.
+
+    Attributes:
+        num_samples: Rows that count.
+        sums: [features] float64 sum of each column.
+        others: [features] int64 entries that are neither 0 nor 1: columns without any stay as they are.
+        filled: [features] int64 entries that are not 0, where features are kept sparse; else [0].
+    """
+
+    num_samples: int = sends("counts")
+    sums: Tensor = sends("statistic", shape=("features",), per_class=False)
+    others: Tensor = sends("statistic", shape=("features",), per_class=False)
+    filled: Tensor = sends("statistic", shape=("filled",), per_class=False)
+
+
+class SquaresRequest(Message):
+    """Add up the squares about the common centre.
+
+    Attributes:
+        centre: [features] float64.
+    """
+
+    centre: Tensor = sends("statistic", shape=("features",), per_class=False)
+
+
+class FeatureSquares(Message):
+    """What a silo adds to the deviations.
+
+    Attributes:
+        num_samples: Rows that count.
+        squares: [features] float64 sum of (x - centre)².
+    """
+
+    num_samples: int = sends("counts")
+    squares: Tensor = sends("statistic", shape=("features",), per_class=False)
+
+
+class AgreedScale(Message):
+    """The scale that a client is made with.
+
+    Attributes:
+        shift, factor: [features] float64; x becomes (x - shift) · factor.
+    """
+
+    shift: Tensor = sends("statistic", shape=("features",), per_class=False)
+    factor: Tensor = sends("statistic", shape=("features",), per_class=False)
+
+
+class ScalingClient(ClientBase[MethodConfig]):
+    """A silo before it is the client of a method."""
+
+    @handler
+    def feature_sums(self, request: SumsRequest) -> FeatureSums:
+        """The first look."""
+        found = sums_of(visible_rows(self.silo))
+        return FeatureSums(
+            num_samples=found.rows,
+            sums=torch.from_numpy(found.sums),
+            others=torch.from_numpy(found.others),
+            filled=torch.from_numpy(found.filled),
+        )
+
+    @handler
+    def feature_squares(self, request: SquaresRequest) -> FeatureSquares:
+        """The second look."""
+        rows = visible_rows(self.silo)
+        return FeatureSquares(
+            num_samples=int(rows.shape[0]), squares=torch.from_numpy(squares_of(rows, request.centre.numpy()))
+        )
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        raise UnsupportedError("nothing has been trained yet: the silos are agreeing on the scale of their features.")
+
+
+def agree(federation: Federation, minimum: int | None) -> FeatureScale:
+    """The scale of all silos together.
+
+    Args:
+        federation: Of :class:`ScalingClient`.
+        minimum: Fewest silos that must add something; None for all.
+
+    Raises:
+        FederationError: Too few did.
+    """
+    first = federation.sum(ScalingClient.feature_sums, SumsRequest()).require(minimum)
+    sums = Sums(first.num_samples, first.sums.numpy(), first.others.numpy(), first.filled.numpy())
+    centre = sums.centre()
+    request = SquaresRequest(centre=torch.from_numpy(centre))
+    second = federation.sum(ScalingClient.feature_squares, request).require(minimum)
+    return sums.scale(centre, second.squares.numpy(), second.num_samples)
+
+
+def message_of(scale: FeatureScale) -> AgreedScale:
+    """A scale on its way to a client."""
+    return AgreedScale(**scale_tensors(scale))
+
+
+def scale_from(message: AgreedScale) -> FeatureScale:
+    """The scale of such a message."""
+    return scale_of({"shift": message.shift, "factor": message.factor})
