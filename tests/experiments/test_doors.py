@@ -272,7 +272,7 @@ def test_a_graph_in_memory_is_left_as_it_is(tmp_path):  # C6
     config = said(str(path), data=graphsilo.load(**SMALL))
     assert config.data.options == {"undirected": False}
     assert config.remarks == [
-        "of what base.yaml says, this is not used, since data is given whole: data.scale unit_rows."
+        "of what base.yaml says, this is not used, since data is given whole: data.scale 'unit_rows'."
     ]
     asked = said(str(path), data=graphsilo.load(**SMALL), **{"data.scale": "unit_rows"})
     assert asked.data.options == {"scale": "unit_rows", "undirected": False}

@@ -38,9 +38,9 @@ class FeatureSums(Message):
     """
 
     num_samples: int = sends("counts")
-    sums: Tensor = sends("statistic", shape=("features",), per_class=False)
-    others: Tensor = sends("statistic", shape=("features",), per_class=False)
-    filled: Tensor = sends("statistic", shape=("filled",), per_class=False)
+    sums: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
+    others: Tensor = sends("statistic", dtype=torch.int64, shape=("features",), per_class=False)
+    filled: Tensor = sends("statistic", dtype=torch.int64, shape=("filled",), per_class=False)
 
 
 class SquaresRequest(Message):
@@ -50,7 +50,7 @@ class SquaresRequest(Message):
         centre: [features] float64.
     """
 
-    centre: Tensor = sends("statistic", shape=("features",), per_class=False)
+    centre: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
 
 
 class FeatureSquares(Message):
@@ -62,7 +62,7 @@ class FeatureSquares(Message):
     """
 
     num_samples: int = sends("counts")
-    squares: Tensor = sends("statistic", shape=("features",), per_class=False)
+    squares: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
 
 
 class AgreedScale(Message):
@@ -72,8 +72,8 @@ class AgreedScale(Message):
         shift, factor: [features] float64; x becomes (x - shift) · factor.
     """
 
-    shift: Tensor = sends("statistic", shape=("features",), per_class=False)
-    factor: Tensor = sends("statistic", shape=("features",), per_class=False)
+    shift: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
+    factor: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
 
 
 class ScalingClient(ClientBase[MethodConfig]):

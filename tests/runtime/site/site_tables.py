@@ -20,7 +20,7 @@ def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60) -> Pa
     labels = np.array([label for label in range(4) if label != number])[draw.integers(0, 3, nodes)]
     features = (draw.random((nodes, 12)) < 0.15 + 0.5 * (np.arange(12) % 4 == labels[:, None])).astype(int)
     # In units of their own: years, and a count per microlitre.
-    features = features * np.array([1] * 10 + [30, 60]) + np.array([0] * 10 + [40, 250_000])
+    features = features * np.array([1] * 10 + [30, 250_000])
     rows = ["id,outcome," + ",".join(f"f{column}" for column in range(12))]
     rows += [f"{name}{row},c{labels[row]}," + ",".join(map(str, features[row])) for row in range(nodes)]
     (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
