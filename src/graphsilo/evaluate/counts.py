@@ -103,6 +103,7 @@ class ConfusionPlan:
         num_classes: int,
         *,
         num_parts: int | None = None,
+        together: bool = False,
         more: Mapping[str, Items] | None = None,
     ) -> ConfusionPlan:
         """The plan of one evaluation set, with the groups of its own graph.
@@ -111,6 +112,8 @@ class ConfusionPlan:
             evaluation: Graph, items by kind and, for a pooled silo, the part of each item.
             num_classes: C, as the schema says.
             num_parts: How many clients ``evaluation.part`` may name (``silo.parts``).
+            together: Count all parts as one. The groups stay those of each client, so that a node is in the same
+                groups whichever graph it is scored on.
             more: Further kinds to count, e.g. ``{"train": silo.train}``.
         """
         graph = evaluation.graph
@@ -119,8 +122,8 @@ class ConfusionPlan:
             graph.labels,
             num_classes,
             groups=node_groups(graph, part=evaluation.part),
-            part=evaluation.part,
-            num_parts=num_parts,
+            part=None if together else evaluation.part,
+            num_parts=1 if together else num_parts,
         )
 
     def kind(self, name: str) -> int:

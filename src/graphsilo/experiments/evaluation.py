@@ -278,7 +278,7 @@ def gather(replies: list[tuple[ClientId, EvaluateReply]]) -> RoundScores:
         for name, pair in reply.scores.items():
             view, which, key = name.split("/", 2)
             scores = result[view][which]
-            scored = np.array([pair], dtype=np.float64)
+            scored = np.array(pair, dtype=np.float64).reshape(-1, 2)
             old = scores.scores.get(key)
             scores.scores[key] = scored if old is None else np.concatenate([old, scored])
     for (view, which), arrays in counts.items():

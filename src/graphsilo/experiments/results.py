@@ -110,15 +110,12 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[dict[st
 
         each = per_client(scores.of("test"), clients=scores.clients)
     else:
-        each = []
-        for place, client in enumerate(scores.clients):
-            row: dict[str, Any] = {"client": client}
-            for name, pairs in scores.scores.items():
-                kind, _, metric = name.partition("/")
-                if kind == "test":
-                    value = float(pairs[place, 0])
-                    row[metric] = None if value != value else value
-            each.append(row)
+        each = [{"client": client} for client in scores.clients]
+    for name, pairs in scores.scores.items():
+        kind, _, metric = name.partition("/")
+        if kind == "test":
+            for row, value in zip(each, pairs[:, 0].tolist(), strict=True):
+                row[metric] = None if value != value else value
     cut = simulation.cut["per_client"]
     # A client that failed was not scored, and one score for all clients pooled is nobody's own.
     pooled = len(simulation.clients) == 1 and len(each) < len(cut)

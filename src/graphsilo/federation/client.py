@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Silo
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.evaluate.counts import ConfusionPlan
-from graphsilo.evaluate.scores import average_precision, roc_auc
+from graphsilo.evaluate.scores import Score, average_precision, roc_auc
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.kept import scale_tensors
@@ -94,7 +94,8 @@ class EvaluateReply(Message):
         parts: For each of these entries, how many clients' items it counts apart; 1 but for a pooled silo.
         counts: [rows, 4, C, C] int32; the rows are parts x kinds of the first entry, then of the second, and so on.
         sizes: [parts] int64, entry by entry: nodes (graphs) behind each part, the n_k of weighted means.
-        scores: ``"view/set/kind/metric"`` → (value, weight); link prediction, and AUC where asked for.
+        scores: ``"view/set/kind/metric"`` → value and weight of each part in turn; link prediction, and AUC where
+            asked for.
     """
 
     kinds: dict[str, list[str]] = sends("control")
@@ -298,9 +299,11 @@ class ClientBase(ABC, Generic[ConfigT]):
                     asked.add(evaluation.name)
                 name = f"{view}/{evaluation.name}"
                 if self.silo.schema.task == "link":
-                    scores.update(self._score_links(name, output))
+                    owner, parts = _parts(self.silo, evaluation)
+                    scores.update(self._score_links(name, output, owner, parts))
                     kinds[name] = []
-                    sizes.append(np.array([self.silo.num_items]))
+                    alone = evaluation.name == "global" or parts == 1
+                    sizes.append(np.array([self.silo.num_items]) if alone else np.bincount(owner, minlength=parts))
                     continue
                 plan = self._plan(evaluation)
                 counts.append(plan.count(output.argmax(1)).reshape(-1, 4, classes, classes))
@@ -309,7 +312,7 @@ class ClientBase(ABC, Generic[ConfigT]):
                 own = np.array([len(self.silo.seen.graph.labels)])
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if request.auc:
-                    scores.update(_score_classes(name, evaluation, output))
+                    scores.update(_score_classes(name, evaluation, output, *_parts(self.silo, evaluation)))
         self._asked = frozenset(asked)
         return EvaluateReply(
             kinds=kinds,
@@ -334,16 +337,18 @@ class ClientBase(ABC, Generic[ConfigT]):
 
     def _plan(self, evaluation: EvaluationSet) -> ConfusionPlan:
         if evaluation.name not in self._plans:
-            # The pooled graph is one question about everybody's items, not one per client.
-            whole = evaluation.name == "global"
             self._plans[evaluation.name] = ConfusionPlan.of(
-                replace(evaluation, part=None) if whole else evaluation,
+                evaluation,
                 self.silo.schema.num_classes,
-                num_parts=1 if whole else self.silo.parts,
+                num_parts=self.silo.parts,
+                # The pooled graph is one question about everybody's items, not one per client.
+                together=evaluation.name == "global",
             )
         return self._plans[evaluation.name]
 
-    def _score_links(self, name: str, embeddings: Tensor) -> dict[str, list[float]]:
+    def _score_links(
+        self, name: str, embeddings: Tensor, owner: NDArray[np.int64], parts: int
+    ) -> dict[str, list[float]]:
         links = self.silo.links
         if links is None:
             raise MessageError("a silo for link prediction holds no links.")
@@ -355,12 +360,35 @@ class ClientBase(ABC, Generic[ConfigT]):
             pairs = np.concatenate([positive, negative], axis=1)
             labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
             value = link_scores(embeddings, pairs).cpu().numpy()
-            for metric, score in (("auc", roc_auc(labels, value)), ("ap", average_precision(labels, value))):
-                scores[f"{name}/{kind}/{metric}"] = _wire(score)
+            for metric, rank in (("auc", roc_auc), ("ap", average_precision)):
+                scores[f"{name}/{kind}/{metric}"] = _by_part(rank, labels, value, owner[pairs[0]], parts)
         return scores
 
 
-def _score_classes(name: str, evaluation: EvaluationSet, output: Tensor) -> dict[str, list[float]]:
+def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], int]:
+    """The client of every item, and how many clients are scored apart: one, but for a pooled silo's own sets."""
+    if evaluation.part is None or evaluation.name == "global":
+        graph = evaluation.graph
+        count = len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
+        return np.zeros(count, dtype=np.int64), 1 if evaluation.name == "global" else silo.parts
+    return evaluation.part, silo.parts
+
+
+def _by_part(
+    rank: Callable[..., Score], labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int
+) -> list[float]:
+    """Value and weight of each part's own ranking, in turn: a ranking over several clients' items would be another
+    metric than the mean over clients that stands beside it."""
+    found: list[float] = []
+    for part in range(parts):
+        mine = owner == part
+        found += _wire(rank(labels[mine], values[mine]))
+    return found
+
+
+def _score_classes(
+    name: str, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
+) -> dict[str, list[float]]:
     probabilities = output.exp().cpu().numpy()
     scores: dict[str, list[float]] = {}
     for kind, items in evaluation.items.items():
@@ -368,7 +396,7 @@ def _score_classes(name: str, evaluation: EvaluationSet, output: Tensor) -> dict
         known = labels >= 0
         rows = probabilities[items][known]
         values = rows[:, 1] if rows.shape[1] == 2 else rows
-        scores[f"{name}/{kind}/auc"] = _wire(roc_auc(labels[known], values))
+        scores[f"{name}/{kind}/auc"] = _by_part(roc_auc, labels[known], values, owner[items][known], parts)
     return scores
 
 
