@@ -1,15 +1,18 @@
 """Runs side by side: one row per run, mean and deviation over seeds, and what may be said about differences.
 
 Scores are recomputed from the seeds' values, never copied from a summary. Differences are tested seed by seed against
-the best run of each metric (or a chosen one), corrected for the number of comparisons.
+a run chosen beforehand, corrected for the number of comparisons with it; or against the best run of each metric. Which
+one that is, the same scores decide, so that all pairs of runs count as compared.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,7 @@ class Comparison:
         references: Local and global training, when the runs agree on them.
         best: Metric to the positions of the rows with the best mean (several when equal).
         against: Metric to the position of the row that the others are tested against.
+        is_fixed: Whether that row was chosen beforehand; else it is the best of each metric.
         differences: Metric to one Difference per row; None for the row tested against and where nothing pairs up.
         warnings: Sentences on why the rows may not be comparable.
         notes: Settings in which the runs differ beside the method.
@@ -112,6 +116,7 @@ class Comparison:
     references: tuple[Row, ...]
     best: dict[str, tuple[int, ...]]
     against: dict[str, int]
+    is_fixed: bool
     differences: dict[str, tuple[Difference | None, ...]]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -128,17 +133,23 @@ class Comparison:
         sentences = ["Mean ± standard deviation over seeds, percent; bold: best mean."]
         listed = [item for row in self.differences.values() for item in row if item is not None]
         marks = {item.mark for item in listed}
-        test = f"paired sign-flip test over seeds, Holm-corrected, p ≤ {ALPHA}"
+        compared = len(self.rows) - 1 if self.is_fixed else math.comb(len(self.rows), 2)
+        what = f"{compared} comparisons" if self.is_fixed else f"all {compared} pairs of runs"
+        over = f" over {what}" if compared > 1 else ""
+        test = f"paired sign-flip test over seeds, Holm-corrected{over}, p ≤ {ALPHA}"
         fixed = {self.rows[position].label for position in self.against.values()}
-        other = f"'{fixed.pop()}'" if len(fixed) == 1 else "the best"
+        other = f"'{fixed.pop()}'" if self.is_fixed or len(fixed) == 1 else "the best"
         if "†" in marks:
             sentences.append(f"†: worse than {other} ({test}).")
         if "‡" in marks:
             sentences.append(f"‡: better than {other} ({test}).")
         if listed and all(item.verdict == "too few seeds" for item in listed):
+            # The least p of n seeds is 2^(1 - n).
+            needed = 1 + math.ceil(math.log2(compared / ALPHA))
+            fewer = f" ({1 + math.ceil(math.log2((len(self.rows) - 1) / ALPHA))} with a baseline chosen beforehand)"
             sentences.append(
-                "Too few common seeds for any difference to be significant: six are needed to compare two runs, "
-                "seven for three or four."
+                f"Too few common seeds for any difference to be significant: {len(self.rows)} runs take {needed}"
+                f"{'' if self.is_fixed or len(self.rows) < 3 else fewer}."
             )
         elif listed and not marks - {""}:
             sentences.append(f"No difference is significant ({test}).")
@@ -186,7 +197,8 @@ def compare_runs(
         references=references,
         best=best,
         against=against,
-        differences={name: _differences(rows, name, place) for name, place in against.items()},
+        is_fixed=fixed is not None,
+        differences={name: _differences(rows, name, place, fixed is not None) for name, place in against.items()},
         warnings=tuple(warnings + reference_warnings),
         notes=tuple(notes),
     )
@@ -392,25 +404,25 @@ def _best(rows: Sequence[Row], name: str) -> tuple[int, ...]:
     return tuple(position for position, value in means.items() if value == top)
 
 
-def _differences(rows: Sequence[Row], name: str, against: int) -> tuple[Difference | None, ...]:
-    pairs = [
-        None
-        if position == against or row.scores[name] is None
-        else compare_paired(row.by_seed[name], rows[against].by_seed[name])
-        for position, row in enumerate(rows)
-    ]
-    adjusted = holm([None if pair is None else pair.sign_flip_p for pair in pairs])
+def _differences(rows: Sequence[Row], name: str, against: int, is_fixed: bool) -> tuple[Difference | None, ...]:
+    """Every row against one; where that one is the best, its choice was a look at all pairs, and all are corrected."""
+    scored = [position for position, row in enumerate(rows) if row.scores[name] is not None]
+    chosen = [
+        (one, other) for one, other in combinations(scored, 2) if not is_fixed or against in (one, other)
+    ]  # fmt: skip
+    # Differences are a row's own score less that of the row it is tested against.
+    places = [(other, one) if one == against else (one, other) for one, other in chosen]
+    pairs = [compare_paired(rows[one].by_seed[name], rows[other].by_seed[name]) for one, other in places]
+    adjusted = holm([pair.sign_flip_p for pair in pairs])
     # Holm multiplies the least p by the number of comparisons: beyond ALPHA, no outcome could have been significant
-    least = [pair.smallest_p for pair in pairs if pair is not None and pair.smallest_p is not None]
+    least = [pair.smallest_p for pair in pairs if pair.smallest_p is not None]
     hopeless = bool(least) and len(least) * min(least) > ALPHA
     flipped = {"better": "worse", "worse": "better"} if lower_is_better(name) else {}
-    found: list[Difference | None] = []
-    for pair, p in zip(pairs, adjusted, strict=True):
-        if pair is None or not pair.seeds:
-            found.append(None)
-            continue
-        verdict = "too few seeds" if hopeless else pair.verdict(ALPHA, adjusted_p=p)
-        found.append(Difference(pair, p, flipped.get(verdict, verdict)))
+    found: list[Difference | None] = [None] * len(rows)
+    for (one, other), pair, p in zip(places, pairs, adjusted, strict=True):
+        if other == against and pair.seeds:
+            verdict = "too few seeds" if hopeless else pair.verdict(ALPHA, adjusted_p=p)
+            found[one] = Difference(pair, p, flipped.get(verdict, verdict))
     return tuple(found)
 
 
