@@ -39,3 +39,14 @@ def test_an_empty_part_is_refused(two_triangles: Graph, monkeypatch: pytest.Monk
     monkeypatch.setattr(metis, "membership", lambda *_, **__: np.array([0, 0, 0, 2, 2, 2]))
     with pytest.raises(PartitionError, match="left 1 of 3 parts empty"):
         cut(two_triangles, 3, 0, MetisOptions())
+
+
+def test_a_cut_seed_gives_another_cut_where_metis_ignores_its_seed() -> None:
+    """Metis makes 40 parts of a ring of 400 nodes with each seed alike; a study over cuts must not repeat one cut."""
+    ring = np.arange(400)
+    edges = np.stack([np.concatenate([ring, np.roll(ring, 1)]), np.concatenate([np.roll(ring, 1), ring])])
+    graph = Graph(np.zeros((400, 1), np.float32), edges, np.zeros(400, dtype=np.int64), 1)
+    cuts = [membership(graph, 40, recursive=False, cut_seed=seed) for seed in (None, 1, 2, 3, 99)]
+    assert len({cut.tobytes() for cut in cuts}) == 5
+    assert all(np.bincount(cut, minlength=40).max() <= 11 for cut in cuts)
+    np.testing.assert_array_equal(membership(graph, 40, recursive=False, cut_seed=3), cuts[3])
