@@ -131,6 +131,8 @@ def execute(run: Run, root: str, limit: float) -> str:
     if run.kept:
         return ""
     overrides = {**run.overrides, "data.root": root, "run.seeds": [run.seed], "evaluation.models": False}
+    if overrides["method.name"] == "local":
+        overrides.setdefault("method.best_round", "common")  # as the papers' tables have it
     overrides = {name: value for name, value in overrides.items() if value is not None}
     start = time.perf_counter()
     name = f"{run.file} {run.row} '{run.label}' seed {run.seed}"

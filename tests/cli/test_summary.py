@@ -52,7 +52,8 @@ def test_what_is_scored_is_said():
     seed = {"modes": {"own_global": {}, "aggregate_local": {}}}
     assert scored({"seeds": [seed]}) == (
         "Scored: clients' own models, test data of all (own_global) at the round that validation chose; "
-        "aggregate_local is in result.json."
+        "aggregate_local is in result.json. Sent and received: for training, per seed; what evaluation takes is in "
+        "ledger.parquet."
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from graphsilo.errors import UnsupportedError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import SetScores, gather, scenario_weights
+from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -146,3 +147,47 @@ def test_a_node_is_in_the_same_groups_on_the_pooled_graph(small: Callable[..., R
     assert {key: value for key, value in pooled.items() if key not in lists} == pytest.approx(
         {key: value for key, value in local.items() if key not in lists}
     )
+
+
+def own_scores(right: dict[int, int]) -> dict[str, SetScores]:
+    """Clients with ten validation and ten test items each, of which so many are right."""
+    rows = [np.stack([accuracy_counts(n, 10 - n), accuracy_counts(10 - n, n)]) for n in right.values()]
+    return {"seen": SetScores(("val", "test"), np.stack(rows), np.full(len(right), 20), clients=tuple(right))}
+
+
+def test_silos_alone_have_best_rounds_of_their_own() -> None:
+    """Client 0 is best in round 2, client 1 in rounds 1 and 3 (the first counts), client 2, which failed in round 1, in
+    round 3. By the mean over clients all would have been reported at round 2 or 3."""
+    progress = SeedProgress()
+    steps = [{0: 4, 1: 9}, {0: 7, 1: 5, 2: 2}, {0: 6, 1: 9, 2: 8}]
+    better = [
+        progress.note(number, {"own": own_scores(right)}, ("own_local",), "accuracy", alone=True)
+        for number, right in enumerate(steps, 1)
+    ]
+    assert better == [{0, 1}, {0, 2}, {2}]
+    view = SeedProgress.from_state(progress.state(), []).views["own_local"]
+    assert {client: found[0] for client, found in view.rounds.items()} == {0: 2, 1: 1, 2: 3}
+    kept = view.best["seen"]
+    assert kept.clients == (0, 1, 2)
+    assert kept.each("val", "accuracy") == [0.7, 0.9, 0.8]
+    assert kept.each("test", "accuracy") == pytest.approx([0.3, 0.1, 0.2])
+    assert view.summary("own_local")["test"]["accuracy"] == pytest.approx(0.2)
+    assert progress.best_score == (pytest.approx(0.8), 3)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_silo_alone_keeps_the_model_of_its_own_best_round(
+    small: Callable[..., RunConfig], tmp_path: Path, workers: int
+) -> None:
+    """Nothing that others do decides when a silo stops: its best model is its last one of so many rounds."""
+    asked = {"method__name": "local", "method__lr": 0.1, "evaluation__models": True, "run__workers": workers}
+    (seed,) = run(small(method__rounds=8, **asked), out=tmp_path / "whole").tree["seeds"]
+    best = {row["client"]: row["best_round"] for row in seed["clients"]}
+    assert len(set(best.values())) > 1  # else the test shows nothing
+    assert seed["best_round"] == max(best.values())
+    for rounds in set(best.values()):
+        run(small(method__rounds=rounds, **asked), out=tmp_path / str(rounds))
+    for client, rounds in best.items():
+        (kept,) = (tmp_path / "whole" / "models").glob(f"*client{client}*best*")
+        (last,) = (tmp_path / str(rounds) / "models").glob(kept.name.replace("best", "last"))
+        assert kept.read_bytes() == last.read_bytes()

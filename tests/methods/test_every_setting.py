@@ -112,6 +112,7 @@ WITH: dict[tuple[str, str], Settings] = {
 """What else has to be set for a setting to have anything to do, with both of its values."""
 
 ELSEWHERE: dict[tuple[str, str], str] = {
+    ("local", "best_round"): "decides what is reported: tests/experiments/test_evaluation.py",
     ("", "rounds"): "how often the runner asks: tests/experiments/test_runner.py",
     ("", "min_clients"): "when failures end a round: tests/runtime/test_gates.py",
     ("local", "reset_optimizer"): "whoever trains alone downloads nothing",

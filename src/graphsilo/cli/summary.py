@@ -83,7 +83,10 @@ def scored(tree: Mapping[str, Any]) -> str:
     if not modes:
         return ""
     others = f"; {', '.join(modes[1:])} {'is' if len(modes) == 2 else 'are'} in result.json" if modes[1:] else ""
-    return f"Scored: {MODES.get(modes[0], modes[0])} ({modes[0]}) at the round that validation chose{others}."
+    return (
+        f"Scored: {MODES.get(modes[0], modes[0])} ({modes[0]}) at the round that validation chose{others}. Sent and "
+        f"received: for training, per seed; what evaluation takes is in ledger.parquet."
+    )
 
 
 def remarks(tree: Mapping[str, Any]) -> list[str]:

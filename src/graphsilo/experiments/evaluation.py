@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,41 @@ class SetScores:
         if self.counts is None:
             raise KeyError(kind)
         return self.counts[:, self.kinds.index(kind)]
+
+    def each(self, kind: str, metric: str) -> list[float | None]:
+        """One metric of every client, in the order of ``clients``."""
+        pairs = self.scores.get(f"{kind}/{metric}")
+        if pairs is not None:
+            return [None if math.isnan(value) else value for value in pairs[:, 0].tolist()]
+        if self.counts is None or kind not in self.kinds:
+            return [None] * len(self.clients)
+        return [row.get(metric) for row in metrics.per_client(self.of(kind))]
+
+    def only(self, clients: Collection[ClientId]) -> SetScores:
+        """The rows of some clients."""
+        rows = [place for place, client in enumerate(self.clients) if client in clients]
+        return SetScores(
+            self.kinds,
+            None if self.counts is None else self.counts[rows],
+            self.sizes[rows],
+            {name: pairs[rows] for name, pairs in self.scores.items()},
+            tuple(self.clients[row] for row in rows),
+        )
+
+    def joined(self, other: SetScores) -> SetScores:
+        """The rows of both, which score different clients, by client."""
+        clients = (*self.clients, *other.clients)
+        order = sorted(range(len(clients)), key=clients.__getitem__)
+        counts = None
+        if self.counts is not None and other.counts is not None:
+            counts = np.concatenate([self.counts, other.counts])[order]
+        return SetScores(
+            self.kinds,
+            counts,
+            np.concatenate([self.sizes, other.sizes])[order],
+            {name: np.concatenate([pairs, other.scores[name]])[order] for name, pairs in self.scores.items()},
+            tuple(clients[row] for row in order),
+        )
 
     def light(self) -> dict[str, dict[str, float | None]]:
         """Node-weighted means of every kind, for a curve."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphsilo.experiments.evaluation import RoundScores, SetScores
 from graphsilo.federation.server import ServerBase
+from graphsilo.types import ClientId
 
 
 @dataclass
@@ -23,9 +24,19 @@ class SeedProgress:
     current: dict[str, Any] = field(default_factory=dict)
     best_score: tuple[float, int] | None = None
 
-    def note(self, number: int, scores: RoundScores, modes: tuple[str, ...], metric: str) -> bool:
-        """Keep what is best by validation, per mode; says whether the first mode has never been better."""
-        improved = False
+    def note(
+        self, number: int, scores: RoundScores, modes: tuple[str, ...], metric: str, *, alone: bool = False
+    ) -> bool | frozenset[ClientId]:
+        """Keep what is best by validation, per mode; says whether the first mode has never been better.
+
+        Args:
+            number: Of the round.
+            scores: What the clients' answers came to.
+            modes: What was scored, the first one first.
+            metric: Of validation.
+            alone: Whether every client has a best round of its own; then those that have just had it are returned.
+        """
+        improved: bool | frozenset[ClientId] = False
         self.current = {}
         for place, mode in enumerate(modes):
             view = mode.split("_")[0]
@@ -46,6 +57,11 @@ class SeedProgress:
             kept = self.views.setdefault(mode, ViewProgress())
             value = light.get("validation", {}).get(metric)
             kept.last = sets
+            if alone:
+                better_clients = kept.note_each(number, sets, mode, metric)
+                if place == 0:
+                    improved = better_clients
+                continue
             # A round in which a client was not scored is no match for one in which all were: its mean is of others.
             scored = len(sets[first_set(mode)].clients)
             before = len(kept.best[first_set(mode)].clients) if kept.best else 0
@@ -58,7 +74,8 @@ class SeedProgress:
                 improved = improved or place == 0
         if improved:
             first = self.views[modes[0]]
-            self.since_best, self.best_score = 0, (first.best_value, number)
+            value = first.best[first_set(modes[0])].light().get("validation", {}).get(metric) if alone else None
+            self.since_best, self.best_score = 0, (first.best_value if value is None else value, number)
         else:
             self.since_best += 1
         return improved
@@ -97,12 +114,38 @@ class SeedProgress:
 
 @dataclass
 class ViewProgress:
-    """The best and the last evaluation of one mode."""
+    """The best and the last evaluation of one mode.
+
+    Attributes:
+        best_round: Number of the best round; of clients on their own, the latest of theirs.
+        best_value: Its validation score.
+        best, last: By evaluation set.
+        rounds: Best round and its score of every client; empty where all have the same.
+    """
 
     best_round: int = 0
     best_value: float = float("-inf")
     best: dict[str, SetScores] = field(default_factory=dict)
     last: dict[str, SetScores] = field(default_factory=dict)
+    rounds: dict[ClientId, tuple[int, float]] = field(default_factory=dict)
+
+    def note_each(self, number: int, sets: dict[str, SetScores], mode: str, metric: str) -> frozenset[ClientId]:
+        """Keep every client's own best round; says whose this one is. Without validation items it is the last."""
+        scored = sets[first_set(mode)]
+        better = set()
+        for client, value in zip(scored.clients, scored.each("val", metric), strict=True):
+            score = float("-inf") if value is None else value
+            known = self.rounds.get(client)
+            if known is None or score > known[1] or (value is None and known[1] == float("-inf")):
+                self.rounds[client] = (number, score)
+                better.add(client)
+        if better:
+            self.best_round = number
+            for name, found in sets.items():
+                new = found.only(better)
+                old = self.best.get(name)
+                self.best[name] = new if old is None else old.only(set(old.clients) - better).joined(new)
+        return frozenset(better)
 
     def summary(self, mode: str) -> dict[str, Any]:
         """What the result says of this mode."""
@@ -120,6 +163,7 @@ class ViewProgress:
             "best_value": self.best_value,
             "best": {name: scores.state() for name, scores in self.best.items()},
             "last": {name: scores.state() for name, scores in self.last.items()},
+            "rounds": [[client, *found] for client, found in self.rounds.items()],
         }
 
     @classmethod
@@ -129,6 +173,7 @@ class ViewProgress:
             state["best_value"],
             {name: SetScores.from_state(scores) for name, scores in state["best"].items()},
             {name: SetScores.from_state(scores) for name, scores in state["last"].items()},
+            {client: (number, score) for client, number, score in state["rounds"]},
         )
 
 

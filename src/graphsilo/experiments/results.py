@@ -125,6 +125,8 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[dict[st
         row = {key: facts[key] for key in ("client", "nodes", "train", "val", "missing_classes") if key in facts}
         row["test_items"] = facts.get("test")
         scored = found.get(facts["client"], {})
+        if facts["client"] in kept.rounds:
+            row["best_round"] = kept.rounds[facts["client"]][0]
         row["test"] = {key: value for key, value in scored.items() if key not in ("client", "items")}
         rows.append(row)
     return rows

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
-from graphsilo.federation.settings import LocalTrainingConfig
+from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
 
 
 class LocalConfig(LocalTrainingConfig):
     """Settings of local training; a round is ``local_epochs`` epochs, so that curves line up with FedAvg's."""
+
+    best_round: Literal["own", "common"] = setting(
+        "own",
+        "the reported round: own is each silo's, by its own validation, as a silo alone would choose; common is one "
+        "for all, by the mean over silos",
+    )
 
 
 class TrainRequest(Message):

@@ -172,7 +172,10 @@ def cost_section(run: Run) -> Context:
         each = [
             mean(number(row.get(key)) for seed in run.seeds for row in records(seed.get("rounds"))) for key in _BYTES
         ]
-        facts += [("Sent per round", data_size(each[0])), ("Received per round", data_size(each[1]))]
+        facts += [
+            ("Sent for training, per round", data_size(each[0])),
+            ("Received for training, per round", data_size(each[1])),
+        ]
     setup = [mean(run.values("setup", key)) for key in _BYTES]
     if any(setup):
         facts.append(("Set-up, sent and received", f"{data_size(setup[0])}, {data_size(setup[1])}"))

@@ -239,8 +239,8 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
     if worst is not None:
         tiles.append((f"Worst client, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
     up, down = (tables.total_bytes(run, key) for key in ("upload_bytes", "download_bytes"))
-    tiles.append(("Sent, per seed", NOT_RECORDED if up is None else data_size(up)))
-    tiles.append(("Received, per seed", NOT_RECORDED if down is None else data_size(down)))
+    tiles.append(("Sent for training, per seed", NOT_RECORDED if up is None else data_size(up)))
+    tiles.append(("Received for training, per seed", NOT_RECORDED if down is None else data_size(down)))
     cpu = mean(run.values("cpu_seconds"))
     tiles.append(("CPU time, per seed", NOT_RECORDED if cpu is None else duration(cpu)))
     return tiles

@@ -155,6 +155,8 @@ class Comparison:
             sentences.append(f"No difference is significant ({test}).")
         labels = [row.label.partition(" (of ")[0] for row in self.references]
         shown = [key for key, title in REFERENCES.items() if title in labels]
+        if any(row.upload_bytes is not None for row in self.rows):
+            sentences.append("Sent and received: for training, per seed, without evaluation.")
         return [*sentences, references_explained(shown)] if shown else sentences
 
 

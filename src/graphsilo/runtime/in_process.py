@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -180,8 +180,8 @@ class LocalFederation(Federation):
     # -- for the runner, not for methods -------------------------------------------------------------------------
 
     @abstractmethod
-    def remember(self) -> None:
-        """Have every client keep a copy of its models."""
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+        """Have clients keep a copy of their models; None asks everybody."""
 
     @abstractmethod
     def client_states(self) -> dict[ClientId, Any]:
@@ -298,8 +298,8 @@ class InProcess(LocalFederation):
             inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
             yield client, self.residents.call(client, handler, round, inbox)
 
-    def remember(self) -> None:
-        self.residents.remember()
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+        self.residents.remember(clients)
 
     def client_states(self) -> dict[ClientId, Any]:
         return self.residents.states()

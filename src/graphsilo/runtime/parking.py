@@ -14,7 +14,7 @@ import os
 import shutil
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -189,13 +189,14 @@ class Residents:
         self._shrink()
         return reply
 
-    def remember(self) -> None:
-        """Have every client keep a copy of its models; those that are parked do so when they are back."""
-        for client, held in self._here.items():
-            held.remember()
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+        """Have clients keep a copy of their models, None for all; those that are parked do so when they are back."""
+        wanted = set(self.clients) if clients is None else set(self.clients).intersection(clients)
+        for client in wanted & self._here.keys():
+            self._here[client].remember()
             self._changed.add(client)
         if self.limit is not None:
-            self._to_remember = set(self.clients) - self._here.keys()
+            self._to_remember |= wanted - self._here.keys()
 
     def states(self) -> dict[ClientId, Any]:
         """Every client's state: as a tree, or as a file where some are parked.

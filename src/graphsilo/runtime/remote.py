@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, Literal, TypeAlias
 
@@ -279,8 +279,9 @@ class Remote(LocalFederation):
             raise FederationError(f"{wanted} clients have to take part, {present} do. {'; '.join(silent)}.")
         return done
 
-    def remember(self) -> None:
-        self._together({site: self._session("remember") for site in self._here()})
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+        asked = self.clients if clients is None else clients
+        self._together({site: self._session("remember", clients=sorted(asked)) for site in self._here()})
 
     def client_states(self) -> dict[ClientId, Any]:
         """Has every site keep a checkpoint; returns where it is found, not what it holds.

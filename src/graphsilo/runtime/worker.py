@@ -77,7 +77,7 @@ def main() -> None:
                     residents.load(received_states(decode_tree(payloads[0])))
                     line.send({"ok": True})
                 elif operation == "remember":
-                    residents.remember()
+                    residents.remember(header["clients"])
                     line.send({"ok": True})
                 elif operation == "finish":
                     found = residents.finish(header["client"], embeddings=header["embeddings"], study=header["study"])

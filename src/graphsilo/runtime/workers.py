@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -376,10 +376,10 @@ class Workers(LocalFederation):
             del waiting[index]
             selector.unregister(self.pool.lines[index])
 
-    def remember(self) -> None:
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
         for index in range(len(self.pool.clients_of)):
-            self.pool.send(index, {"do": "remember"})
-        self.here.remember()
+            self.pool.send(index, {"do": "remember", "clients": None if clients is None else sorted(clients)})
+        self.here.remember(clients)
         for index in range(len(self.pool.clients_of)):
             self.pool.answer(index)
 

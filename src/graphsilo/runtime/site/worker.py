@@ -256,9 +256,11 @@ class SiteWorker:
         return {}, []
 
     def do_remember(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
-        """Keep a copy of the models: validation has never been better."""
-        for client in self._open(packet).clients.values():
-            client.remember()
+        """Keep a copy of the models of those clients whose validation has never been better."""
+        wanted = packet.header["clients"]
+        for client, held in self._open(packet).clients.items():
+            if client in wanted:
+                held.remember()
         return {}, []
 
     # -- after a run ----------------------------------------------------------------------------------------------
