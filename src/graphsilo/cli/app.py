@@ -78,7 +78,12 @@ RunDataRoot = Annotated[
 ]
 Rule = Annotated[str | None, _what(metavar="RULE", help="Rule that cuts the data into clients.")]
 Clients = Annotated[int | None, _what(metavar="K", help="Number of clients.")]
-CutSeed = Annotated[int | None, _what(metavar="N", help="Seed of the splits, of random rules and added links; Louvain and Metis: partition.cut_seed.")]
+CutSeed = Annotated[
+    int | None,
+    _what(
+        metavar="N", help="Seed of the splits, of random rules and added links; Louvain and Metis: partition.cut_seed."
+    ),
+]
 CutFile = Annotated[Path | None, _what(metavar="P.npz", help="A stored partition instead of a rule.")]
 ScenarioName = Annotated[
     str | None, _what(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.")
