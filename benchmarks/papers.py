@@ -31,6 +31,8 @@ from graphsilo import documents
 
 HERE = Path(__file__).resolve().parent
 KEPT = RESULTS / "papers"
+AS_IT_STANDS = ("study", "setup")
+"""Scores that begin so are no percent."""
 
 CHILD = """
 import json, resource, sys
@@ -155,13 +157,14 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
             validation, ``@20-59`` the mean of these rounds, ``@macro_f1`` the best by another validation metric (the
             first of equals). ``study.name`` is a number of the clients' studies as it
             stands, its mean over nodes: weighted by the clients' ``nodes``, or by ``nodes_lacking`` where the number
-            is about these.
+            is about these. ``setup.name`` is a number that the server noted in set-up, as it stands.
     """
     path, _, when = wanted.partition("@")
     mode, *rest = path.split(".")
     seed = result["seed"]
-    if mode == "study":
-        return None if when else _studied(seed["study"], rest[0])
+    if mode in AS_IT_STANDS:
+        source = seed["setup"].get("log", {}).get(rest[0]) if mode == "setup" else _studied(seed["study"], rest[0])
+        return None if when else source
     if not when:
         return _percent(_dig(seed["modes"][mode], rest))
     main = result["evaluates"][0]
@@ -233,7 +236,7 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
 
 
 def _digits(name: str) -> int:
-    return 4 if name.startswith("study.") else 1  # distances and counts, or percent
+    return {"study": 4, "setup": 3}.get(name.partition(".")[0], 1)  # distances and counts, or percent
 
 
 def _shown(values: list[float], name: str) -> str:
