@@ -79,7 +79,7 @@ VALUES: dict[str, dict[str, list[Value]]] = {
         "fan_out": [1], "hidden_share": [0.8], "local_generator_epochs": [3], "generator_epochs": [2],
         "generator_lr": [0.01], "generator_weight_decay": [0.1], "generator_hidden": [(8,)],
         "encoder_widths": [(4, 8)], "generator_dropout": [0.0], "lambda_d": [0.0], "lambda_f": [5.0],
-        "lambda_c": [0.0], "alpha": [0.0], "count_bias": [2.6],
+        "lambda_c": [0.0], "alpha": [0.0], "count_bias": [2.6], "helpers": [1],
     },
     "opfgl": {
         "hops": [1], "min_count": [4], "lp_steps": [1], "lp_alpha": [0.3], "expand_classes": [0],

@@ -42,6 +42,8 @@ SMALL = {
     "generator_hidden": (8, 16),
     "encoder_widths": (4, 8),
 }
+ROUNDED = {"hidden_share": 0.5, "loss_counts": "round", "mend_counts": "round", "cross_targets": "neighbours"}
+"""What the release does: no draw decides how many neighbours there are."""
 
 
 def draw(seed=0):
@@ -78,12 +80,23 @@ def test_at_most_five_hidden_neighbours_are_compared():
 
 
 def test_half_of_the_others_are_hidden(kit):
-    _, federation = kit.build("fedsage_plus", [kit.tiny_silo(0, nodes=20, train=(0, 1, 2))], **SMALL)
+    silo = kit.tiny_silo(0, nodes=20, train=(0, 1, 2))
+    _, federation = kit.build("fedsage_plus", [silo], hidden_share=0.5, **SMALL)
     client = federation.client(0)
     hidden = client.hidden_nodes()
     assert len(hidden) == len(client.silo.seen.items["val"]) // 2
     assert set(hidden) <= set(client.silo.seen.items["val"])
     assert np.array_equal(hidden, client.hidden_nodes())
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.5, 5), (0.3, 3), (0.95, 5)])
+def test_half_of_the_training_nodes_are_hidden_at_most_where_there_are_no_others(kit, share, count):
+    silo = kit.tiny_silo(0, nodes=12, train=range(10))
+    seen = replace(silo.seen, items={"train": np.arange(10), "val": np.zeros(0, np.int64), "test": np.array([10, 11])})
+    _, federation = kit.build("fedsage_plus", [replace(silo, evaluations=(seen,))], hidden_share=share, **SMALL)
+    hidden = federation.client(0).hidden_nodes()
+    assert len(hidden) == count
+    assert set(hidden) <= set(range(10))
 
 
 # -- losses ----------------------------------------------------------------------------------------------------------
@@ -198,7 +211,7 @@ def test_only_fgen_moves_once_frozen():
 def pair(kit, **settings):
     """Two clients after local training, the first with some predicted neighbours."""
     silos = [kit.tiny_silo(client, nodes=24, train=range(0, 24, 2)) for client in range(2)]
-    settings = {**SMALL, "count_bias": 2.6, "generator_dropout": 0.5, **settings}
+    settings = {**SMALL, **ROUNDED, "count_bias": 2.6, "generator_dropout": 0.5, **settings}
     server, federation = kit.build("fedsage_plus", silos, model="sage", **settings)
     federation.at("setup", 0)
     federation.sum(Client.pretrain, PretrainRequest())
@@ -210,7 +223,7 @@ def caught_gradient(server, federation):
     client = federation.client(0)
     steps = []
     client.neighgen.step = steps.append
-    received = server._exchange(federation, 0, {0, 1})
+    received = server._exchange(federation, 0, {0, 1}, 0)
     federation.ask(Client.improve, ImproveRequest(clients=2, **received), to=(0,)).require()
     return steps[0], received
 
@@ -323,7 +336,7 @@ def test_the_server_sees_only_sums_of_gradients():
 
 def triple(kit, **settings):
     silos = [kit.tiny_silo(client, nodes=24, train=range(0, 24, 2)) for client in range(3)]
-    return kit.build("fedsage_plus", silos, model="sage", count_bias=2.6, **{**SMALL, **settings})
+    return kit.build("fedsage_plus", silos, model="sage", **{**SMALL, "count_bias": 2.6, **settings})
 
 
 def break_down(monkeypatch, *clients):
@@ -415,7 +428,7 @@ def test_a_mended_client(kit):
     server, federation = kit.build(
         "fedsage_plus",
         [kit.tiny_silo(client, nodes=24, train=range(0, 24, 2)) for client in range(3)],
-        model="sage", count_bias=1.6, **SMALL,
+        model="sage", count_bias=1.6, **SMALL, **ROUNDED,
     )  # fmt: skip
     train = [federation.client(client).silo.train.copy() for client in range(3)]
     server.set_up(federation)
@@ -600,11 +613,42 @@ def test_other_scenarios(scenario):
 
 
 def test_an_exchange_that_would_not_end_is_refused_before_it_starts():
-    check_volume(FedSagePlusConfig(), 10, 1433)
+    check_volume(FedSagePlusConfig(), 1000, 1433)
+    everybody = {"helpers": 0, "generator_hidden": (256, 2048)}
+    check_volume(FedSagePlusConfig(**everybody), 10, 1433)
     # Body 128 · 256 + 256 + 256 · 2048 + 2048, one slot 2049 · 1433; there and back; 1000 · 999 · 20 times: 558.7 TB.
     with pytest.raises(UnsupportedError, match=r"2e\+07 comparisons that carry at least 559 TB.*neighgen=shared"):
-        check_volume(FedSagePlusConfig(), 1000, 1433)
+        check_volume(FedSagePlusConfig(**everybody), 1000, 1433)
     with pytest.raises(UnsupportedError, match=r"2e\+07 comparisons\. Set"):
-        check_volume(FedSagePlusConfig(exchange="outputs"), 1000, 1433)
-    check_volume(FedSagePlusConfig(alpha=0.0), 1000, 1433)
-    check_volume(FedSagePlusConfig(exchange="outputs", generator_epochs=5), 1000, 1433)
+        check_volume(FedSagePlusConfig(exchange="outputs", helpers=0), 1000, 1433)
+    check_volume(FedSagePlusConfig(alpha=0.0, **everybody), 1000, 1433)
+    check_volume(FedSagePlusConfig(exchange="outputs", helpers=0, generator_epochs=5), 1000, 1433)
+
+
+def bytes_beside_headers(federation, direction):
+    """Of tensors, in set-up and evaluation left out."""
+    return sum(
+        row[8]
+        for row in federation.ledger.rows()
+        if row[3] == direction and row[7] in ("generator", "gradient", "model")
+    )
+
+
+@pytest.mark.parametrize("choice", ["own", "shared"])
+@pytest.mark.parametrize("helpers", [0, 1])
+def test_expected_bytes_are_those_that_are_sent(kit, choice, helpers):
+    """With all five slots in use; d = 3, widths 8 and 16 after embeddings of 8: 72 + 144 + 5 · 17 · 3 = 471 weights."""
+    server, federation = triple(kit, neighgen=choice, helpers=helpers, count_bias=9.0, generator_lr=1e-9)
+    sent, received = server.expected_bytes()
+    classifier = 4 * server.rounds * 3 * sum(weight.numel() for weight in server.weights.values())
+    if choice == "own":  # an offer, and 1 or 2 comparisons; a sum in place of the offer
+        assert sent == received == 3 * 2 * (1 + (helpers or 2)) * 4 * 471 + classifier
+    else:  # 4 epochs; encoder and classifier 2 · 16 + 5 · (8 + 2), count 9, 91 more; once more for mending
+        assert sent == 4 * 3 * 4 * (471 + 91) + classifier
+        assert received == 5 * 3 * 4 * (471 + 91) + classifier
+    federation.at("setup", 0)
+    server.set_up(federation)
+    setup = {"up": sent - classifier, "down": received - classifier}
+    for direction, wanted in setup.items():
+        padding = 1.25 if choice == "own" else 1.5  # small tensors are rounded up to 64 bytes
+        assert wanted <= bytes_beside_headers(federation, direction) < padding * wanted

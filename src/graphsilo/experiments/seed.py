@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.data.scaling import UNSCALED, FeatureScale, prepared
+from graphsilo.data.sizes import in_words
 from graphsilo.errors import RunError
 from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.cohort import Cohort, Federations
@@ -35,6 +36,8 @@ CHECKPOINT_SHARE = 0.05
 """Most of a run's time that checkpoints take, where nobody says how often they are written."""
 LEAST_SECONDS = 0.05
 """What a checkpoint is taken to cost before the first: the first one comes after a second of training."""
+MUCH_TRAFFIC = 5 * 10**9
+"""Bytes one way in a run that a person is told of beforehand."""
 
 
 class SeedRun:
@@ -123,7 +126,9 @@ class SeedRun:
         federation.largest_value = self.config.run.largest_value
         server = self._server(federation)
         clock = _Clock(federation)
+        told = index > 0  # the first seed speaks for all
         if state is None:
+            told = told or self._tell_traffic(server.expected_bytes(), observer)
             self._set_up(server, federation, ledger, clock)
         else:
             server.load_state(state["server"])
@@ -138,6 +143,9 @@ class SeedRun:
             if progress.stopped:
                 break
             self._round(number, server, federation, ledger, clock)
+            if number == 1 and not told:
+                whole = [progress.setup[key] + server.rounds * progress.rounds[-1][key] for key in _WAYS]
+                self._tell_traffic((whole[0], whole[1]), observer)
             if number < server.rounds and not progress.stopped and self._is_due(number):
                 # Before anybody hears of the round: who stops a run then, stops it where it can go on.
                 self._save(server, federation, ledger, clock)
@@ -158,6 +166,18 @@ class SeedRun:
         if self.checkpoints:
             self.checkpoints.save(self.seed, {"result": result}, {"ledger": ledger.take()})
         return result, ledger
+
+    def _tell_traffic(self, expected: tuple[int, int], observer: Observer) -> bool:
+        """Warn of a run that will send much; returns whether it will."""
+        sent, received = expected
+        if max(expected) <= MUCH_TRAFFIC:
+            return False
+        observer.warned(
+            f"{self.method.title} will send up to {in_words(sent)} from the clients in this run and "
+            f"{in_words(received)} to them. If that is too much, `graphsilo plan` says what of it is set-up and what "
+            f"a round takes, and `graphsilo explain {self.method.name}` which settings change it."
+        )
+        return True
 
     def _server(self, federation: LocalFederation) -> ServerBase:
         return self.method.server(

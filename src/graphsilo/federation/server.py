@@ -54,6 +54,13 @@ class ServerBase(ABC, Generic[ConfigT]):
         """Communication rounds after set-up; one-shot methods say 1."""
         return self.config.rounds
 
+    def expected_bytes(self) -> tuple[int, int]:
+        """Bytes that all clients together send, and receive, in the whole run at most; zeros where nobody can say.
+
+        A person is told of many before set-up; where it is zeros, after the first round.
+        """
+        return 0, 0
+
     def set_up(self, federation: Federation) -> None:
         """Phases before round 1."""
 
@@ -87,10 +94,15 @@ class ServerBase(ABC, Generic[ConfigT]):
             **self.context.model.settings,
         ).to(self.context.device)
 
+    @property
+    def asked(self) -> int:
+        """How many clients a round has: int(K · participation), at least one."""
+        return max(1, int(len(self.context.clients) * self.config.participation + 1e-9))
+
     def select(self, federation: Federation, number: int) -> tuple[ClientId, ...]:
         """The clients of a round: int(K · participation) distinct ones, at least one, drawn uniformly."""
         everyone = federation.clients
-        count = max(1, int(len(everyone) * self.config.participation + 1e-9))
+        count = self.asked
         if count >= len(everyone):
             return everyone
         order = torch.randperm(len(everyone), generator=self.generator("round", number, "select"))[:count]

@@ -86,6 +86,10 @@ class Server(ServerBase[ConfigT], Generic[ConfigT]):
         super().__init__(context)
         self.weights: dict[str, Tensor] = weights_of(self.build_model())
 
+    def expected_bytes(self) -> tuple[int, int]:
+        each = self.rounds * self.asked * sum(weight.nbytes for weight in self.weights.values())
+        return each, each
+
     def round(self, federation: Federation, number: int) -> None:
         total = federation.sum(
             self.client.train, TrainRequest(weights=self.weights), to=self.select(federation, number)

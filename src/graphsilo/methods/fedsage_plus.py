@@ -9,8 +9,7 @@ never the features. The generated neighbours are added to the client's graph onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -31,8 +30,8 @@ from graphsilo.methods import fedavg, fedsage
 from graphsilo.methods import fedsage_plus_generator as neighgen
 from graphsilo.methods import fedsage_plus_impaired as impaired_graph
 from graphsilo.methods import fedsage_plus_mended as mended_graph
-from graphsilo.methods.fedsage_plus_generator import NeighGen, Rows, Sizes, Strength
-from graphsilo.methods.fedsage_plus_impaired import MAX_SLOTS, Targets
+from graphsilo.methods.fedsage_plus_generator import NeighGen, Rows, Sight, Sizes, Strength
+from graphsilo.methods.fedsage_plus_impaired import MAX_SLOTS, AllNodes, Targets
 from graphsilo.methods.fedsage_plus_mended import Mended, MendedTensors
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
@@ -44,8 +43,8 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
     """Settings of FedSage+."""
 
     hidden_share: float = setting(
-        0.5, "share of the nodes outside training and test that a client hides from its generator (where it has none: "
-        "of its training nodes)", source="authors' release", ge=0, lt=1,
+        0.95, "share of the nodes outside training and test that a client hides from its generator (where it has none: "
+        "of its training nodes, half of them at most)", source="validation on Cora; release 0.5", ge=0, lt=1,
     )  # fmt: skip
     neighgen: Literal["own", "shared"] = setting(
         "own", "every client has a generator of its own, helped by the others' gradients; or all train one on the mean "
@@ -62,8 +61,8 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
     generator_lr: float = setting(1e-3, "learning rate of the generator's Adam", source="release", gt=0)
     generator_weight_decay: float = setting(1e-4, "L2 weight decay of the generator", source="release", ge=0)
     generator_hidden: tuple[int, ...] = setting(
-        (256, 2048), "hidden widths of the feature generator; its last layer has up to 5 · width · features weights",
-        source="release", min_length=1,
+        (256, 64), "hidden widths of the feature generator; its last layer has up to 5 · width · features weights",
+        source="ours, for a thirtieth of the bytes; release 256, 2048", min_length=1,
     )  # fmt: skip
     encoder_widths: tuple[int, int] = setting(
         (32, 128), "hidden width of encoder and auxiliary classifier, and width of the embedding", source="release"
@@ -85,18 +84,36 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
     count_bias: float = setting(
         1.0, "where the bias of the predicted count starts; 0 may leave the generator dead from the start", ge=-100
     )
-    loss_counts: Literal["round", "truncate"] = setting(
-        "round", "how a predicted count becomes a number of neighbours in the losses",
+    loss_counts: Literal["round", "truncate", "stochastic"] = setting(
+        "stochastic", "how a predicted count becomes a number of neighbours in the losses",
         source="as in mending; release truncate",
     )  # fmt: skip
-    mend_counts: Literal["round", "truncate"] = setting(
-        "round", "how a predicted count becomes a number of neighbours in the mended graph", source="release"
-    )
+    mend_counts: Literal["round", "truncate", "stochastic"] = setting(
+        "stochastic", "how a predicted count becomes a number of neighbours in the mended graph; stochastic: the whole "
+        "part, and one more with the probability of the rest", source="validation on Cora; release round",
+    )  # fmt: skip
+    mend_graph: Literal["impaired", "whole"] = setting(
+        "impaired", "what the generator looks at when it mends: the graph without the hidden nodes, which get no "
+        "neighbours then, or all of the client's graph", source="release",
+    )  # fmt: skip
+    cross_targets: Literal["neighbours", "all"] = setting(
+        "all", "what a client compares another's generated features with: the nearest of all its nodes, or of five "
+        "neighbours of a random node, drawn for each generated row",
+        source="Zhang et al., Algorithm 1, line 25; release neighbours",
+    )  # fmt: skip
+    helpers: int = setting(
+        3, "how many other clients, drawn anew in every epoch, compare a client's generator; their sum is scaled up to "
+        "all of them. 0: all of them do", source="ours, for fewer bytes; Zhang et al. 0", ge=0,
+    )  # fmt: skip
 
     @property
     def strength(self) -> Strength:
         """The three λ."""
         return Strength(self.lambda_d, self.lambda_f, self.lambda_c)
+
+    def compared_by(self, clients: int) -> int:
+        """How many of so many clients compare one's generator in an epoch."""
+        return min(self.helpers or clients, clients - 1)
 
 
 MOST_RELAYS = 10_000_000
@@ -244,6 +261,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         self.mended: Mended | None = None
         self._tensors: dict[int, MendedTensors] = {}
         self._adjacency: sp.csr_matrix | None = None
+        self._nodes: AllNodes | None = None
 
     # -- the generator -----------------------------------------------------------------------------------------------
 
@@ -264,7 +282,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
             others = np.setdiff1d(np.arange(self.graph.num_nodes), np.concatenate([train, seen.items["test"]]))
         if len(others):
             return impaired_graph.hide(others, share, draw)
-        return impaired_graph.hide(train, share, draw, keep=1)
+        return impaired_graph.hide(train, min(share, 0.5), draw, keep=1)
 
     def make_neighgen(self) -> NeighGen | None:
         """A fresh generator; None for a client that has no labelled training node."""
@@ -292,7 +310,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         own.begin(lambda name: True)
         for epoch in range(self.config.local_generator_epochs):
             own.epoch(self.generator("epoch", epoch), self.config.strength, self.config.loss_counts)
-        own.freeze(self.config.loss_counts)
+        own.freeze(self.config.loss_counts, self.generator("counts"))
         return PretrainReply(
             nodes=float(own.impaired.num_nodes),
             missing=float(own.impaired.counts.sum()),
@@ -394,7 +412,11 @@ class Client(fedsage.Client[FedSagePlusConfig]):
             clients=0.0 if own is None else 1.0,
         )
 
-    def _targets(self, rows: int) -> Targets | None:
+    def _targets(self, rows: int) -> Targets | AllNodes | None:
+        if self.config.cross_targets == "all":
+            if self._nodes is None:
+                self._nodes = AllNodes(self.graph.features)
+            return self._nodes
         if self._adjacency is None:
             self._adjacency = impaired_graph.undirected(self.graph)
         return neighgen.cross_targets(self._adjacency, self.graph.features, rows, self.generator("targets"))
@@ -411,14 +433,21 @@ class Client(fedsage.Client[FedSagePlusConfig]):
             return MendReply(nodes=0.0, generated=0.0)
         if request.weights is not None:
             own.borrow(request.weights)
-        own.freeze(self.config.mend_counts)
-        rows = Rows.of(neighgen.whole(own.predicted, self.config.mend_counts), np.arange(own.impaired.num_nodes))
+        nodes, sight = own.impaired.kept, None
+        if self.config.mend_graph == "whole":
+            nodes = np.arange(self.graph.num_nodes)
+            sight = Sight.of(impaired_graph.undirected(self.graph), self.graph.features)
+        with torch.no_grad():
+            embeddings = own.encode(sight=sight)
+            counts = own.predict_counts(embeddings)
+        made = neighgen.whole(counts, self.config.mend_counts, self.generator("counts"))
+        rows = Rows.of(made, np.arange(len(nodes)))
         own.reach(int(rows.counts.max(initial=0)))
-        features = neighgen.fill(own.weights, own.embeddings, rows, own.sizes, self.generator("noise"))
+        features = neighgen.fill(own.weights, embeddings, rows, own.sizes, self.generator("noise"))
         predicted = torch.zeros(self.graph.num_nodes)
-        predicted[torch.from_numpy(own.impaired.kept)] = own.predicted
-        self.install_mended(Mended(torch.from_numpy(own.impaired.kept[rows.anchors()]), features, predicted))
-        return MendReply(nodes=float(own.impaired.num_nodes), generated=float(len(features)))
+        predicted[torch.from_numpy(nodes)] = counts
+        self.install_mended(Mended(torch.from_numpy(nodes[rows.anchors()]), features, predicted))
+        return MendReply(nodes=float(len(nodes)), generated=float(len(features)))
 
     def install_mended(self, mended: Mended | None) -> None:
         """Train and predict on the graph with these generated nodes from now on."""
@@ -504,6 +533,20 @@ class Server(fedavg.Server[FedSagePlusConfig]):
 
     client = Client
 
+    def expected_bytes(self) -> tuple[int, int]:
+        """Of the weights of classifier and generator; the generator's with all of its slots."""
+        config, clients = self.config, len(self.context.clients)
+        each = 4 * neighgen.count_fgen(self.sizes, MAX_SLOTS)
+        sent = received = 0
+        if config.neighgen == "shared":
+            each += 4 * neighgen.count_others(self.sizes)
+            sent = clients * (config.local_generator_epochs + config.generator_epochs) * each
+            received = sent + clients * each
+        elif config.exchange == "weights" and config.lambda_f * config.alpha:
+            sent = received = clients * config.generator_epochs * (1 + config.compared_by(clients)) * each
+        rounds = super().expected_bytes()
+        return sent + rounds[0], received + rounds[1]
+
     def set_up(self, federation: Federation) -> None:
         if self.config.neighgen == "shared":
             weights = self._train_shared(federation)
@@ -521,8 +564,8 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         nodes = generated = 0.0
         left = set(everyone.clients)  # whoever fails from now on is not asked to compare any more
         for client in everyone.clients:
-            for _ in range(self.config.generator_epochs):
-                gradients = self._exchange(federation, client, left)
+            for epoch in range(self.config.generator_epochs):
+                gradients = self._exchange(federation, client, left, epoch)
                 if gradients is None:
                     break
                 request = ImproveRequest(clients=len(everyone.clients), **gradients)
@@ -548,7 +591,9 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         left.difference_update(replies.failures)
         return replies.require(None if self.config.min_clients is None else 0).answers.get(client)
 
-    def _exchange(self, federation: Federation, client: ClientId, left: set[ClientId]) -> dict[str, Any] | None:
+    def _exchange(
+        self, federation: Federation, client: ClientId, left: set[ClientId], epoch: int
+    ) -> dict[str, Any] | None:
         """The sum of the gradients of all that are ``left`` for one client's generator.
 
         Empty where there is nothing to compare; None where the client failed: it is not asked to go on, because its
@@ -557,17 +602,30 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         alone = left <= {client} and self.config.min_clients in (None, 1)
         if alone or self.config.lambda_f * self.config.alpha == 0:
             return {}
+        others = left - {client}
+        asked = self._helpers(client, epoch, sorted(others))
+        scale = len(others) / max(len(asked), 1)
         if self.config.exchange == "outputs":
             made = self._one(federation, Client.offer_outputs, OfferRequest(), client, left, self._check_made)
             if made is None or not len(made.counts):
                 return None if made is None else {}
-            outputs = self._others(federation, Client.compare_outputs, made, client, left)
-            return {} if outputs is None else {"outputs": outputs.gradient.float()}
+            outputs = self._others(federation, Client.compare_outputs, made, asked, left)
+            return {} if outputs is None else {"outputs": outputs.gradient.mul_(scale).float()}
         offer = self._one(federation, Client.offer, OfferRequest(), client, left, self._check_offer)
         if offer is None or not len(offer.counts):
             return None if offer is None else {}
-        total = self._others(federation, Client.compare, offer, client, left)
-        return {} if total is None else {"weights": {name: part.float() for name, part in total.gradient.items()}}
+        total = self._others(federation, Client.compare, offer, asked, left)
+        if total is None:
+            return {}
+        return {"weights": {name: part.mul_(scale).float() for name, part in total.gradient.items()}}
+
+    def _helpers(self, client: ClientId, epoch: int, others: Sequence[ClientId]) -> tuple[ClientId, ...]:
+        """Who compares in this epoch."""
+        count = self.config.compared_by(len(others) + 1)
+        if count == len(others):
+            return tuple(others)
+        order = torch.randperm(len(others), generator=self.generator("helpers", client, epoch))[:count]
+        return tuple(sorted(others[place] for place in order.tolist()))
 
     def _check_offer(self, client: ClientId, offer: Generator) -> None:
         """Refuse a generator that the other clients could not run: they, not its sender, would fail.
@@ -578,12 +636,12 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         if not len(offer.counts):
             return
         _check_counts(client, offer.counts)
-        sizes = sizes_of(self.config, self.schema.num_features, self.schema.num_classes)
-        found, wanted = shapes_of(offer.weights), neighgen.fgen_shapes(sizes, int(offer.counts.max()))
-        if found != wanted or offer.embeddings.shape[1] != sizes.encoder[1]:
+        found, wanted = shapes_of(offer.weights), neighgen.fgen_shapes(self.sizes, int(offer.counts.max()))
+        width = self.sizes.encoder[1]
+        if found != wanted or offer.embeddings.shape[1] != width:
             raise MessageError(
                 f"client {client} offers {differing(found, wanted)} and embeddings of {offer.embeddings.shape[1]} "
-                f"entries as its generator; {differing(wanted, found)} and {sizes.encoder[1]} were expected. All "
+                f"entries as its generator; {differing(wanted, found)} and {width} were expected. All "
                 f"clients must run the same settings."
             )
 
@@ -607,22 +665,26 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         federation: Federation,
         handler: Handler[Request, Reply],
         request: Request,
-        client: ClientId,
+        asked: tuple[ClientId, ...],
         left: set[ClientId],
     ) -> Reply | None:
-        """The sum over those that are left besides the client; None where none of them answered and none has to."""
-        total = federation.sum(handler, request, to=tuple(left - {client}))
+        """The sum over those that are asked; None where none of them answered and none has to."""
+        total = federation.sum(handler, request, to=asked)
         left.difference_update(total.failures)
         minimum = self.config.min_clients
         if minimum == 1 and not total.clients:
             return None
         # Who is helped is there, too, and counts as one of those that have to be.
-        return total.require(None if minimum is None else minimum - 1)
+        return total.require(None if minimum is None else min(minimum - 1, len(asked)))
+
+    @property
+    def sizes(self) -> Sizes:
+        """Widths of the generators."""
+        return sizes_of(self.config, self.schema.num_features, self.schema.num_classes)
 
     def _train_shared(self, federation: Federation) -> dict[str, Tensor]:
         """One generator for all: Adam on the mean gradient of the local losses."""
-        config = self.config
-        sizes = sizes_of(config, self.schema.num_features, self.schema.num_classes)
+        config, sizes = self.config, self.sizes
         weights = neighgen.initial_weights(sizes, self.generator("neighgen", "weights"), config.count_bias)
         for slot in range(MAX_SLOTS):
             drawn = neighgen.slot_weights(sizes, self.generator("neighgen", f"slot {slot}"))
@@ -650,18 +712,17 @@ def check_volume(config: FedSagePlusConfig, clients: int, features: int) -> None
     """
     if config.lambda_f * config.alpha == 0:
         return  # nobody is asked to compare
-    relays = clients * (clients - 1) * config.generator_epochs
-    widths = (config.encoder_widths[1], *config.generator_hidden)
-    weights = sum(inputs * outputs + outputs for inputs, outputs in pairwise(widths)) + (widths[-1] + 1) * features
+    relays = clients * config.compared_by(clients) * config.generator_epochs
+    weights = neighgen.count_fgen(sizes_of(config, features, 0), 1)
     volume = 8 * weights * relays if config.exchange == "weights" else 0  # one slot at least, there and back
     if relays <= MOST_RELAYS and volume <= MOST_BYTES:
         return
     carried = f" that carry at least {volume / 1e12:.0f} TB" if volume else ""
     raise UnsupportedError(
-        f"FedSage+ has every client's generator compared by all others in each epoch: with {clients} clients and "
-        f"{config.generator_epochs} epochs these are {relays:.2g} comparisons{carried}. Set method.neighgen=shared "
-        f"(one generator for all, the paper's appendix D; linear in the clients), method.alpha=0 (no comparisons), "
-        f"or lower method.generator_epochs."
+        f"FedSage+ has every client's generator compared by {config.compared_by(clients)} others in each epoch: with "
+        f"{clients} clients and {config.generator_epochs} epochs these are {relays:.2g} comparisons{carried}. Set "
+        f"method.helpers=3 (that many others, drawn anew in every epoch), method.neighgen=shared (one generator for "
+        f"all, the paper's appendix D), method.alpha=0 (no comparisons), or lower method.generator_epochs."
     )
 
 

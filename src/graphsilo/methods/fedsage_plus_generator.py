@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,19 +26,27 @@ from torch.autograd.function import once_differentiable
 
 from graphsilo.data.graph import Features
 from graphsilo.federation.codec import outgoing
-from graphsilo.methods.fedsage_plus_impaired import MAX_SLOTS, Impaired, Targets, feature_loss, random_neighbours
+from graphsilo.methods.fedsage_plus_impaired import (
+    MAX_SLOTS,
+    AllNodes,
+    Impaired,
+    Targets,
+    feature_loss,
+    random_neighbours,
+)
 from graphsilo.methods.fedsage_plus_mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
 from graphsilo.models.dropout import relu_dropout
-from graphsilo.models.operators import SparseOperator, operator, product
+from graphsilo.models.operators import Operator, SparseOperator, operator, product
 from graphsilo.models.view import normalise
 from graphsilo.training.optimizer import Adam
 
 CHUNK_ENTRIES = 1 << 24
 """Entries of generated features computed at once where no gradient is needed."""
 
-Counting: TypeAlias = Literal["round", "truncate"]
-"""How a predicted count becomes a number of neighbours; rounding takes halves to the even number."""
+Counting: TypeAlias = Literal["round", "truncate", "stochastic"]
+"""How a predicted count becomes a number of neighbours. Rounding takes halves to the even number; ``stochastic`` takes
+the whole part and one more with the probability of the rest, so that the numbers are right on average."""
 FeatureError: TypeAlias = Literal["sum", "mean"]
 Draw = Callable[[str], torch.Generator]
 """A generator for one purpose, the same whenever it is asked for."""
@@ -128,6 +136,17 @@ def fgen_shapes(sizes: Sizes, slots: int) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def count_fgen(sizes: Sizes, slots: int) -> int:
+    """Numbers in fGen with so many slots."""
+    return sum(math.prod(shape) for shape in fgen_shapes(sizes, slots).values())
+
+
+def count_others(sizes: Sizes) -> int:
+    """Numbers in encoder, dGen and classifier."""
+    hidden, width = sizes.encoder
+    return 2 * (sizes.features + 1) * hidden + (hidden + 1) * (width + sizes.classes) + width + 1
+
+
 def _linear(inputs: int, outputs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     bound = 1.0 / math.sqrt(inputs)
     weight = torch.empty((inputs, outputs)).uniform_(-bound, bound, generator=generator)
@@ -199,9 +218,18 @@ class _SlotLayer(torch.autograd.Function):
         )
 
 
-def whole(predicted: Tensor, counting: Counting) -> NDArray[np.int64]:
-    """Predicted counts as numbers of neighbours."""
-    values = predicted.detach().cpu().numpy()
+def whole(predicted: Tensor, counting: Counting, generator: torch.Generator | None = None) -> NDArray[np.int64]:
+    """Predicted counts as numbers of neighbours.
+
+    Args:
+        predicted: [n] not negative.
+        counting: How.
+        generator: Where ``stochastic`` draws from; nothing else draws.
+    """
+    values = predicted.detach().cpu().numpy().astype(np.float64)
+    if counting == "stochastic":
+        assert generator is not None
+        values += torch.rand(len(values), generator=generator, dtype=torch.float64).numpy()
     found: NDArray[np.int64] = (np.rint(values) if counting == "round" else np.trunc(values)).astype(np.int64)
     return found
 
@@ -252,6 +280,24 @@ class Strength:
     classes: float = 1.0
 
 
+class Sight(NamedTuple):
+    """A graph as the encoder sees it.
+
+    Attributes:
+        average: D̃^-1 (A + I), [n, n].
+        features: The same times the features, [n, d].
+    """
+
+    average: Operator
+    features: Operator
+
+    @classmethod
+    def of(cls, adjacency: sp.csr_matrix, features: Features) -> Sight:
+        """Of a graph given by its adjacency without self-loops and its features."""
+        average = SparseOperator(normalise(adjacency, "row"))
+        return cls(average, product(average, operator(features, "cpu", torch.float32)))
+
+
 Reach = Callable[[int], Weights]
 """Gives the weights with at least so many slots."""
 
@@ -285,10 +331,8 @@ class NeighGen:
         self.feature_error = feature_error
         self.lr, self.weight_decay = lr, weight_decay
         self.weights = initial_weights(sizes, draw("weights"), count_bias)
-        row = SparseOperator(normalise(impaired.adjacency, "row"))
         self.features = operator(impaired.features, "cpu", torch.float32)
-        self._averaged = product(row, self.features)
-        self._average = row
+        self._sight = Sight.of(impaired.adjacency, impaired.features)
         self.targets = Targets.of(features, impaired.missing, impaired.pointer)
         self._true_counts = torch.from_numpy(impaired.counts[impaired.train].astype(np.float32))
         self._labels = torch.from_numpy(impaired.labels)
@@ -305,12 +349,17 @@ class NeighGen:
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
-    def encode(self, generator: torch.Generator | None = None, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Embeddings [n̄, p] of the impaired graph; dropout from the generator, none in evaluation."""
-        weights = weights or self.weights
-        hidden = (self._averaged @ weights["encoder.0.weight"]) + weights["encoder.0.bias"]
+    def encode(
+        self,
+        generator: torch.Generator | None = None,
+        weights: Mapping[str, Tensor] | None = None,
+        sight: Sight | None = None,
+    ) -> Tensor:
+        """Embeddings [n̄, p] of the impaired graph, or of another; dropout from the generator, none in evaluation."""
+        weights, sight = weights or self.weights, sight or self._sight
+        hidden = (sight.features @ weights["encoder.0.weight"]) + weights["encoder.0.bias"]
         hidden = relu_dropout(hidden, self.sizes.dropout, generator)
-        hidden = (self._average @ torch.mm(hidden, weights["encoder.1.weight"])) + weights["encoder.1.bias"]
+        hidden = (sight.average @ torch.mm(hidden, weights["encoder.1.weight"])) + weights["encoder.1.bias"]
         return hidden.relu()
 
     def predict_counts(self, embeddings: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -376,7 +425,7 @@ class NeighGen:
         """
         embeddings = self.encode(generator, weights)
         predicted = self.predict_counts(embeddings, weights)
-        rows = Rows.of(whole(predicted, counting), self.influential)
+        rows = Rows.of(whole(predicted, counting, generator), self.influential)
         weights = reach(int(rows.counts.max(initial=0)))
         loss = strength.counts * self.count_loss(predicted)
         return (
@@ -424,12 +473,12 @@ class NeighGen:
 
     # -- the federated generator -------------------------------------------------------------------------------------
 
-    def freeze(self, counting: Counting) -> None:
+    def freeze(self, counting: Counting, generator: torch.Generator | None = None) -> None:
         """From now on only fGen is trained: embeddings and predicted counts stay as they are, without dropout."""
         with torch.no_grad():
             self.embeddings = self.encode()
             self.predicted = self.predict_counts(self.embeddings)
-        self.rows = Rows.of(whole(self.predicted, counting), self.influential)
+        self.rows = Rows.of(whole(self.predicted, counting, generator), self.influential)
         self.begin(is_fgen)
         self.reach(int(self.rows.counts.max(initial=0)))
 
@@ -554,7 +603,7 @@ def cross_gradient(
     weights: Mapping[str, Tensor],
     embeddings: Tensor,
     counts: NDArray[np.int64],
-    targets: Targets,
+    targets: Targets | AllNodes,
     dropout_rate: float,
     generator: torch.Generator,
 ) -> Weights:

@@ -18,6 +18,8 @@ from graphsilo.data.graph import Features, Graph
 
 MAX_SLOTS = 5
 """Most neighbours generated for a node, and most hidden ones it is compared with."""
+COMPARED_AT_ONCE = 1 << 22
+"""Distances between generated rows and nodes that are in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +166,35 @@ def _rows_of(
     return matrix.data[places], matrix.indices[places], sizes
 
 
-def feature_loss(generated: Sequence[Tensor], rows: Sequence[NDArray[np.int64]], targets: Targets) -> Tensor:
+class AllNodes:
+    """All nodes of a client, which every generated row is compared with: Algorithm 1, line 25.
+
+    Args:
+        features: [n, d].
+    """
+
+    def __init__(self, features: Features):
+        self.features = features
+        squares = features.multiply(features) if sp.issparse(features) else np.square(features)
+        self.squares = np.asarray(squares.sum(axis=1), dtype=np.float32).reshape(-1, 1)
+
+    def nearest(self, generated: Tensor, rows: NDArray[np.int64] | None = None) -> Tensor:
+        """[m, d] for each generated row [m, d] the node with the least ‖x_u‖² − 2 x̂·x_u, the first of several.
+
+        By products with blocks of rows, so that no more than ``COMPARED_AT_ONCE`` distances are there at a time.
+        """
+        values = generated.detach().cpu().numpy()
+        size = max(1, COMPARED_AT_ONCE // max(1, len(self.squares)))
+        places = [np.zeros(0, dtype=np.int64)]
+        for begin in range(0, len(values), size):
+            distance = np.asarray(self.features @ values[begin : begin + size].T)
+            places.append(np.argmin(self.squares - 2.0 * distance, axis=0))
+        found = self.features[np.concatenate(places)]
+        dense = found.toarray() if sp.issparse(found) else found
+        return torch.from_numpy(np.ascontiguousarray(dense)).to(generated.device, generated.dtype)
+
+
+def feature_loss(generated: Sequence[Tensor], rows: Sequence[NDArray[np.int64]], targets: Targets | AllNodes) -> Tensor:
     """Σ over rows and slots of min_u ‖x̂ − x_u‖², not divided by anything.
 
     Args:

@@ -1,0 +1,52 @@
+"""What is said of a run before it begins."""
+
+from __future__ import annotations
+
+from graphsilo.experiments import seed as seeds
+from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.runner import run
+
+
+class Ears(Silent):
+    """Keeps what was said, with the rounds in between."""
+
+    def __init__(self):
+        self.heard = []
+
+    def warned(self, text):
+        self.heard.append(text)
+
+    def progressed(self, progress):
+        self.heard.append(progress.round)
+
+
+def test_much_traffic_is_told_before_the_set_up(small, monkeypatch):
+    """GCN: (40 + 1) · 8 + (8 + 1) · 3 = 355 weights of 4 bytes, to and from 3 clients in 3 rounds: 12,780 bytes."""
+    monkeypatch.setattr(seeds, "MUCH_TRAFFIC", 12_779)
+    ears = Ears()
+    tree = run(small(run__seeds=[0, 1]), observer=ears).tree
+    traffic = [text for text in ears.heard if isinstance(text, str) and "will send" in text]
+    assert ears.heard[0] in traffic
+    assert len(traffic) == 1  # once for all seeds
+    assert "FedAvg will send up to 12.8 kB from the clients in this run and 12.8 kB to them" in traffic[0]
+    for entry in tree["seeds"]:
+        for way in ("upload_bytes", "download_bytes"):
+            assert 12_780 <= sum(row[way] for row in entry["rounds"]) < 2 * 12_780  # headers on top
+
+    # What comes on top is seen after the first round.
+    monkeypatch.setattr(seeds, "MUCH_TRAFFIC", 12_780)
+    ears = Ears()
+    run(small(), observer=ears)
+    assert [isinstance(each, str) and "will send" in each for each in ears.heard] == [True, False, False, False]
+    monkeypatch.setattr(seeds, "MUCH_TRAFFIC", 10**6)
+    ears = Ears()
+    run(small(), observer=ears)
+    assert ears.heard == [1, 2, 3]
+
+
+def test_a_method_that_cannot_say_is_judged_by_its_first_round(small, monkeypatch):
+    monkeypatch.setattr(seeds, "MUCH_TRAFFIC", 1000)
+    ears = Ears()
+    run(small(method__name="fedpg"), observer=ears)
+    assert "will send up to" in ears.heard[0]
+    assert ears.heard[1:] == [1, 2, 3]
