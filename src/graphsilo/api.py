@@ -81,7 +81,8 @@ def partition(
         seed: Of the cut and its splits.
         scenario: ``unseen`` and ``open`` keep a new client apart; see ``graphsilo list scenarios``.
         ratios: Shares of train, validation and test; None takes those the field uses for this data set.
-        split: ``stratified``, ``global`` or ``predefined``; None takes the rule's own.
+        split: ``stratified``, ``global`` or ``predefined``; None takes the masks of your own data where it has some,
+            else the rule's own.
         split_index: Which of several predefined splits.
         options: Settings of the rule, e.g. ``alpha=0.5``.
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data import cache, files, generated, transforms
-from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.missing import Missing
 from graphsilo.data.scaling import ScaleBy, ScaleName, Scaling
 from graphsilo.errors import ConfigError, DataError, nearest, shown
@@ -256,6 +256,8 @@ def load(
     if chosen.largest_component and found.task == "graph":
         raise ConfigError(f"largest_component needs one graph; {found.name} is a collection of {found.graphs}.")
     graph, facts = _convert_once(found, _roots(root), chosen.use_node_attributes)
+    if isinstance(graph, Graph):
+        graph = replace(graph, splits=PublishedSplits(graph.splits))
     return _apply(graph, chosen, undirected_already=bool(facts.get("undirected")))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.transforms import compact_features
 from graphsilo.errors import DataError, RunError
 
@@ -75,6 +75,7 @@ def write_graph(path: Path, graph: Graph | GraphCollection, *, facts: Mapping[st
         "num_classes": union.num_classes,
         "feature_names": union.feature_names,
         "class_names": union.class_names,
+        "published_splits": isinstance(union.splits, PublishedSplits),
     }
     if sp.issparse(union.features):
         arrays["features_data"] = union.features.data
@@ -136,7 +137,9 @@ def _assemble(arrays: Mapping[str, NDArray[Any]]) -> tuple[Graph | GraphCollecti
         labels=arrays["labels"],
         num_classes=meta["num_classes"],
         name=meta["name"],
-        splits={key[len(_SPLIT) :]: mask for key, mask in arrays.items() if key.startswith(_SPLIT)},
+        splits=(PublishedSplits if meta.get("published_splits") else dict)(
+            {key[len(_SPLIT) :]: mask for key, mask in arrays.items() if key.startswith(_SPLIT)}
+        ),
         node_ids=arrays.get("node_ids"),
         feature_names=names["feature_names"],
         class_names=names["class_names"],

@@ -21,6 +21,13 @@ Features: TypeAlias = "NDArray[np.float32] | sp.csr_matrix"
 """[nodes, features] float32: a dense array, or CSR where most entries are zero."""
 
 
+class PublishedSplits(dict[str, Mask]):
+    """Splits that a benchmark was published with: used only where they are asked for (``predefined``).
+
+    Federated papers divide these data sets anew at every client. Splits that a user gives are what the user wants.
+    """
+
+
 def edge_type(num_nodes: int) -> type[np.integer]:
     """The narrower of int32 and int64 that holds every node number of a graph."""
     return np.int32 if num_nodes < 2**31 else np.int64
@@ -38,7 +45,8 @@ class Graph:
         num_classes: C. Classes may be absent from ``labels``.
         name: As a user knows it.
         splits: Predefined splits by name: ``{"train": [n] bool or [n, s] bool, "val": ..., "test": ...}``; may be
-            empty. ``s`` > 1 means several published splits, one per column.
+            empty. ``s`` > 1 means several splits, one per column. They are used unless others are asked for; those of
+            :class:`PublishedSplits` are not.
         node_ids: [n] global ids, or None when local and global numbers are the same.
         feature_names, class_names: Optional words for columns and classes.
         edge_weights: [e] float32, finite and above 0; None where every edge weighs 1. Parallel edges add up.
@@ -148,6 +156,11 @@ class Graph:
         return sp.issparse(self.features)
 
     @property
+    def has_own_splits(self) -> bool:
+        """Whether it has splits that are used unless others are asked for."""
+        return bool(self.splits) and not isinstance(self.splits, PublishedSplits)
+
+    @property
     def global_ids(self) -> NodeIds:
         return np.arange(self.num_nodes, dtype=np.int64) if self.node_ids is None else self.node_ids
 
@@ -183,7 +196,9 @@ class Graph:
             edges=np.ascontiguousarray(relabelled[:, keep]),
             edge_weights=None if self.edge_weights is None else self.edge_weights[keep],
             labels=self.labels[nodes],
-            splits={key: mask[nodes] for key, mask in self.splits.items()},
+            splits=(dict if self.has_own_splits else PublishedSplits)(
+                {key: mask[nodes] for key, mask in self.splits.items()}
+            ),
             node_ids=self.global_ids[nodes],
             name=name or self.name,
         )

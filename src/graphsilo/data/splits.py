@@ -217,7 +217,8 @@ def predefined_split(graph: Graph, *, split_index: int = 0) -> Split:
     missing = [name for name in ("train", "val", "test") if name not in graph.splits]
     if missing:
         raise DataError(
-            f"{graph.name} carries no predefined {' or '.join(missing)} split: use --split stratified or global."
+            f"{graph.name} carries no predefined {' or '.join(missing)} split: divide its nodes anew with "
+            f"partition.split=stratified or global, or give it all three masks (train, val, test)."
         )
     columns: list[NodeIds] = []
     for name in ("train", "val", "test"):
@@ -233,6 +234,20 @@ def predefined_split(graph: Graph, *, split_index: int = 0) -> Split:
             raise DataError(f"{graph.name} has one predefined split, number 0; number {split_index} was asked for.")
         columns.append(np.flatnonzero(mask & (graph.labels >= 0)))
     return columns[0], columns[1], columns[2]
+
+
+def refuse_ratios(graph: Graph, ratios: Sequence[float] | None) -> None:
+    """Refuse shares beside masks, which divide the nodes already.
+
+    Raises:
+        ConfigError: Shares are given.
+    """
+    if ratios is not None:
+        raise ConfigError(
+            f"{graph.name} brings masks that say which nodes train, validate and test, and ratios of "
+            f"{', '.join(f'{value:g}' for value in ratios)} are asked for, too. Leave out the ratios "
+            f"(partition.ratios), or divide the nodes anew with partition.split=stratified."
+        )
 
 
 def map_to_clients(split: Split, clients: Sequence[NodeIds], *, num_items: int) -> list[Split]:

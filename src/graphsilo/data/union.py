@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.splits import Ratios, SplitMode, own_split, splits_for
 from graphsilo.errors import DataError
@@ -63,13 +63,14 @@ def union(
         masks = [graph.splits[name] for graph in graphs]
         if all(mask.ndim == masks[0].ndim for mask in masks):
             splits[name] = np.concatenate(masks)
+    published = not any(graph.has_own_splits for graph in graphs)
     joined = Graph(
         features=features,
         edges=np.concatenate([graph.edges + shift for graph, shift in zip(graphs, shifts, strict=True)], axis=1),
         labels=np.concatenate([graph.labels for graph in graphs]),
         num_classes=first.num_classes,
         name="+".join(dict.fromkeys(graph.name for graph in graphs)),
-        splits=splits,
+        splits=PublishedSplits(splits) if published else splits,
         feature_names=first.feature_names,
         class_names=first.class_names,
         node_names=_joined_names(graphs),

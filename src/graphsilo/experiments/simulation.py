@@ -27,7 +27,7 @@ from graphsilo.data.scaling import UNSCALED, Scaling, far_apart, scale_tree
 from graphsilo.data.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.sizes import require_memory
-from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios
+from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios, refuse_ratios
 from graphsilo.data.tables import is_description, read_spec
 from graphsilo.data.union import check_finite, dense, own_partition, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
@@ -217,6 +217,8 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     if isinstance(loaded, list):
         if all(isinstance(item, GraphCollection) for item in loaded):
             return _prepare_graphs(config, method, [item for item in loaded if isinstance(item, GraphCollection)])
+        if config.partition.split == "auto":
+            _check_masks([item for item in loaded if isinstance(item, Graph)], list(config.data.name))
         graph, sizes = union([item for item in loaded if isinstance(item, Graph)], names=list(config.data.name))
     else:
         graph, sizes = loaded, None
@@ -270,18 +272,35 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
     if sizes is not None:
         return _one_file_per_silo(config, graph, sizes, split)
     crop = config.scenario.options.get("crop")
+    # Ratios of links say nothing of nodes, where these have masks.
+    of_links = config.task == "link" and (split == "predefined" or (split is None and graph.has_own_splits))
     return partition_for_scenario(
         graph,
         "louvain" if chosen.rule == "auto" else chosen.rule,
         clients=chosen.clients,
         seed=chosen.seed,
         scenario=config.scenario.name,
-        ratios=chosen.ratios,
+        ratios=None if of_links else chosen.ratios,
         options=chosen.options or None,
         split=split,
         split_index=chosen.split_index,
         **({} if crop is None else {"crop": crop}),
     )
+
+
+def _check_masks(graphs: list[Graph], names: list[str]) -> None:
+    """Refuse silos of which some have masks of their own and some have none.
+
+    Raises:
+        DataError: Names one of each.
+    """
+    own = [graph.has_own_splits for graph in graphs]
+    if any(own) and not all(own):
+        have, lack = own.index(True), own.index(False)
+        raise DataError(
+            f"client {have} ({names[have]}) has masks that say which nodes train, validate and test, client {lack} "
+            f"({names[lack]}) has none. Give them to all, or divide all nodes anew with partition.split=stratified."
+        )
 
 
 def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: str | None) -> Partition:
@@ -291,7 +310,9 @@ def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split:
             f"'inductive' can be asked."
         )
     chosen = config.partition
-    mode = check_mode(split or ("predefined" if graph.splits else "stratified"))
+    mode = check_mode(split or ("predefined" if graph.has_own_splits else "stratified"))
+    if mode == "predefined" and config.task != "link":  # where they are the ratios of links
+        refuse_ratios(graph, chosen.ratios)
     return own_partition(
         graph,
         sizes,

@@ -13,7 +13,7 @@ from graphsilo.data.partition import dirichlet, files, label_imbalance, louvain,
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import options_dict, parse_options
-from graphsilo.data.splits import SplitMode, check_mode, check_ratios, ratios_for, splits_for
+from graphsilo.data.splits import SplitMode, check_mode, check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
 
 
@@ -161,8 +161,8 @@ def partition(
         seed: Of the cut, where it draws, and of the splits.
         ratios: Train, val and test shares; the protocol's for this data set by default.
         options: Settings of the rule, by name or as its dataclass.
-        split: ``stratified`` (per client and class), ``global`` (once over the graph) or ``predefined``; the rule's
-            own by default.
+        split: ``stratified`` (per client and class), ``global`` (once over the graph) or ``predefined``. By default
+            what a stored cut says, else the masks of the user's own data, else the rule's way.
         split_index: Column, where the data comes with several predefined splits.
 
     Returns:
@@ -187,7 +187,9 @@ def partition(
     if cut.splits is not None and mode is None and ratios is None:
         splits, label = list(cut.splits), "stored"
     else:
-        mode = mode or chosen.split
+        mode = mode or ("predefined" if graph.has_own_splits else chosen.split)
+        if mode == "predefined":
+            refuse_ratios(graph, ratios)
         splits = splits_for(graph, cut.nodes, mode=mode, ratios=shares, seed=seed, split_index=split_index)
         label = mode
     return Partition(
