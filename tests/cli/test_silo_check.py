@@ -130,6 +130,10 @@ def test_what_does_no_harm_is_taken(check: Callable, changes: list) -> None:
             "! features 'crp': 67 % of the cells are empty, and filled in",
         ),
         (
+            [(P, "p04,44", "p04,440000"), ("silo.yaml", "split:", "features: {scale: none}\nsplit:")],
+            "! features 'age' ranges over 439960, 'ward=medicine' over 1, and features are not scaled",
+        ),
+        (
             [(T, "classes: [home, rehab, readmitted]\n", ""), (P, CELL, CELL.replace("rehab", "Rehab"))],
             "! classes 'Rehab', 'rehab' .class. differ by case or blanks alone",
         ),

@@ -223,6 +223,39 @@ def test_ids_of_the_tables_come_back(tmp_path, method):
     ]  # fmt: skip
 
 
+def with_gaps(folder, name, *, fill, missing=""):
+    """The ring, its feature a missing in every third row; ``fill`` stands there."""
+    path = write_tables(folder, name)
+    head, *rows = (folder / f"{name}-nodes.csv").read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    for row in cells[::3]:
+        row[1] = fill
+    (folder / f"{name}-nodes.csv").write_text("\n".join([head, *(",".join(row) for row in cells)]) + "\n")
+    if missing:
+        with (folder / f"{name}.yaml").open("a") as file:
+            file.write(f"features: {{missing: {missing}}}\n")
+    return path
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_later_table_is_filled_as_the_first_one_was(tmp_path, workers):
+    """Rows 0, 3, ... are gaps; the others hold row % 5, whose mean is 2: so a 2 written out is the same question."""
+    names = [with_gaps(tmp_path, name, fill="", missing="{a: mean}") for name in ("north", "south")]
+    config = load_config(overrides={"data.name": names, "method.rounds": 1, "run.workers": workers})
+    run(config, out=tmp_path / "run")
+    (tmp_path / "later").mkdir()
+    gaps = with_gaps(tmp_path / "later", "gaps", fill="", missing="{a: 777}")
+    filled = with_gaps(tmp_path / "later", "filled", fill="2")
+    asked = [predict(tmp_path / "run", client=1, graph=name).probabilities for name in (gaps, filled)]
+    assert np.array_equal(*asked)
+    other = with_gaps(tmp_path / "later", "other", fill="3")
+    assert not np.array_equal(asked[0], predict(tmp_path / "run", client=1, graph=other).probabilities)
+    no_rule = write_tables(tmp_path / "later", "none")
+    (tmp_path / "later" / "none-nodes.csv").write_text((tmp_path / "later" / "gaps-nodes.csv").read_text())
+    with pytest.raises(DataError, match="the feature is missing"):
+        predict(tmp_path / "run", client=1, graph=no_rule)
+
+
 @pytest.mark.parametrize("scenario", ["seen", "unseen", "open", "inductive"])
 def test_ids_of_one_table_that_is_cut(tmp_path, scenario):
     name = write_tables(tmp_path, "own")

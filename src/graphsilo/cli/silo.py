@@ -152,6 +152,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Fi
     from graphsilo.cli.terminal import count
     from graphsilo.data.graph import GraphCollection
     from graphsilo.data.remarks import remarks
+    from graphsilo.data.scaling import far_apart
     from graphsilo.data.sql import Query
 
     whole = held.graph
@@ -208,6 +209,15 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Fi
         found.append(Finding("ok", "links", "every node has at least one"))
     if described.tables is not None and reading is not None:
         found += [Finding("note", where, told) for where, told in remarks(reading, described.tables)]
+        apart = far_apart([graph]) if described.scaling.scale == "none" else None
+        if apart is not None:
+            wide, most, narrow, least = apart
+            found.append(
+                Finding(
+                    "note", "features", f"{wide} ranges over {most:g}, {narrow} over {least:g}, and features are not "
+                    f"scaled: the model hardly sees {narrow}. Leave out `scale: none`, or write them in like units",
+                )
+            )  # fmt: skip
     found += _labels(described, held)
     found += _policy(described, held)
     found += _sums(described)

@@ -218,7 +218,8 @@ def _fill(
         if block.empty.any() and not all(other in known for other in block.names):
             raise DataError(
                 f"{nodes.where}: column '{name}' has {int(block.empty.sum())} empty cells, and the model knows nothing "
-                f"to fill them with: it was trained where empty cells of this column were refused. Fill them in."
+                f"to fill them with: where it was trained, empty cells of this column were refused, or tables of "
+                f"several silos were pooled. Fill them in."
             )
         standing = [known.get(other, 0.0) for other in block.names]
     block.values[block.empty] = standing

@@ -15,7 +15,7 @@ from graphsilo.experiments import disk
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.kept import embedding_path, kept_tensors, model_path, nested, without_scale
+from graphsilo.federation.kept import Kept, embedding_path, kept_tensors, model_path
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.in_process import LocalFederation
@@ -82,12 +82,12 @@ def write_missing_embeddings(
             target = embedding_path(folder, seed, silo.client)
             if target.exists():
                 continue
-            models, scale = without_scale(read_models(folder, seed, silo.client))
-            own = silo if scale is None else scaled(silo, scale)
+            kept = read_models(folder, seed, silo.client)
+            own = silo if kept.scale is None else scaled(silo, kept.scale)
             member = method.client(
                 ClientContext(silo.client, own, settings, simulation.models[silo.client], seed, config.run.device)
             )
-            member.load_final(models)
+            member.load_final(kept.models)
             with torch.no_grad():
                 embedded = member.embed(member.tensors(silo.seen.graph))
             if embedded is not None:
@@ -96,8 +96,8 @@ def write_missing_embeddings(
     return written
 
 
-def read_models(folder: Path, seed: int, client: ClientId) -> dict[str, dict[str, torch.Tensor]]:
-    """A client's best models, or its last where there is no best, and their scale: view to parameters.
+def read_models(folder: Path, seed: int, client: ClientId) -> Kept:
+    """A client's best models, or its last where there is no best, and what they need.
 
     Raises:
         RunError: They are not there or cannot be read.
@@ -110,4 +110,4 @@ def read_models(folder: Path, seed: int, client: ClientId) -> dict[str, dict[str
             f"the embeddings of a finished run are made from its models, and {path.parent} holds none of seed {seed}, "
             f"client {client}. Run it again with another --out and --set evaluation.embeddings=true."
         )
-    return nested(disk.read_tensors(path))
+    return Kept.of(disk.read_tensors(path))

@@ -12,22 +12,24 @@ import torch
 from numpy.typing import NDArray
 
 from graphsilo.data import catalog
+from graphsilo.data.columns import Learned
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.own_silo import read_silo_file
 from graphsilo.data.scaling import scaled, scaled_graph
 from graphsilo.data.silo import Schema, Silo
+from graphsilo.data.tables import is_description
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
-from graphsilo.federation.kept import model_path, nested, without_scale
+from graphsilo.federation.kept import Kept, model_path
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.types import ClientId
 
-_PREPARATION = ("undirected", "scale", "degree_features", "max_degree")
+_PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree")
 """Options of the run's data that hold for any graph its models are asked about."""
 
 
@@ -117,31 +119,36 @@ def predict(
         raise ConfigError(f"the run has seeds {seeds}; {chosen} was asked for.")
     if result["task"] == "link":
         raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
+    # Scale and fill values are those that the model was trained with: today's tables may have other means.
     if "silo_file" in result:
-        asked = _at_silo(folder, result, client)
+        own = _own_client(folder, result, client)
+        kept = _read(model_path(folder, chosen, own, checkpoint))
+        asked = _at_silo(folder, result, own, kept)
         owner = f"silo '{result['silo']}'"
     else:
         asked = _of_run(folder, client)
+        kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
         owner = f"client {asked.silo.client}"
-    # The scale that the model was trained with: today's tables may have other means.
-    models, scale = without_scale(_models(model_path(folder, chosen, asked.silo.client, checkpoint)))
-    silo = asked.silo if scale is None else scaled(asked.silo, scale)
+    silo = asked.silo if kept.scale is None else scaled(asked.silo, kept.scale)
     member = asked.method.client(ClientContext(silo.client, silo, asked.config.method_config(), asked.spec, chosen))
-    member.load_final(models)
+    member.load_final(kept.models)
     target: Graph | GraphCollection
     if graph is None:
         target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
         if isinstance(graph, str | Path):
             # Prepared as the run's own data was: other scaling or directions would be another question.
-            kept = {name: value for name, value in asked.options.items() if name in _PREPARATION}
-            target = catalog.load(str(graph), root=asked.root, options=kept or None)
+            options = {name: value for name, value in asked.options.items() if name in _PREPARATION}
+            if not is_description(graph):
+                options.pop("missing", None)
+            learned = Learned(silo.schema.feature_names or (), kept.fills)
+            target = catalog.load(str(graph), root=asked.root, options=options or None, learned=learned)
         else:
             target = graph
         on = f"{target.name}, given"
         _check_fits(target, silo.schema)
-        if scale is not None:
-            target = scaled_graph(target, scale)
+        if kept.scale is not None:
+            target = scaled_graph(target, kept.scale)
     with torch.no_grad():
         probabilities = member.predict(member.tensors(target)).exp().cpu().numpy()
     return Prediction(
@@ -186,21 +193,26 @@ def _of_run(folder: Path, client: ClientId | None) -> _Asked:
     return _Asked(method, silos[client], config, simulation.models[client], config.data.options, config.data.root)
 
 
-def _at_silo(folder: Path, result: Mapping[str, Any], client: ClientId | None) -> _Asked:
-    """The client of a silo's own results, from the silo's file."""
+def _own_client(folder: Path, result: Mapping[str, Any], client: ClientId | None) -> ClientId:
+    """The client of a silo's own results."""
     own = int(result["client"])
     if client not in (None, own):
         raise ConfigError(f"{folder} holds the results of client {own} alone; {client} was asked for.")
+    return own
+
+
+def _at_silo(folder: Path, result: Mapping[str, Any], own: ClientId, kept: Kept) -> _Asked:
+    """The client of a silo's own results, from the silo's file."""
     config = load_config(folder / "config.yaml", overrides={"run.device": "cpu"})
     schema = schema_of(result["schema"])
     file = read_silo_file(result["silo_file"])
-    silo = file.load(own, task=schema.task, schema=schema, sparse=bool(result["sparse"]))
+    silo = file.load(own, task=schema.task, schema=schema, sparse=bool(result["sparse"]), fills=kept.fills)
     name, settings = result["model"]
     method = registry.load(result["method"]["name"])
     return _Asked(method, silo, config, ModelSpec(name, settings, config.run.precision), file.options)
 
 
-def _models(path: Path) -> dict[str, dict[str, torch.Tensor]]:
+def _read(path: Path) -> Kept:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -213,7 +225,7 @@ def _models(path: Path) -> dict[str, dict[str, torch.Tensor]]:
         ) from None
     except (SafetensorError, OSError) as error:
         raise RunError(f"the model {path} cannot be read ({error}).") from None
-    return nested(tensors)
+    return Kept.of(tensors)
 
 
 def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> None:

@@ -238,7 +238,8 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     spoil = _spoiler(config)
     if method is not None and method.pooled:
         cross = bool(getattr(config.method_config(), "cross_edges", True))
-        silos = [pooled_silo(graph, partition, cross_edges=cross, spoil=spoil, **asked)]
+        pooled = pooled_silo(graph, partition, cross_edges=cross, spoil=spoil, **asked)
+        silos = [pooled if sizes else replace(pooled, fills=fills[0])]
     else:
         silos = build_silos(graph, partition, **asked)
         silos = [replace(silo, fills=fills[silo.client if sizes else 0]) for silo in silos]

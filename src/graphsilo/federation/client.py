@@ -22,7 +22,7 @@ from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.scores import Score, average_precision, roc_auc
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Handler, handler
-from graphsilo.federation.kept import scale_tensors
+from graphsilo.federation.kept import fill_tensors, scale_tensors
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
@@ -223,11 +223,13 @@ class ClientBase(ABC, Generic[ConfigT]):
         return sum(output.nbytes for output in self._foreseen.values())
 
     def finish(self, *, embeddings: bool, study: bool = False) -> dict[str, Any]:
-        """Models of the last and the best round, by what their features are scaled, and embeddings of the best on the
-        first evaluation set."""
+        """Models of the last and the best round, by what features are scaled and filled, and embeddings of the best
+        on the first evaluation set."""
         result: dict[str, Any] = {"last": self.final_models(), "best": self._best}
         if self.silo.scale is not None:
             result["scale"] = scale_tensors(self.silo.scale)
+        if self.silo.fills is not None:
+            result["fills"] = fill_tensors(self.silo.fills)
         if embeddings:
             if self._best is not None:
                 last = encode_tree(result["last"])

@@ -1,8 +1,9 @@
-"""How a client's models, their scale and its embeddings are called on disk: beside a run, or at a silo."""
+"""How a client's models, what they need of features, and its embeddings are called on disk: at a run, or at a silo."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from graphsilo.data.scaling import FeatureScale
 from graphsilo.federation.message import Tensors
 from graphsilo.types import ClientId
 
-SCALE = "scale"
-"""Where a file of models has a view: by what features are scaled before the models see them."""
+SCALE, FILLS = "scale", "fills"
+"""Where a file of models has views: by what features are scaled before the models see them, and what fills gaps."""
 
 
 def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
@@ -46,20 +47,45 @@ def nested(tensors: Tensors) -> dict[str, dict[str, Tensor]]:
 
 
 def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
-    """What a client's file holds: its models, and the scale that they need.
+    """What a client's file holds: its models, and the scale and the fill values that they need.
 
     Args:
         found: As ``ClientBase.finish`` returns it.
         when: best or last.
     """
     weights = flat(found[when])
-    return {**weights, **flat({SCALE: found.get(SCALE, {})})} if weights else {}
+    return {**weights, **flat({name: found.get(name, {}) for name in (SCALE, FILLS)})} if weights else {}
 
 
-def without_scale(models: Mapping[str, Tensors]) -> tuple[dict[str, Tensors], FeatureScale | None]:
-    """The models of such a file, and their scale if they have one."""
-    others = {view: tensors for view, tensors in models.items() if view != SCALE}
-    return others, scale_of(models[SCALE]) if SCALE in models else None
+@dataclass(frozen=True)
+class Kept:
+    """What a client's file holds.
+
+    Attributes:
+        models: View to parameters.
+        scale: By what features were scaled, if they were.
+        fills: What an empty cell of each feature was filled with, by the feature's name.
+    """
+
+    models: dict[str, Tensors]
+    scale: FeatureScale | None
+    fills: dict[str, float]
+
+    @classmethod
+    def of(cls, tensors: Tensors) -> Kept:
+        """From the tensors of such a file."""
+        views = nested(tensors)
+        scale, fills = views.pop(SCALE, None), views.pop(FILLS, {})
+        return cls(
+            {**views},
+            None if scale is None else scale_of(scale),
+            {name: float(value) for name, value in fills.items()},
+        )
+
+
+def fill_tensors(fills: Mapping[str, float]) -> dict[str, Tensor]:
+    """Fill values as models' files and checkpoints hold them."""
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in fills.items()}
 
 
 def scale_tensors(scale: FeatureScale) -> dict[str, Tensor]:
