@@ -48,6 +48,7 @@ def check(call: Callable, tmp_path: Path) -> Callable[..., tuple[int, str]]:
     return run
 
 
+WEIGHTED = "patient,met,days\np00,p01,3\n" + re.sub(r"\n", ",2\n", CONTACTS.partition("\n")[2])
 P, C, T = "patients.csv", "contacts.csv", "tables.yaml"
 CELL = "p04,44,1.0,surgery,rehab"
 
@@ -118,6 +119,13 @@ def test_what_does_no_harm_is_taken(check: Callable, changes: list) -> None:
     ("changes", "message"),
     [
         ([(C, "patient,met\n", "patient,met\np00,p01\np00,p01\n")], "links 2 rows name a link that stands there"),
+        (
+            [
+                (C, CONTACTS, WEIGHTED),
+                (T, "target: met", "target: met, weight: days"),
+            ],
+            "links one row names a link that stands there before: weights add up",
+        ),
         ([(C, "patient,met\n", "patient,met\np01,p00\np02,p01\n")], "! links 2 of 30 links named in both directions"),
         ([(C, "patient,met\n", "patient,met\np07,p07\n")], "links one row names a node as linked with itself"),
         ([(C, "p00,p01\n", ""), (C, "p29,p00\n", "")], r"! links one node \(3.3 %\) has no link"),

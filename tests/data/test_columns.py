@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -369,4 +370,13 @@ def test_files_that_are_no_sheets(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(text.replace("n.xlsx", "n.xls"))
     (tmp_path / "n.xls").write_text("id")
     with pytest.raises(DataError, match=r"must be a \.csv, \.tsv \(both also with \.gz\), \.parquet or \.xlsx file"):
+        read_tables(read_spec(tmp_path / "t.yaml"))
+
+
+def test_excel_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "n.xlsx").write_bytes(b"PK")
+    (tmp_path / "e.csv").write_text("a,b\n")
+    (tmp_path / "t.yaml").write_text("nodes: {path: n.xlsx, id: id}\nedges: {path: e.csv, source: a, target: b}\n")
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    with pytest.raises(DataError, match=r"python-calamine; it is not installed\. .*graphsilo\[excel\]"):
         read_tables(read_spec(tmp_path / "t.yaml"))

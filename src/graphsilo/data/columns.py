@@ -435,7 +435,7 @@ def _parse_dates(
         ~written & ~empty,
         f"the date is not written with the {order.replace('-', ' ')}",
         values=words,
-        todo="Write dates as 2024-03-05"
+        todo="Years have four digits; write dates as 2024-03-05"
         + (
             f", or say how they are written (05/03/2024 may be 5 March or 3 May): dates: {{{name}: "
             f"{{order: day-first}}}} or month-first."

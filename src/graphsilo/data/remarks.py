@@ -50,21 +50,20 @@ def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     said = [*_features(found), *_words(found, spec)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
     if facts.repeated:
-        said.append(("links", f"{_rows(facts.repeated)} a link that stands there before: it counts once"))
+        effect = "weights add up" if spec.weight is not None else "" if spec.directed else "it counts once"
+        told = f"{_rows(facts.repeated)} a link that stands there before"
+        said.append(("links", f"{told}: {effect}" if effect else told))
     if facts.reversed and not spec.directed:
         all_ = "every link" if facts.reversed == facts.links else f"{facts.reversed} of {facts.links} links"
         said.append(("links", f"{all_} named in both directions: each is one link, since `directed` is false"))
     if facts.loops:
-        said.append(("links", f"{_rows(facts.loops)} a node as linked with itself{_left_out(spec)}"))
+        left_out = "" if spec.directed else ": left out"
+        said.append(("links", f"{_rows(facts.loops)} a node as linked with itself{left_out}"))
     return said
 
 
 def _rows(number: int) -> str:
     return "one row names" if number == 1 else f"{number:,} rows name".replace(",", " ")
-
-
-def _left_out(spec: TableSpec) -> str:
-    return "" if spec.directed else ": left out"
 
 
 def _features(found: Reading) -> list[tuple[str, str]]:

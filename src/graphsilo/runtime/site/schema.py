@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from graphsilo.data.faults import name_fault
 from graphsilo.data.silo import Schema
+from graphsilo.errors import MessageError, shown
 
 
 def schema_tree(schema: Schema) -> dict[str, Any]:
@@ -18,6 +20,15 @@ def schema_tree(schema: Schema) -> dict[str, Any]:
 
 
 def schema_of(tree: Mapping[str, Any]) -> Schema:
-    """The schema of such values."""
+    """The schema of such values.
+
+    Raises:
+        MessageError: It has a name that could not have stood on a card: one that holds a control character, or that a
+            spreadsheet takes for a formula.
+    """
     names = {key: None if tree[key] is None else tuple(tree[key]) for key in ("feature_names", "class_names")}
+    for name in (name for listed in names.values() for name in listed or ()):
+        wrong = name_fault(name) if isinstance(name, str) else "is no text"
+        if wrong is not None:
+            raise MessageError(f"the schema of the federation has the name {shown(name)}, which {wrong}.")
     return Schema(tree["task"], int(tree["num_features"]), int(tree["num_classes"]), **names)

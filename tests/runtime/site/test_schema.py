@@ -1,0 +1,22 @@
+"""What all agreed on, as it is told to sites."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphsilo.data.silo import Schema
+from graphsilo.errors import MessageError
+from graphsilo.runtime.site.schema import schema_of, schema_tree
+
+SCHEMA = Schema("node", 2, 2, ("age", "crp:missing"), ("-1", "+"))
+
+
+def test_there_and_back() -> None:
+    assert schema_of(schema_tree(SCHEMA)) == SCHEMA
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(A1)", "a\nb", "\x1b[2J", 7])
+@pytest.mark.parametrize("key", ["feature_names", "class_names"])
+def test_names_that_no_card_may_have(key: str, name: object) -> None:
+    with pytest.raises(MessageError, match="the schema of the federation has the name"):
+        schema_of({**schema_tree(SCHEMA), key: ["age", name]})
