@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
+from graphsilo.runtime.site.schema import schema_tree
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +256,25 @@ def test_a_later_table_is_filled_as_the_first_one_was(tmp_path, workers):
     (tmp_path / "later" / "none-nodes.csv").write_text((tmp_path / "later" / "gaps-nodes.csv").read_text())
     with pytest.raises(DataError, match="the feature is missing"):
         predict(tmp_path / "run", client=1, graph=no_rule)
+
+
+def test_a_silos_table_that_grew_is_filled_as_before(tmp_path):
+    """Two new patients, of 5,000 and without a number: the mean is another now, the model's gap still stands for 2."""
+    config = load_config(overrides={"data.name": with_gaps(tmp_path, "north", fill="", missing="mean"),
+                                    "partition.clients": 1, "method.rounds": 1})  # fmt: skip
+    run(config, out=tmp_path / "run")
+    silo = prepare(config).silos[0]
+    (tmp_path / "silo.yaml").write_text("name: north\ndata: north.yaml\n")
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result |= {"silo": "north", "silo_file": str(tmp_path / "silo.yaml"), "client": 0, "sparse": False}
+    result |= {"schema": schema_tree(silo.schema), "model": ["gcn", {}]}
+    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    table = tmp_path / "north-nodes.csv"
+    table.write_text(table.read_text() + "new-0,5000,1,\nnew-1,,1,\n")
+    grown = predict(tmp_path / "run")
+    table.write_text(table.read_text().replace("new-1,,1", "new-1,2,1"))
+    assert np.array_equal(grown.probabilities, predict(tmp_path / "run").probabilities)
+    assert grown.node_ids.tolist()[-2:] == ["new-0", "new-1"]
 
 
 @pytest.mark.parametrize("scenario", ["seen", "unseen", "open", "inductive"])
