@@ -54,10 +54,11 @@ def load(name: PathName, *, root: PathName | None = None, seed: int = 0, **optio
         100
     """
     from graphsilo.data import catalog
+    from graphsilo.experiments.doors import plain
 
     if not isinstance(name, str | PathLike):
         raise _unusable("graphsilo.load", "the name of a data set or the path of a file, such as 'Cora'", name)
-    return catalog.load(fspath(name), root=root, options=options or None, seed=seed)
+    return catalog.load(fspath(name), root=root, options=plain(options) or None, seed=plain(seed))
 
 
 def partition(
@@ -99,8 +100,11 @@ def partition(
     """
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition import partition_graphs
-    from graphsilo.data.scenarios import partition_for_scenario
+    from graphsilo.data.scenarios import check_scenario, partition_for_scenario
 
+    clients, seed, split_index = (
+        _whole(name, value) for name, value in (("clients", clients), ("seed", seed), ("split_index", split_index))
+    )
     data = load(graph) if isinstance(graph, str | PathLike) else graph
     if not isinstance(data, Graph | GraphCollection):
         raise _unusable("graphsilo.partition", "what graphsilo.load gives, or the name of a data set", data)
@@ -110,6 +114,18 @@ def partition(
         chosen = "dirichlet" if rule == "auto" else rule
         return partition_graphs(data, chosen, clients=clients, seed=seed, ratios=ratios, options=options or None)
     crop = {"crop": options.pop("crop")} if "crop" in options else {}
+    if crop and check_scenario(scenario) != "open":
+        raise ConfigError(f"graphsilo.partition(crop=...) belongs to the scenario 'open'; this is '{scenario}'.")
+    if split_index and split != "predefined":
+        raise ConfigError(
+            f"graphsilo.partition(split_index={split_index}) chooses among predefined splits: say split='predefined', "
+            f"too."
+        )
+    if ratios is not None and split == "predefined":
+        raise ConfigError(
+            "graphsilo.partition(ratios=...) has no effect on split='predefined', which comes with the data. Leave one "
+            "of them out."
+        )
     return partition_for_scenario(
         data,
         "louvain" if rule == "auto" else rule,
@@ -382,6 +398,16 @@ def _seeds(value: Any) -> Any:
     if not isinstance(value, list):
         raise _unusable("graphsilo.run(seeds=...)", "a seed, or a list of seeds such as [0, 1, 2] or range(3)", value)
     return value
+
+
+def _whole(name: str, value: Any) -> int:
+    """A whole number, also one of numpy's."""
+    from graphsilo.experiments.doors import plain
+
+    found = plain(value)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise _unusable(f"graphsilo.partition({name}=...)", "a whole number", value)
+    return found
 
 
 def _unusable(where: str, wanted: str, value: object) -> ConfigError:

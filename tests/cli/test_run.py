@@ -208,3 +208,25 @@ def test_references():
     assert references(None) is None
     assert references(["local,global"]) == ["local", "global"]
     assert references(["all"]) == ["local", "global", "global_cut", "majority"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--seeds", "1", "--seeds", "2"], "--seeds is given 2 times, and takes one value. Give it once."),
+        (["--model", "gcn", "--model=sage"], "--model is given 2 times"),
+        (["--seeds", "0,5-3"], "--seeds counts upwards: 5-3 is empty; 3-5 may be meant."),
+        (["--reference", "global", "--set", "run.references=[local]"], "--reference ['global'] and --set"),
+    ],
+)  # fmt: skip
+def test_flags_that_would_be_lost_are_refused(call, flags, text, tmp_path):
+    code, _, err = call("run", *flags, "--out", tmp_path / "run")
+    assert code == 2
+    assert text in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_flags_that_name_several_may_be_repeated(call, small, tmp_path):
+    flags = ["--reference", "local", "--reference", "global", "--set", "run.workers=1", "--rounds", "1"]
+    assert call("run", *small, *flags, "--no-report", "--out", tmp_path / "run")[0] == 0
+    assert set(json.loads((tmp_path / "run" / "result.json").read_text())["references"]) >= {"local", "global"}

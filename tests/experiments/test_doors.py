@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 import graphsilo
+import graphsilo.data
+import graphsilo.errors
 from graphsilo import api
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import RunConfig, configure, load_config, validated
+from graphsilo.experiments.runner import run
 
 SMALL = {"name": "citation-sbm", "nodes": 150, "classes": 3, "features": 30}
 
@@ -312,3 +317,370 @@ def test_the_records_of_a_configuration_are_no_settings():
     with pytest.raises(ConfigError, match="'given' is written by graphsilo"):
         validated(RunConfig, {"given": 3}, "")
     assert json.loads(json.dumps(load_config().complete()))["given"] == []
+
+
+# -- B: what was said has an effect, or a word is said ---------------------------------------------------------------
+
+
+def idle(config, **arguments):
+    """Run a few seconds' worth of a configuration; returns the result."""
+    quick = {"model.hidden": 8, "method.rounds": 1}
+    return graphsilo.run(config, report=False, **{**quick, **arguments})
+
+
+CITES = {"data": SMALL, "partition": {"rule": "random", "clients": 3}}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A stored partition of the small graph."""
+    path = tmp_path_factory.mktemp("cut") / "p.npz"
+    graphsilo.partition(graphsilo.load(**SMALL), "random", clients=3, seed=5, ratios=(0.4, 0.3, 0.3)).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def own_files(tmp_path_factory):
+    """Two graphs of one's own with masks."""
+    folder = tmp_path_factory.mktemp("own")
+    names = []
+    for seed in (0, 1):
+        graph = graphsilo.load(**SMALL, seed=seed)
+        order = np.arange(graph.num_nodes) % 3
+        splits = {name: order == place for place, name in enumerate(("train", "val", "test"))}
+        names.append(str(graphsilo.data.save_graph(folder / f"{seed}.npz", replace(graph, splits=splits))))
+    return names
+
+
+STORED = [("ratios", [0.6, 0.2, 0.2]), ("split", "global"), ("split_index", 3), ("seed", 8), ("resolution", 0.5)]
+
+
+@pytest.mark.parametrize(("key", "value"), STORED)
+def test_a_stored_partition_is_used_as_it_is(stored, key, value):  # B1
+    for arguments in (
+        {"partition": str(stored), f"partition.{key}": value},
+        {"partition": {"file": str(stored), key: value}},
+    ):
+        with pytest.raises(
+            ConfigError, match=rf"partition\.{key} .*would have no effect: the stored partition .*as it is"
+        ):
+            idle({"data": SMALL}, **arguments)
+    told = idle({"data": SMALL, "partition": {"file": str(stored), key: value}})
+    assert any(text.startswith(f"partition.{key} ") and "has no effect" in text for text in told.tree["warnings"])
+    settings = told.tree["config"]["partition"]
+    assert settings.get(key) in (None, 0, "auto", 2024)
+    assert f"partition.{key}" not in told.tree["config"]["given"]
+
+
+def test_what_a_stored_partition_says_itself_may_be_repeated(stored):
+    same = {"seed": 5, "split": "stratified", "ratios": [0.4, 0.3, 0.3], "clients": 3}
+    result = idle({"data": SMALL}, partition={"file": str(stored), **same})
+    assert not any("no effect" in text for text in result.tree["warnings"])
+    flags = load_config(overrides={"data": SMALL, "partition.file": str(stored), "partition.seed": 8})
+    with pytest.raises(ConfigError, match=r"partition\.seed \(--partition-seed\) would have no effect"):
+        run(flags)
+
+
+def test_a_stored_partition_in_memory_is_used_as_it_is():
+    graph = graphsilo.load(**SMALL)
+    cut = graphsilo.partition(graph, "random", clients=3)
+    with pytest.raises(ConfigError, match=r"partition\.ratios would have no effect"):
+        idle(None, data=graph, partition=cut, **{"partition.ratios": [0.6, 0.2, 0.2]})
+
+
+def test_a_partition_is_audited_as_it_is(stored):  # B2
+    from graphsilo.cli.partition import partition_command
+
+    data = {"data": dict(SMALL), "partition.file": str(stored)}
+    with pytest.raises(ConfigError, match="9 clients are asked for"):
+        partition_command({**data, "partition.clients": 9}, [], None)
+    for overrides, assignments in (({"partition.seed": 9}, []), ({}, ["ratios=[0.6, 0.2, 0.2]"])):
+        with pytest.raises(ConfigError, match="would have no effect: the stored partition"):
+            partition_command({**data, **overrides}, assignments, None)
+    partition_command({**data, "partition.clients": 3, "partition.seed": 5}, [], None)
+
+
+@pytest.mark.parametrize("cut", ["random", {"rule": "dirichlet", "alpha": 0.1}])
+def test_files_of_clients_are_not_cut(own_files, cut):  # B3
+    with pytest.raises(ConfigError, match=r"partition\.rule .*would have no effect: each client has a data set"):
+        idle(None, data=own_files, partition=cut)
+    result = idle({"partition": cut}, data=own_files)
+    assert any("partition.rule" in text and "no effect" in text for text in result.tree["warnings"])
+    assert "alpha" not in result.tree["config"]["partition"]
+    assert result.tree["config"]["partition"]["rule"] == "files"
+
+
+def test_graphs_have_no_split_of_nodes(molecules):  # B4
+    base = {"data": str(molecules), "partition": {"rule": "random", "clients": 2}, "model": "gin"}
+    for key, value in (("split", "global"), ("split", "predefined"), ("split_index", 4)):
+        with pytest.raises(ConfigError, match=rf"partition\.{key} would have no effect: graph classification"):
+            idle(base, **{f"partition.{key}": value})
+    result = idle({**base, "partition": {**base["partition"], "split": "global"}})
+    assert any(text.startswith("partition.split 'global' has no effect") for text in result.tree["warnings"])
+    assert result.tree["config"]["partition"]["split"] == "auto"
+
+
+def test_predefined_splits_have_no_ratios(own_files):  # B5
+    for base in (
+        {"data": own_files},
+        {"data": own_files[0], "partition": {"rule": "random", "clients": 2, "split": "predefined"}},
+    ):
+        with pytest.raises(ConfigError, match=r"partition\.ratios would have no effect: the split is predefined"):
+            idle(base, **{"partition.ratios": [0.5, 0.2, 0.3]})
+        result = idle({**base, "partition": {**base.get("partition", {}), "ratios": [0.5, 0.2, 0.3]}})
+        assert any(text.startswith("partition.ratios") for text in result.tree["warnings"])
+        assert result.tree["config"]["partition"]["ratios"] is None
+    asked = idle({"data": own_files, "partition": {"split": "stratified", "ratios": [0.5, 0.2, 0.3]}})
+    assert asked.tree["config"]["partition"]["ratios"] == [0.5, 0.2, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("partition.split_index", 7, "the split is stratified, not predefined"),
+        ("scenario.hops", 3, "belongs to the scenario 'unseen' and 'open', and this is 'seen'"),
+        ("scenario.crop", 0.3, "belongs to the scenario 'open'"),
+        ("method.momentum", 0.9, "method.optimizer is 'adam'; it is used where that is 'sgd'"),  # B7
+        ("perturb.keep_classes", True, "no label is taken away"),
+        ("run.patience", 5.0, "it is about runs between machines"),
+        ("evaluation.embeddings", True, "there is no folder"),
+    ],
+)
+def test_a_setting_without_effect_is_refused_in_a_call_and_remarked_in_a_file(name, value, reason):
+    with pytest.raises(ConfigError) as caught:
+        idle(CITES, **{name: value})
+    assert f"{name} would have no effect" in str(caught.value)
+    assert reason in str(caught.value)
+    section, _, key = name.partition(".")
+    base = {**CITES, section: {**CITES.get(section, {}), key: value}}
+    result = idle(base)
+    assert [text for text in result.tree["warnings"] if text.startswith(name) and reason in text]
+    assert name not in result.tree["config"]["given"]
+    assert result.tree["config"][section].get(key) != value
+    with pytest.raises(ConfigError, match="would have no effect"):
+        graphsilo.plan(
+            CITES,
+            seconds=1,
+            **{
+                "method.rounds": 1,
+                "model.hidden": 8,
+                **({name: value} if name != "evaluation.embeddings" else {"data.seed": 3, "data": "Cora"}),
+            },
+        )
+
+
+def test_a_setting_has_its_effect_where_its_condition_holds():
+    sgd = {**CITES, "method": {"optimizer": "sgd", "lr": 0.5}}
+    told = [idle(sgd, **{"method.momentum": value, "method.rounds": 4}).tree for value in (0.0, 0.9)]
+    assert told[1]["config"]["method"]["momentum"] == 0.9
+    assert [row["validation"] for row in told[0]["seeds"][0]["rounds"]] != [
+        row["validation"] for row in told[1]["seeds"][0]["rounds"]
+    ]
+
+
+def test_seeds_and_folders_of_data_that_does_not_take_them(stored):  # B6
+    with pytest.raises(ConfigError, match=r"data\.seed would have no effect: it is the seed of generated data"):
+        idle(None, data=graphsilo.load(**SMALL), clients=3, **{"data.seed": 9})
+    result = idle({"data": {"seed": 9}}, data=graphsilo.load(**SMALL), clients=3, data_root="raw")
+    assert any(text.startswith("data.root 'raw' has no effect") for text in result.tree["warnings"])
+    assert any("data.seed 9" in text for text in result.tree["warnings"])
+    assert result.tree["config"]["data"]["root"] is None
+
+
+def test_link_prediction_selects_by_auc():  # B8
+    with pytest.raises(
+        ConfigError, match=r"evaluation\.select_by would have no effect: link prediction selects by auc"
+    ):
+        idle(CITES, task="link", **{"evaluation.select_by": "accuracy"})
+    result = idle({**CITES, "task": "link", "evaluation": {"select_by": "macro_f1"}})
+    assert any(text.startswith("evaluation.select_by 'macro_f1' has no effect") for text in result.tree["warnings"])
+    result = idle(
+        {
+            **CITES,
+            "task": "link",
+            "evaluation": {"select_by": "auc"},
+            "partition": {"rule": "random", "clients": 2, "ratios": [0.7, 0.1, 0.2]},
+        }
+    )
+    assert not any("no effect" in text for text in result.tree["warnings"])
+    assert result.tree["config"]["partition"]["ratios"] == [0.7, 0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"scenario": "seen", "crop": 0.3}, "belongs to the scenario 'open'; this is 'seen'"),
+        ({"split_index": 4}, "say split='predefined', too"),
+        ({"split": "predefined", "ratios": (0.2, 0.4, 0.4)}, "has no effect on split='predefined'"),
+        ({"seed": "5"}, r"graphsilo\.partition\(seed=\.\.\.\) takes a whole number; got '5' of type str"),
+        ({"clients": True}, "takes a whole number; got True of type bool"),
+        ({"seed": 1.5}, "takes a whole number"),
+    ],
+    ids=str,
+)
+def test_a_cut_by_hand_refuses_what_it_would_not_use(options, text):
+    with pytest.raises(ConfigError, match=text):
+        graphsilo.partition(graphsilo.load(**SMALL), "random", **{"clients": 3, **options})
+
+
+# -- D, F: a value is what it looks like -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"seeds": "12"}, r"seeds=\.\.\.\) takes a seed, or a list of seeds .*; got '12' of type str"),  # D1
+        ({"seeds": [1.9]}, r"run\.seeds\.0 should be a valid integer, got a number with a fractional part; got 1\.9"),
+        ({"seeds": True}, r"got True of type bool"),  # D2
+        ({"seeds": [True]}, r"run\.seeds should be a list in which each entry is a valid integer"),
+        ({"seeds": ["1"]}, r"run\.seeds should be a list in which each entry is a valid integer"),
+        ({"rounds": True}, r"method\.rounds should be a valid integer; got True"),  # D5
+        ({"rounds": "3"}, r"method\.rounds should be a valid integer; got '3'"),
+        ({"method.lr": True}, r"method\.lr should be a valid number; got True"),
+        ({"method.min_clients": True}, r"method\.min_clients should be a valid integer; got True"),
+        ({"clients": True}, r"partition\.clients should be a valid integer; got True"),
+        ({"partition": {"ratios": [True, 0, 0]}}, r"partition\.ratios should be a list in which each .* valid number;"),
+        ({"evaluation.auc": 1}, r"evaluation\.auc should be a valid boolean; got 1"),
+        ({"evaluation.auc": "yes"}, r"evaluation\.auc should be a valid boolean; got 'yes'"),
+        ({"evaluation.modes": []}, r"evaluation\.modes should be longer; got \[\]"),  # F
+        ({"references": "lokal"}, r"^run\.references\.0 should be 'local'.*; got 'lokal'\.$"),
+        ({"method": {"name": None}}, r"^method\.name should be a valid string; got None\.$"),
+        ({"report_": False}, r"graphsilo\.run has no argument 'report_'; did you mean 'report'\?"),
+    ],
+    ids=str,
+)
+def test_values_are_not_bent(arguments, text):
+    with pytest.raises(ConfigError, match=text):
+        said(**arguments).method_config()
+
+
+def test_a_plan_speaks_of_its_own_arguments():
+    with pytest.raises(ConfigError, match=r"^graphsilo\.plan has no argument 'report'; known: bandwidth, clients"):
+        graphsilo.plan(data=SMALL, report=False)
+
+
+def test_no_method_is_no_name():
+    with pytest.raises(ConfigError, match=r"method should be a name, or a table .*; got null\. Leave it out"):
+        load_config(assignments=["method=null"])
+
+
+def test_numbers_of_numpys_are_numbers():
+    config = said(
+        rounds=np.int64(3), seeds=np.arange(2), clients=np.int32(4), partition_seed=np.uint8(7),
+        method={"lr": np.float32(0.5)}, model={"hidden": np.int64(8)},
+        partition={"ratios": np.array([0.5, 0.25, 0.25])},
+    )  # fmt: skip
+    tree = json.loads(json.dumps(config.complete()))
+    assert (tree["method"]["rounds"], tree["method"]["lr"], tree["run"]["seeds"]) == (3, 0.5, [0, 1])
+    assert (tree["partition"]["clients"], tree["partition"]["seed"], tree["model"]["hidden"]) == (4, 7, 8)
+    assert tree["partition"]["ratios"] == [0.5, 0.25, 0.25]
+    assert said(seeds=np.int64(3)).run.seeds == [3]
+    assert said(references="local").run.references == ["local"]
+    graph = graphsilo.load("citation-sbm", nodes=np.int64(100), seed=np.int64(1))
+    cut = graphsilo.partition(graph, "dirichlet", clients=np.int64(3), seed=np.int64(5), alpha=np.float64(0.5))
+    assert (cut.num_clients, cut.seed, cut.options["alpha"]) == (3, 5, 0.5)
+
+
+@pytest.mark.parametrize("number", ["1e-1", "1E-1", "0.1", ".1"])
+def test_a_number_is_the_same_in_a_file_and_in_set(tmp_path, number):  # D7
+    path = written(
+        tmp_path, f"partition: {{rule: dirichlet, alpha: {number}}}\nmethod: {{name: fedprox, mu: {number}}}\n"
+    )
+    there = load_config(path)
+    here = load_config(
+        assignments=[
+            "partition.rule=dirichlet",
+            f"partition.alpha={number}",
+            "method.name=fedprox",
+            f"method.mu={number}",
+        ]
+    )
+    for config in (there, here):
+        assert (config.partition.options["alpha"], config.method_config().mu) == (0.1, 0.1)
+
+
+def test_a_policy_takes_no_truth_for_a_number():
+    from graphsilo.federation.policy import DisclosurePolicy
+
+    with pytest.raises(ConfigError, match=r"policy\.min_class_count should be a valid integer; got True"):
+        validated(DisclosurePolicy, {"min_class_count": True}, "policy")
+
+
+# -- A1, A2: what lies in the folder ---------------------------------------------------------------------------------
+
+
+def graphs():
+    return [graphsilo.load("citation-sbm", nodes=nodes, classes=3, features=30) for nodes in (120, 150)]
+
+
+QUICK = {"clients": 3, "rounds": 1, "model": {"hidden": 8}, "report": False}
+
+
+def numbers(result):
+    return [row["validation"] for seed in result.tree["seeds"] for row in seed["rounds"]]
+
+
+@pytest.mark.parametrize(
+    "refused", [{"method": {"lr": -1}}, {"clients": 500}, {"rounds": 0}, {"model": "nope"}], ids=str
+)
+def test_a_refused_run_leaves_nothing_behind(tmp_path, refused):  # A1
+    first, second = graphs()
+    with pytest.raises(graphsilo.errors.GraphsiloError):
+        graphsilo.run(data=first, out=tmp_path / "run", **{**QUICK, **refused})
+    place = tmp_path / "run"
+    assert not place.exists() or {path.name for path in place.iterdir()} <= {".lock"}
+    result = graphsilo.run(data=second, out=place, **QUICK)
+    assert result.tree["data"]["nodes"] == 150
+    assert result.tree["config"]["data"]["name"] == str(place / "data.npz")
+    assert numbers(result) == numbers(graphsilo.run(data=second, **QUICK))
+
+
+def test_a_file_of_ones_own_is_neither_used_nor_overwritten(tmp_path):  # A1, A2
+    first, second = graphs()
+    mine = graphsilo.data.save_graph(tmp_path / "data.npz", first)
+    before = mine.read_bytes()
+    with pytest.raises(graphsilo.errors.RunError, match=r"data\.npz is there already and holds another graph"):
+        graphsilo.run(data=second, out=tmp_path, **QUICK)
+    assert mine.read_bytes() == before
+    mine.write_text("notes of mine")
+    with pytest.raises(graphsilo.errors.RunError, match="neither used nor written over"):
+        graphsilo.run(data=second, out=tmp_path, **QUICK)
+    assert mine.read_text() == "notes of mine"
+    graphsilo.data.save_graph(mine, second)
+    assert graphsilo.run(data=second, out=tmp_path, **QUICK).tree["data"]["nodes"] == 150
+
+
+@pytest.mark.parametrize("how", ["object", "rule", "file"])
+def test_a_partition_of_ones_own_is_neither_used_nor_overwritten(tmp_path, how):  # A2
+    graph = graphs()[0]
+    cuts = [graphsilo.partition(graph, "random", clients=clients) for clients in (3, 4)]
+    place = tmp_path / "run"
+    place.mkdir()
+    cuts[0].save(place / "partition.npz")
+    cuts[1].save(tmp_path / "other.npz")
+    chosen = {"object": cuts[1], "rule": {"rule": "random", "clients": 4}, "file": str(tmp_path / "other.npz")}[how]
+    settings = {**QUICK, "clients": 4, "data": graph, "out": place}
+    with pytest.raises(graphsilo.errors.RunError, match=r"partition\.npz is there already and holds another partition"):
+        graphsilo.run(**settings, partition=chosen)
+    assert graphsilo.Partition.load(place / "partition.npz").content_hash == cuts[0].content_hash
+    assert not (place / "config.yaml").exists()
+    (place / "partition.npz").unlink()
+    result = graphsilo.run(**settings, partition=chosen)
+    assert result.tree["partition"]["clients"] == 4
+
+
+def test_another_cut_replaces_that_of_a_run_stopped_before_its_first_checkpoint(tmp_path):
+    base = {"data": SMALL, **QUICK}
+    first = graphsilo.run(**base, out=tmp_path)
+    for name in ("result.json", "rounds.parquet", "ledger.parquet"):
+        (tmp_path / name).unlink()
+    for path in (tmp_path / "checkpoints").glob("*.ckpt"):
+        path.unlink()
+    second = graphsilo.run(**base, partition_seed=9, out=tmp_path)
+    assert second.tree["partition"]["hash"] != first.tree["partition"]["hash"]
+    assert graphsilo.Partition.load(tmp_path / "partition.npz").seed == 9
+
+
+def test_going_on_needs_a_folder():
+    with pytest.raises(ConfigError, match=r"resume=True\) goes on with the run in a folder"):
+        graphsilo.run(data=SMALL, resume=True)

@@ -14,7 +14,7 @@ from graphsilo.cli.gntk import gntk
 from graphsilo.cli.join import join
 from graphsilo.cli.serve import serve
 from graphsilo.cli.silo import silo
-from graphsilo.cli.values import data_and_cut, whole_numbers
+from graphsilo.cli.values import Once, data_and_cut, whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -130,7 +130,7 @@ def graphsilo(
         typer.echo(context.get_help())
 
 
-@app.command()
+@app.command(cls=Once)
 def run(
     config: ConfigFile = None,
     data: Data = None,
@@ -177,7 +177,7 @@ def run(
     )
 
 
-@app.command()
+@app.command(cls=Once)
 def plan(
     config: ConfigFile = None,
     data: Data = None,
@@ -261,7 +261,7 @@ def explain(
     explain_command(name)
 
 
-@app.command()
+@app.command(cls=Once)
 def partition(
     data: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Data set, or a file of your own.")] = None,
     rule: Annotated[str | None, typer.Option(metavar="RULE", help="Rule that cuts it.")] = None,
@@ -289,7 +289,7 @@ def partition(
     partition_command({name: value for name, value in overrides.items() if value is not None}, assignments or [], out)
 
 
-@app.command()
+@app.command(cls=Once)
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of finished runs.")],
     metric: Annotated[
@@ -310,7 +310,7 @@ def compare(
     compare_command(runs, metrics=metric, baseline=baseline, form=format.value, page=report)
 
 
-@app.command()
+@app.command(cls=Once)
 def report(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished run.")],
     out: Annotated[Path | None, typer.Option(metavar="F.html", help="File to write; else DIR/report.html.")] = None,
@@ -322,7 +322,7 @@ def report(
     typer.echo(str(write(run, out)))
 
 
-@app.command()
+@app.command(cls=Once)
 def predict(
     run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.")],
     client: Annotated[
@@ -347,7 +347,7 @@ def predict(
     predict_command(run, client=client, seed=seed, checkpoint=checkpoint.value, graph=graph, nodes=nodes, out=out)
 
 
-app.command()(gntk)
+app.command(cls=Once)(gntk)
 app.add_typer(silo, name="silo")
 app.add_typer(federation, name="federation")
 app.command()(serve)

@@ -102,6 +102,8 @@ def gntk_command(
     from graphsilo.errors import UnsupportedError
     from graphsilo.evaluate.gntk import check_size, compare
     from graphsilo.experiments import disk
+    from graphsilo.experiments.checks import check_clients
+    from graphsilo.experiments.effects import settled
     from graphsilo.experiments.simulation import prepare
 
     chosen = dict(settings or {})
@@ -112,6 +114,9 @@ def gntk_command(
         raise ConfigError("--seed chooses among the seeds of a run: name its folder with --run.")
     config = _config(overrides, assignments, run)
     simulation = prepare(config)
+    if run is None:
+        check_clients(config, simulation.partition)
+        settled(config, task=simulation.task, partition=simulation.partition)
     if not isinstance(simulation.graph, Graph) or any(silo.parts > 1 for silo in simulation.silos):
         raise UnsupportedError("the tangent kernel is computed for one graph that is cut; this data holds several.")
     check_size(simulation.graph.num_nodes)

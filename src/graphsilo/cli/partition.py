@@ -10,6 +10,7 @@ from graphsilo.cli.terminal import bars, columns, count, is_terminal, say, share
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition, audit
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.types import Task
 
 WIDEST_BARS = 40
 """Most signs of a histogram: one for each class of the data sets with the most classes."""
@@ -28,28 +29,38 @@ def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], 
     """
     named = [text if _section(text) in RunConfig.model_fields else f"partition.{text}" for text in assignments]
     config = load_config(None, overrides=overrides, assignments=named)
-    partition, facts = cut(config)
+    partition, facts, remarks = cut(config)
     if out is not None:
         partition.save(out.expanduser())
     tell(partition, facts)
+    for text in remarks:
+        say(f"Note: {text}")
     if out is not None:
         say(f"Stored: {out} (sha256 {partition.content_hash[:12]})")
 
 
-def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any]]:
-    """The partition of a configuration, and its audit.
+def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
+    """The partition of a configuration, its audit, and remarks on settings that were not used.
 
     Raises:
-        GraphsiloError: As loading and cutting do.
+        GraphsiloError: As loading and cutting do; or the command line says what has no effect.
     """
     from graphsilo.experiments import simulation
+    from graphsilo.experiments.checks import check_clients
+    from graphsilo.experiments.effects import settled
 
+    config = settled(config)
+    task: Task
     loaded = simulation.load_data(config)
     if isinstance(loaded, Graph):
         partition = simulation.cut(config, loaded)
-        return partition, audit(partition, loaded).to_dict()
-    prepared = simulation.prepare(config)
-    return prepared.partition, prepared.cut
+        facts, task = audit(partition, loaded).to_dict(), "node"
+    else:
+        prepared = simulation.prepare(config)
+        partition, facts, task = prepared.partition, prepared.cut, prepared.task
+    check_clients(config, partition)
+    config = settled(config, task=task, partition=partition)
+    return partition, facts, config.remarks
 
 
 def tell(partition: Partition, facts: Mapping[str, Any]) -> None:

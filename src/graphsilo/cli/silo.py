@@ -452,9 +452,13 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
     from graphsilo.data.scaling import scale_tree
     from graphsilo.data.store import SiloStore
     from graphsilo.errors import RunError
+    from graphsilo.experiments.checks import check_clients
+    from graphsilo.experiments.effects import settled
     from graphsilo.experiments.simulation import prepare
 
-    simulation = prepare(config)
+    simulation = prepare(settled(config))
+    check_clients(config, simulation.partition)
+    settled(config, task=simulation.task, partition=simulation.partition)
     silos, scaling = simulation.silos, simulation.scaling
     digits = len(str(max(held.client for held in silos)))
     folders = [out / f"silo-{held.client:0{digits}d}" for held in silos]

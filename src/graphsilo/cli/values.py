@@ -6,7 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from typer.core import TyperCommand
+
 from graphsilo.errors import ConfigError
+
+
+class Once(TyperCommand):
+    """A command whose flags for one value are given once: of two, the first would be lost without a word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse a repeated flag, then parse as usual.
+
+        Raises:
+            ConfigError: Names the flag.
+        """
+        given = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for option in given:
+            count = given.count(option)
+            if count > 1 and option.param_type_name == "option" and not (option.multiple or option.is_flag):  # type: ignore[attr-defined]
+                name = max(option.opts, key=len)
+                raise ConfigError(f"{name} is given {count} times, and takes one value. Give it once.")
+        return super().parse_args(ctx, args)
 
 
 def data_and_cut(
@@ -41,6 +61,8 @@ def whole_numbers(text: str, option: str) -> list[int]:
             continue
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ConfigError(f"{option} takes whole numbers such as 0,1,2 or 0-4; got '{text}'.")
+        if dash and int(last) < int(first):
+            raise ConfigError(f"{option} counts upwards: {first}-{last} is empty; {last}-{first} may be meant.")
         found.extend(range(int(first), int(last) + 1) if dash else [int(first)])
     if not found:
         raise ConfigError(f"{option} takes whole numbers such as 0,1,2 or 0-4; got '{text}'.")

@@ -90,6 +90,7 @@ class EvaluationConfig(Settings):
         None,
         "views and graphs to score: own_local, own_global, aggregate_local, aggregate_global; none: every view the "
         "method has, on the clients' own graphs",
+        min_length=1,
     )
     every: int = setting(1, "evaluate every so many rounds, and after the last", ge=1)
     share: float = setting(

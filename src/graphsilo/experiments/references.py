@@ -32,8 +32,9 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
             "method": config.method.model_copy(update={"name": method, "options": options}),
             "evaluation": config.evaluation.model_copy(update={"modes": None, "embeddings": False}),
             "run": config.run.model_copy(update={"references": []}),
+            "remarks": [],  # they stand beside the run's own
         }
-    )
+    ).with_explicit(())
 
 
 def reference_row(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.checks import check_clients, check_device, check_precision, check_room, check_support
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import REFERENCES, RunConfig
+from graphsilo.experiments.effects import settled
 from graphsilo.experiments.kept import adopted, check_places
 from graphsilo.experiments.observer import Observer, Silent
 from graphsilo.experiments.outputs import write_missing_embeddings
@@ -69,10 +70,12 @@ def run(
     usage = Usage(begun)
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
     observer = observer or Silent()
+    folder = None if out is None else Path(out)
+    remote = simulation is not None and not isinstance(simulation, Simulation)
+    config = settled(config, out=folder, remote=remote)
     method = registry.load(config.method.name)
     method_config = config.method_config()
     check_device(config.run.device, config.run.precision)
-    folder = None if out is None else Path(out)
     with ExitStack() as stack:
         if folder is not None:
             if not resume:
@@ -81,6 +84,7 @@ def run(
         simulation = simulation or prepare(config, method)
         if isinstance(simulation, Simulation):
             check_clients(config, simulation.partition)
+            config = settled(config, task=simulation.task, partition=simulation.partition, out=folder)
             check_room(simulation, method_config)
         check_support(config, method, method_config, simulation)
         if isinstance(simulation, Simulation):

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from graphsilo.errors import ConfigError, nearest, shown
 
 Options = TypeVar("Options")
@@ -47,6 +49,7 @@ def options_dict(options: object) -> dict[str, Any]:
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
     choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if value is None and type(None) in choices:
         return None

@@ -227,7 +227,7 @@ class _Probe:
         """Load and cut the data; what a started process takes, and what is known of the data."""
         path = Path(self._folder.name) / "config.json"
         path.write_text(json.dumps(self.config.complete(), default=str), encoding="utf-8")
-        self._order({"config": str(path)})
+        self._order({"config": str(path), "explicit": sorted(self.config.explicit)})
         start: dict[str, Any] = {}
         for event in self._events(self._process.pid):
             if event["event"] == "started":

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +27,7 @@ from graphsilo.data.silo import Silo
 from graphsilo.experiments import results
 from graphsilo.experiments.checks import check_clients, check_device, check_precision, check_room, check_support
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.effects import settled
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.planning.meter import Meter, Trial, Weighed
 from graphsilo.experiments.simulation import Simulation, complete_config, prepare
@@ -52,7 +53,7 @@ def main() -> None:
         emit = _emitter(events)
         order = json.loads(sys.stdin.readline())
         try:
-            config, method, simulation = _prepared(Path(order["config"]), emit)
+            config, method, simulation = _prepared(Path(order["config"]), order["explicit"], emit)
             for line in sys.stdin:
                 _fork(json.loads(line), config, method, simulation, emit)
         except BrokenPipeError:
@@ -75,9 +76,11 @@ def _tell(error: Exception, emit: Callable[[dict[str, Any]], None]) -> None:
     emit({"event": "error", "kind": type(error).__name__, "text": str(error) or repr(error), "trace": trace})
 
 
-def _prepared(path: Path, emit: Callable[[dict[str, Any]], None]) -> tuple[RunConfig, Method, Simulation]:
+def _prepared(
+    path: Path, explicit: Sequence[str], emit: Callable[[dict[str, Any]], None]
+) -> tuple[RunConfig, Method, Simulation]:
     """Load, cut and check as a run does."""
-    config = load_config(path)
+    config = settled(load_config(path).with_explicit(explicit), out=path)
     method = registry.load(config.method.name)
     settings = config.method_config()
     check_device(config.run.device, config.run.precision)
@@ -85,6 +88,7 @@ def _prepared(path: Path, emit: Callable[[dict[str, Any]], None]) -> tuple[RunCo
     emit({"event": "started", "cpu": started, **resident()._asdict()})
     simulation = prepare(config, method)
     check_clients(config, simulation.partition)
+    config = settled(config, task=simulation.task, partition=simulation.partition, out=path)
     check_support(config, method, settings, simulation)
     check_room(simulation, settings)
     check_precision(simulation)

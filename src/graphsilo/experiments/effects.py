@@ -1,0 +1,274 @@
+"""Settings that were said and would change nothing: refused if the call said them itself, else left out and remarked.
+
+One table says when a setting is idle; a method declares it on the setting, see ``graphsilo.federation.settings``.
+What a base configuration says for several runs is not held against one of them; what a call says for this run is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from graphsilo.data import catalog
+from graphsilo.data.partition import Partition
+from graphsilo.data.perturb import PerturbOptions
+from graphsilo.data.scenarios import CROP, SCENARIOS, ScenarioOptions, options_of
+from graphsilo.errors import ConfigError, shown
+from graphsilo.experiments.config import SECTIONS, RunConfig
+from graphsilo.experiments.doors import FLAGS
+from graphsilo.federation import registry
+from graphsilo.types import Task
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a run is, as far as it is known.
+
+    Attributes:
+        config: Its settings.
+        task: None before the data is loaded, where nobody asked for one.
+        partition: None before the data is cut, and between machines.
+        out: Whether there is a folder for results.
+        remote: Whether the silos are at other machines.
+    """
+
+    config: RunConfig
+    task: Task | None = None
+    partition: Partition | None = None
+    out: bool = True
+    remote: bool = False
+
+    @property
+    def stored(self) -> str | None:
+        return self.config.partition.file
+
+    @property
+    def names(self) -> list[str]:
+        """Data sets and files."""
+        name = self.config.data.name
+        return name if isinstance(name, list) else [name]
+
+    @property
+    def one_each(self) -> bool:
+        """Whether each client has a file of its own, so that nothing is cut."""
+        return self.partition is not None and self.stored is None and self.partition.rule in ("files", "domains") and (
+            isinstance(self.config.data.name, list)
+        )  # fmt: skip
+
+
+Idle = Callable[[Case, str, Any], str | None]
+"""Given a run, a setting's name in its section and its value: why it changes nothing; None where it may."""
+
+
+def settled(config: RunConfig, *, task: Task | None = None, partition: Partition | None = None, out: Path | None = None,
+            remote: bool = False) -> RunConfig:  # fmt: skip
+    """The configuration without settings that change nothing, and with remarks on them.
+
+    Called before the data is loaded, and again when it is cut: the more is known, the more can be said.
+
+    Args:
+        config: As a person made it.
+        task: What is asked, where it is known.
+        partition: The cut, where it is known.
+        out: Folder of the run.
+        remote: Whether the silos are at other machines.
+
+    Raises:
+        ConfigError: The call itself said such a setting.
+    """
+    case = Case(config, task or config.task, partition, out is not None, remote)
+    idle = dict(_idle(case))
+    refused = [name for name in idle if name in config.explicit and name not in _HARMLESS]
+    if refused:
+        raise ConfigError(" ".join(
+            f"{_named(name)} would have no effect: {idle[name]}. Leave it out." for name in refused[:3]
+        ))  # fmt: skip
+    return _without(config, idle) if idle else config
+
+
+def _idle(case: Case) -> Iterator[tuple[str, str]]:
+    for name in case.config.given:
+        section, _, key = name.partition(".")
+        if case.remote and section in ("data", "partition", "scenario", "perturb"):
+            continue  # the silos hold their data; the run says so of whole sections
+        value = _value(case.config, section, key)
+        if value is _ABSENT:
+            continue
+        for rule in (*_TABLE.get(f"{section}.*", ()), *_TABLE.get(name, ())):
+            reason = rule(case, key, value)
+            if reason is not None:
+                yield name, reason
+                break
+
+
+_ABSENT = object()
+_HARMLESS = frozenset({"data.root"})
+"""What a person may well say for many runs alike."""
+
+
+def _value(config: RunConfig, section: str, key: str) -> Any:
+    found = getattr(config, section)
+    if section == "perturb":
+        return found.get(key, _ABSENT)
+    if key in getattr(found, "model_fields_set", ()):
+        return getattr(found, key)
+    return getattr(found, "options", {}).get(key, _ABSENT)
+
+
+def _without(config: RunConfig, idle: Mapping[str, str]) -> RunConfig:
+    update: dict[str, Any] = {}
+    for name in idle:
+        section, _, key = name.partition(".")
+        found = update.get(section, getattr(config, section))
+        if section == "perturb":
+            update[section] = {other: value for other, value in found.items() if other != key}
+        elif key in SECTIONS[section].model_fields:
+            default = SECTIONS[section].model_fields[key].get_default(call_default_factory=True)
+            changed = found.model_copy(update={key: default})
+            changed.model_fields_set.discard(key)
+            update[section] = changed
+        else:
+            options = {other: value for other, value in found.options.items() if other != key}
+            update[section] = found.model_copy(update={"options": options})
+    told = [f"{name} {shown(_value(config, *name.split('.', 1)))} has no effect: {idle[name]}." for name in idle]
+    update["given"] = [name for name in config.given if name not in idle]
+    update["remarks"] = [*config.remarks, *(text for text in told if text not in config.remarks)]
+    return config.model_copy(update=update)
+
+
+def _named(name: str) -> str:
+    return f"{name} ({FLAGS[name]})" if name in FLAGS else name
+
+
+# -- the table -----------------------------------------------------------------------------------------------------
+
+
+def _stored_cut(case: Case, key: str, value: Any) -> str | None:
+    """A stored partition is used as it is; what it says itself may be repeated."""
+    cut = case.partition
+    if case.stored is None or cut is None or key in ("file", "clients"):
+        return None
+    if (key == "ratios" and case.task == "link") or (key == "features" and case.task == "graph"):
+        return None  # asked of the clients' links, or of their graphs
+    if key in ("rule", "split") and value == "auto":
+        return None
+    there = {"seed": cut.seed, "split": cut.split, "ratios": cut.ratios, "rule": cut.rule, **cut.options}
+    if key in there and _plain(there[key]) == _plain(value):
+        return None
+    return f"the stored partition {case.stored} is used as it is ({key} {shown(there.get(key))})"
+
+
+def _files(case: Case, key: str, value: Any) -> str | None:
+    """One file for each client: nothing is cut."""
+    if not case.one_each or key in ("clients", "file", "seed", "split", "split_index", "ratios"):
+        return None
+    if key == "features" and case.task == "graph":
+        return None
+    if key == "rule" and case.partition is not None and value in ("auto", case.partition.rule):
+        return None
+    return "each client has a data set of its own, so nothing is cut by a rule"
+
+
+def _of_nodes(case: Case, key: str, value: Any) -> str | None:
+    return "graph classification splits whole graphs, per client and class" if case.task == "graph" else None
+
+
+def _index(case: Case, key: str, value: Any) -> str | None:
+    split = case.config.partition.split if case.partition is None else case.partition.split
+    return None if split in ("auto", "predefined", "stored") else f"the split is {split}, not predefined"
+
+
+def _ratios(case: Case, key: str, value: Any) -> str | None:
+    known = case.partition is not None and case.stored is None and case.task != "link"
+    if known and case.partition is not None and case.partition.split == "predefined":
+        return "the split is predefined: the data says which nodes are trained on, validated on and tested on"
+    return None
+
+
+def _scenario(case: Case, key: str, value: Any) -> str | None:
+    known = {*asdict(ScenarioOptions()), "crop"}
+    name = case.config.scenario.name
+    if key not in known or key in options_of(name) or value == {**asdict(ScenarioOptions()), "crop": CROP}[key]:
+        return None
+    able = [other for other in SCENARIOS if key in options_of(other)]
+    owners = f"belongs to the scenario {' and '.join(map(repr, able))}" if able else "follows from evaluation.modes"
+    return f"it {owners}, and this is '{name}'"
+
+
+def _generated(case: Case, key: str, value: Any) -> str | None:
+    made = [name for name in case.names if not _is_file(name) and _entry(name) and _entry(name).generated]
+    return None if made or not all(_is_file(name) or _entry(name) for name in case.names) else (
+        "it is the seed of generated data, and this data is not generated"
+    )  # fmt: skip
+
+
+def _raw_files(case: Case, key: str, value: Any) -> str | None:
+    read = [name for name in case.names if not _is_file(name) and not (_entry(name) and _entry(name).generated)]
+    return None if read else "it is the folder of the catalog's raw files, and this data does not come from there"
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).suffix.lower() in catalog.GRAPH_FILES
+
+
+def _entry(name: str) -> Any:
+    try:
+        return catalog.entry(name)
+    except ConfigError:
+        return None
+
+
+def _select_by(case: Case, key: str, value: Any) -> str | None:
+    return "link prediction selects by auc" if case.task == "link" and value != "auc" else None
+
+
+def _embeddings(case: Case, key: str, value: Any) -> str | None:
+    return "there is no folder to write to; name one as out" if value and not case.out else None
+
+
+def _between(case: Case, key: str, value: Any) -> str | None:
+    return None if case.remote else "it is about runs between machines"
+
+
+def _perturb(case: Case, key: str, value: Any) -> str | None:
+    level = case.config.perturb.get("label_sparsity", PerturbOptions.label_sparsity)
+    return None if level else "no label is taken away (perturb.label_sparsity is 0)"
+
+
+def _method(case: Case, key: str, value: Any) -> str | None:
+    """What a method declares: the setting matters where another has one of some values."""
+    kind = registry.load(case.config.method.name).config
+    field = kind.model_fields.get(key)
+    extra = field.json_schema_extra if field is not None else None
+    if field is None or not isinstance(extra, dict) or value == field.default:
+        return None
+    settings = case.config.method_config()
+    when: Any = extra.get("when") or {}
+    for other, allowed in when.items():
+        now = getattr(settings, other)
+        if now not in allowed:
+            return f"method.{other} is {shown(now)}; it is used where that is {' or '.join(map(shown, allowed))}"
+    return None
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+_TABLE: dict[str, tuple[Idle, ...]] = {
+    "data.seed": (_generated,),
+    "data.root": (_raw_files,),
+    "partition.*": (_stored_cut, _files),
+    "partition.split": (_of_nodes,),
+    "partition.split_index": (_of_nodes, _index),
+    "partition.ratios": (_ratios,),
+    "scenario.*": (_scenario,),
+    "perturb.keep_classes": (_perturb,),
+    "method.*": (_method,),
+    "evaluation.select_by": (_select_by,),
+    "evaluation.embeddings": (_embeddings,),
+    "run.deadline": (_between,),
+    "run.patience": (_between,),
+}
