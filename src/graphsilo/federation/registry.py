@@ -167,6 +167,7 @@ def _folder() -> Path:
     return Path(__file__).resolve().parents[1] / "methods"
 
 
+@functools.cache
 def _file_of(wanted: str) -> Path | None:
     """The file in the package whose METHOD has this name, those that are called like it looked at first."""
     likely = [_folder() / f"{wanted}.py", _folder() / f"{wanted}_.py"]
@@ -193,7 +194,8 @@ def _read_listing(path: Path, source: str) -> Listing | None:
     return Listing(values.get("name", path.stem), values.get("title", ""), values.get("summary", ""), source)
 
 
-def _literals(path: Path, names: tuple[str, ...]) -> dict[str, Any] | None:
+@functools.cache
+def _literals(path: Path, names: tuple[str, ...]) -> Mapping[str, Any] | None:
     """The literals of ``METHOD = Method(...)`` in a file; None where there is no such line or one is no literal."""
     try:
         text = path.read_text(encoding="utf-8")
