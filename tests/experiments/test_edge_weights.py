@@ -15,10 +15,10 @@ import torch
 from graphsilo import models
 from graphsilo.data import catalog
 from graphsilo.data.files import save_graph
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Graph, content_hash
 from graphsilo.errors import DataError, UnsupportedError
 from graphsilo.experiments.runner import run
-from graphsilo.experiments.simulation import content_hash, prepare
+from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ModelSpec, build_model
 from graphsilo.models.view import GraphTensors

@@ -333,3 +333,70 @@ def test_collections_that_do_not_agree_are_named(molecules, tmp_path):
     ):
         prepare(load_config(overrides=config))
     assert len(prepare(load_config(overrides={**config, "partition.features": "degree"})).silos) == 2
+
+
+def test_numbers_that_are_none_are_refused(finished):
+    """The class of a row of NaN would be 0."""
+    folder, _, simulation = finished
+    own = simulation.silos[0].seen.graph
+    features = np.asarray(own.features).copy()
+    features[4, 7] = np.nan
+    with pytest.raises(DataError, match=r"NaN"):
+        predict(folder, client=0, graph=replace(own, features=features))
+
+
+def test_data_that_has_changed_is_not_called_the_clients_own(small, tmp_path):
+    graph = load("citation-sbm", options={"generator": {"nodes": 150, "classes": 3, "features": 40}})
+    path = save_graph(tmp_path / "own.npz", graph)
+    run(small(data__name=str(path), data__generator={}, evaluation__models=True), out=tmp_path / "run")
+    before = predict(tmp_path / "run", client=0)
+    save_graph(path, graph.with_features(2 * graph.features))
+    with pytest.raises(RunError, match=r"data has changed since .* was trained.* client 0's own graph is not what"):
+        predict(tmp_path / "run", client=0)
+    named = predict(tmp_path / "run", client=0, graph=path)  # what is named is what is meant
+    assert len(named.classes) == 150
+    save_graph(path, graph)
+    assert np.array_equal(predict(tmp_path / "run", client=0).probabilities, before.probabilities)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_graph_in_memory_is_prepared_like_its_file(small, tmp_path, directed):
+    """Rows of length 1, and one direction of each link where the run's links have two."""
+    graph = load("citation-sbm", options={"generator": {"nodes": 150, "classes": 3, "features": 40}})
+    once = graph.with_edges(graph.edges[:, graph.edges[0] < graph.edges[1]])
+    half = replace(once, features=3 * once.features)
+    path = save_graph(tmp_path / "own.npz", half)
+    config = small(
+        data__name=str(path), data__generator={}, data__scale="unit_rows", data__undirected=not directed,
+        evaluation__models=True, partition__clients=1,
+    )  # fmt: skip
+    run(config, out=tmp_path / "run")
+    own, file, memory = (predict(tmp_path / "run", client=0, graph=given) for given in (None, path, half))
+    assert np.array_equal(file.probabilities, own.probabilities)
+    assert np.array_equal(memory.probabilities, own.probabilities)
+
+
+def test_directions_of_a_run_without_any_are_kept_in_memory(tmp_path):
+    """A description of tables says that links have directions; a graph in memory keeps them, too."""
+    path = tmp_path / "own.yaml"
+    write_tables(tmp_path, "own")
+    path.write_text(path.read_text() + "directed: true\n")
+    run(load_config(overrides={"data.name": str(path), "partition.clients": 1, "method.rounds": 1}), out=tmp_path / "r")
+    wanted = predict(tmp_path / "r", client=0).probabilities
+    assert np.array_equal(predict(tmp_path / "r", client=0, graph=load(str(path))).probabilities, wanted)
+
+
+def test_names_of_features_on_one_side(finished, tmp_path):
+    folder, _, simulation = finished
+    own = simulation.silos[0].seen.graph
+    named = replace(own, feature_names=tuple(f"word{column}" for column in range(40)))
+    assert predict(folder, client=0, graph=named).on.endswith(
+        "knows no names of features, so that their order was not compared"
+    )
+    run(
+        load_config(overrides={"data.name": write_tables(tmp_path, "own"), "partition.clients": 1}),
+        out=tmp_path / "run",
+    )
+    graph = load(str(tmp_path / "own.yaml"))
+    with pytest.raises(DataError, match=r"knows its 2 features by name \(a, ...\), and those of own have no names"):
+        predict(tmp_path / "run", client=0, graph=replace(graph, feature_names=None))

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
-import scipy.sparse as sp
 
 from graphsilo.__about__ import __version__
 from graphsilo.data.columns import Vocabulary, share_words, sorted_words
 from graphsilo.data.faults import name_fault
-from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.graph import GraphCollection
 from graphsilo.data.link_silos import enough_links
 from graphsilo.data.partition.adjacency import undirected_links
 from graphsilo.data.scaling import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import GRAPH_RATIOS
+from graphsilo.data.transforms import is_symmetric
 from graphsilo.errors import DataError, shown
 from graphsilo.types import ClientId, Task
 
@@ -127,7 +127,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         declared, directed = tables.classes is not None, tables.directed
         tasks = ["node", "link"] if enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
     else:
-        directed = not _is_symmetric(graph)
+        directed = not is_symmetric(graph)
     words = None if tables is None else Vocabulary.of(silo_file.name, tables, silo.schema.feature_names or ())
     train, items = len(silo.train), silo.seen.items
     if silo.links is not None:
@@ -373,10 +373,3 @@ def _first_class(one: Card, other: Card) -> str:
 
 def _listed(words: tuple[str, ...] | None) -> list[str] | None:
     return None if words is None else list(words)
-
-
-def _is_symmetric(graph: Graph) -> bool:
-    ones = np.ones(graph.num_edges, dtype=np.bool_)
-    pattern = sp.csr_matrix((ones, (graph.edges[0], graph.edges[1])), shape=(graph.num_nodes, graph.num_nodes))
-    forward, backward = pattern.tocoo(), pattern.T.tocsr()
-    return backward.nnz == pattern.nnz and bool(np.all(np.asarray(backward[forward.row, forward.col])))

@@ -351,6 +351,17 @@ def load_spec(
     return replace(found, graph=graph)
 
 
+def prepared(
+    graph: Graph | GraphCollection, options: LoadOptions | Mapping[str, Any] | None
+) -> Graph | GraphCollection:
+    """A graph in memory as :func:`load` would give it from a file.
+
+    Raises:
+        ConfigError: An option is unknown or of the wrong type.
+    """
+    return _apply(graph, LoadOptions.parse(options, name=graph.name))
+
+
 def _apply(
     graph: Graph | GraphCollection, options: LoadOptions, *, undirected_already: bool = False
 ) -> Graph | GraphCollection:

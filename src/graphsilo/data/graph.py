@@ -6,7 +6,8 @@ this module knows of clients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -266,6 +267,26 @@ class GraphCollection:
             name=name or self.name,
             graph_ids=self.global_ids[graphs],
         )
+
+
+def content_hash(graphs: Sequence[Graph | GraphCollection]) -> str:
+    """sha256 over features, edges with their weights, and labels."""
+    digest = hashlib.sha256()
+    for item in graphs:
+        graph = item.union if isinstance(item, GraphCollection) else item
+        arrays: list[np.ndarray] = [graph.edges, graph.labels]
+        if graph.edge_weights is not None:
+            arrays.append(graph.edge_weights)
+        if sp.issparse(graph.features):
+            arrays += [graph.features.data, graph.features.indices, graph.features.indptr]
+        else:
+            arrays.append(np.asarray(graph.features))
+        if isinstance(item, GraphCollection):
+            arrays += [item.pointer, item.labels]
+        for array in arrays:
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def describe(graph: Graph | GraphCollection) -> dict[str, Any]:

@@ -37,6 +37,12 @@ def is_undirected(edges: NDArray[np.int64], num_nodes: int) -> bool:
     return np.array_equal(forward.indptr, backward.indptr) and np.array_equal(forward.indices, backward.indices)
 
 
+def is_symmetric(graph: Graph) -> bool:
+    """Whether every edge has its counterpart in the other direction; weights and parallel edges aside."""
+    pattern = _pattern(graph.edges, graph.num_nodes)
+    return bool((pattern != pattern.T.tocsr()).nnz == 0)
+
+
 def to_undirected(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
     """Both directions of every link once: symmetrised, without self-loops and without duplicates.
 

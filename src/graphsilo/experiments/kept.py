@@ -6,13 +6,13 @@ import contextlib
 from pathlib import Path
 
 from graphsilo.data.files import load_graph
-from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.partition import Partition
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.resume import check_free, stored_config
-from graphsilo.experiments.simulation import Simulation, content_hash
+from graphsilo.experiments.simulation import Simulation
 
 DATA, PARTITION = "data.npz", "partition.npz"
 

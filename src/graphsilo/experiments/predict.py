@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from graphsilo.data import catalog
 from graphsilo.data.columns import Learned
-from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.own_silo import read_silo_file
 from graphsilo.data.scaling import scaled, scaled_graph
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.tables import is_description
+from graphsilo.data.transforms import is_symmetric
+from graphsilo.data.union import check_finite
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.config import RunConfig, load_config
@@ -103,9 +105,10 @@ def predict(
             nodes; None takes the client's own graph of the run.
 
     Raises:
-        RunError: The folder holds no finished run, or its models were not saved.
+        RunError: The folder holds no finished run, or its models were not saved; or the client's own graph is asked
+            about, and the run's data has changed since.
         ConfigError: No such client, seed or checkpoint.
-        DataError: The graph does not fit the model.
+        DataError: The graph does not fit the model, or holds NaN or infinity.
     """
     folder = Path(run_dir)
     result = disk.read_json(folder / "result.json", "the result")
@@ -134,19 +137,27 @@ def predict(
     member.load_final(kept.models)
     target: Graph | GraphCollection
     if graph is None:
+        trained_on = result.get("silo_data") if "silo_file" in result else result["data"]["hash"]
+        if trained_on is not None and trained_on != asked.data_hash:
+            raise RunError(
+                f"the data has changed since the run in {folder} was trained, so that {owner}'s own graph is not what "
+                f"it was. Name the graph to predict on (--graph FILE, graph=...), or put the data back."
+            )
         target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
+        # Prepared as the run's own data was, from a file or not: other scaling or directions would be another question.
+        seen = silo.seen.graph.union if isinstance(silo.seen.graph, GraphCollection) else silo.seen.graph
+        options = {"undirected": is_symmetric(seen)}
+        options |= {name: value for name, value in asked.options.items() if name in _PREPARATION}
+        if not isinstance(graph, str | Path) or not is_description(graph):
+            options.pop("missing", None)
         if isinstance(graph, str | Path):
-            # Prepared as the run's own data was: other scaling or directions would be another question.
-            options = {name: value for name, value in asked.options.items() if name in _PREPARATION}
-            if not is_description(graph):
-                options.pop("missing", None)
             learned = Learned(silo.schema.feature_names or (), kept.fills)
-            target = catalog.load(str(graph), root=asked.root, options=options or None, learned=learned)
+            target = catalog.load(str(graph), root=asked.root, options=options, learned=learned)
         else:
-            target = graph
-        on = f"{target.name}, given"
-        _check_fits(target, silo.schema)
+            target = catalog.prepared(graph, options)
+        on = f"{target.name}, given{_check_fits(target, silo.schema)}"
+        check_finite(target)
         if kept.scale is not None:
             target = scaled_graph(target, kept.scale)
     with torch.no_grad():
@@ -162,13 +173,14 @@ def predict(
 
 @dataclass(frozen=True)
 class _Asked:
-    """Whose model is asked: its method, silo and backbone, and options and root of the run's data."""
+    """Whose model is asked: its method, silo and backbone; options, hash and root of the run's data, as it is now."""
 
     method: Method
     silo: Silo
     config: RunConfig
     spec: ModelSpec
     options: Mapping[str, Any]
+    data_hash: str
     root: str | None = None
 
 
@@ -190,7 +202,8 @@ def _of_run(folder: Path, client: ClientId | None) -> _Asked:
     silos = {silo.client: silo for silo in simulation.silos}
     if client not in silos:
         raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
-    return _Asked(method, silos[client], config, simulation.models[client], config.data.options, config.data.root)
+    spec, data = simulation.models[client], config.data
+    return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root)
 
 
 def _own_client(folder: Path, result: Mapping[str, Any], client: ClientId | None) -> ClientId:
@@ -209,7 +222,8 @@ def _at_silo(folder: Path, result: Mapping[str, Any], own: ClientId, kept: Kept)
     silo = file.load(own, task=schema.task, schema=schema, sparse=bool(result["sparse"]), fills=kept.fills)
     name, settings = result["model"]
     method = registry.load(result["method"]["name"])
-    return _Asked(method, silo, config, ModelSpec(name, settings, config.run.precision), file.options)
+    spec = ModelSpec(name, settings, config.run.precision)
+    return _Asked(method, silo, config, spec, file.options, content_hash([silo.graph]))
 
 
 def _read(path: Path) -> Kept:
@@ -228,7 +242,12 @@ def _read(path: Path) -> Kept:
     return Kept.of(tensors)
 
 
-def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> None:
+def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> str:
+    """What is to be said of the graph, behind a semicolon; empty where all could be compared.
+
+    Raises:
+        DataError: It does not fit the model.
+    """
     if isinstance(graph, GraphCollection) != (schema.task == "graph"):
         kind = "a collection of graphs" if schema.task == "graph" else "a single graph"
         raise DataError(f"the model was trained for task '{schema.task}' and predicts on {kind}; {graph.name} is not.")
@@ -239,3 +258,10 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> None:
             f"{f' ({schema.feature_names[0]}, ...)' if schema.feature_names else ''}; {graph.name} has "
             f"{graph.num_features}{f' ({names[0]}, ...)' if names else ''}. Give the same features in the same order."
         )
+    if schema.feature_names and not names:
+        raise DataError(
+            f"the model knows its {schema.num_features} features by name ({schema.feature_names[0]}, ...), and those "
+            f"of {graph.name} have no names, so that their order cannot be compared. Give the graph feature_names, or "
+            f"describe its tables in a .yaml file."
+        )
+    return "; the model knows no names of features, so that their order was not compared" if names else ""

@@ -17,7 +17,7 @@ from graphsilo import models
 from graphsilo.data import catalog
 from graphsilo.data.columns import Learned, Vocabulary, share_words
 from graphsilo.data.faults import Faults
-from graphsilo.data.graph import Graph, GraphCollection, describe
+from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
 from graphsilo.data.graph_silos import build_graph_silos
 from graphsilo.data.partition import Partition, audit, partition_graphs
 from graphsilo.data.partition.options import parse_options
@@ -534,26 +534,6 @@ def _model_entries(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
     if not entries:
         raise ConfigError("model.pool must name at least one model.")
     return entries
-
-
-def content_hash(graphs: tuple[Graph | GraphCollection, ...]) -> str:
-    """sha256 over features, edges with their weights, and labels."""
-    digest = hashlib.sha256()
-    for item in graphs:
-        graph = item.union if isinstance(item, GraphCollection) else item
-        arrays: list[np.ndarray] = [graph.edges, graph.labels]
-        if graph.edge_weights is not None:
-            arrays.append(graph.edge_weights)
-        if sp.issparse(graph.features):
-            arrays += [graph.features.data, graph.features.indices, graph.features.indptr]
-        else:
-            arrays.append(np.asarray(graph.features))
-        if isinstance(item, GraphCollection):
-            arrays += [item.pointer, item.labels]
-        for array in arrays:
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
 
 
 def complete_config(config: RunConfig, simulation: Cohort) -> dict[str, Any]:

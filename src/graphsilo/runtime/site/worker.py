@@ -27,6 +27,7 @@ from pydantic import ValidationError
 from graphsilo import documents
 from graphsilo.data.cards import card
 from graphsilo.data.files import atomic_file
+from graphsilo.data.graph import content_hash
 from graphsilo.data.own_silo import SiloFile, read_silo_file
 from graphsilo.data.scaling import prepared, scaling_of
 from graphsilo.data.silo import Schema, Silo
@@ -95,6 +96,7 @@ class Session:
     config: MethodConfig
     clients: dict[ClientId, ClientBase]
     gates: dict[ClientId, Gate]
+    data: dict[ClientId, str]
     state: SiteState
 
 
@@ -169,6 +171,7 @@ class SiteWorker:
         self.session = None
         clients: dict[ClientId, ClientBase] = {}
         gates: dict[ClientId, Gate] = {}
+        data: dict[ClientId, str] = {}
         refused: dict[ClientId, str] = {}
         for client, (name, settings, precision) in header["models"]:
             if precision not in get_args(Precision):
@@ -203,10 +206,11 @@ class SiteWorker:
                 raise UnsupportedError(no_dense_products(spec))
             if told is not None:
                 journal.received(run, method.name, 0, "scale", told)
+            data[client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
             clients[client] = kind(ClientContext(client, own, config, spec, seed, device))
-        session = Session(run, seed, method, config, clients, gates, SiteState(self.folder / "state", run))
+        session = Session(run, seed, method, config, clients, gates, data, SiteState(self.folder / "state", run))
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
         self.session = session
@@ -291,6 +295,8 @@ class SiteWorker:
             if (folder / "result.json").exists():
                 continue  # the coordinator was killed before it noted that it had told
             own = {**tree, "silo": member.file.name, "silo_file": str(member.file.path), "client": client}
+            if self.session is not None and self.session.run == run:
+                own["silo_data"] = self.session.data.get(client)  # for predictions to compare, later on
             _write(folder / "config.yaml", documents.write(header["config"]).encode())
             _write(folder / "result.json", json.dumps(own, indent=1, allow_nan=False).encode() + b"\n")
         if self.session is not None and self.session.run == run:
