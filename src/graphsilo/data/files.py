@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.data.arrays import read_npz
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.transforms import compact_features
 from graphsilo.errors import DataError, RunError
@@ -105,8 +106,7 @@ def read_graph(path: Path) -> tuple[Graph | GraphCollection, dict[str, Any]]:
     if not path.is_file():
         raise DataError(f"the graph file {path} does not exist.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
+        arrays = read_npz(path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path} cannot be read as a graph: {error}. It is damaged, or it is not an .npz file of plain arrays; "

@@ -6,6 +6,7 @@ Each function returns something new, or the very same object where there is noth
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,7 +41,8 @@ def is_undirected(edges: NDArray[np.int64], num_nodes: int) -> bool:
 def is_symmetric(graph: Graph) -> bool:
     """Whether every edge has its counterpart in the other direction; weights and parallel edges aside."""
     pattern = _pattern(graph.edges, graph.num_nodes)
-    return bool((pattern != pattern.T.tocsr()).nnz == 0)
+    differences: Any = pattern != pattern.T.tocsr()
+    return bool(differences.nnz == 0)
 
 
 def to_undirected(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:

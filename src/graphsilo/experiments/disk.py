@@ -7,10 +7,12 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphsilo.data.arrays import read_npz
 from graphsilo.data.files import atomic_file
 from graphsilo.errors import RunError
 
@@ -118,15 +120,12 @@ def read_study(path: Path) -> dict[str, dict[str, Any]]:
     Raises:
         RunError: The file cannot be read.
     """
-    import numpy as np
-
     found: dict[str, dict[str, Any]] = {}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            for key in arrays.files:
-                client, _, name = key.removeprefix("client-").partition("/")
-                found.setdefault(client, {})[name] = arrays[key]
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        for key, array in read_npz(path).items():
+            client, _, name = key.removeprefix("client-").partition("/")
+            found.setdefault(client, {})[name] = array
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(f"the study {path} cannot be read ({error}).") from None
     return found
 

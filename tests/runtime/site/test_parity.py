@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from site_tables import METHODS, assert_same
 
+from graphsilo.errors import RunError
+from graphsilo.experiments.predict import predict
 from graphsilo.experiments.remote import run_over
 from graphsilo.experiments.runner import run
 from graphsilo.runtime.same_machine import SameMachine
@@ -32,6 +34,23 @@ def test_same_numbers_in_bfloat16(sites: Any, tmp_path: Path) -> None:
         model = f"models/seed0-client{number}-best.safetensors"
         (kept,) = (sites.folder / name / "results").glob(f"lowered-fedavg-*/{name}/{model}")
         assert kept.read_bytes() == (tmp_path / "whole" / model).read_bytes()
+
+
+def test_a_silos_own_results_know_its_data(sites: Any, tmp_path: Path) -> None:
+    run_over(sites.transport, sites.config(method__rounds=1), name="test", clients=sites.clients, out=tmp_path / "own")
+    (folder,) = (sites.folder / "north" / "results").glob("own-fedavg-*/north")
+    before = predict(folder)
+    nodes = sites.files["north"].parent / "nodes.csv"
+    text = nodes.read_text()
+    try:
+        nodes.write_text(text.replace("north0,c1,", "north0,c2,").replace("north0,c3,", "north0,c1,"))
+        assert nodes.read_text() != text
+        with pytest.raises(RunError, match=r"data has changed since .* silo 'north''s own graph"):
+            predict(folder)
+        assert len(predict(folder, graph=nodes.parent / "tables.yaml").classes) == 60
+    finally:
+        nodes.write_text(text)
+    assert predict(folder).probabilities.tolist() == before.probabilities.tolist()
 
 
 def test_reference_rows_stand_apart(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.arrays import read_npz
 from graphsilo.data.files import atomic_file
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.errors import PartitionError, RunError
@@ -265,8 +266,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
                 f"writes. A table with one client number per node is named by partition.path={path}, together with "
                 f"the rule 'files'."
             )
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
+        return read_npz(path)
     except FileNotFoundError:
         raise PartitionError(f"the partition {path} does not exist; `graphsilo partition` writes one.") from None
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.arrays import read_npy
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
@@ -36,7 +37,7 @@ def load_owners(path: Path) -> NDArray[np.int64]:
     """
     try:
         if path.suffix == ".npy":
-            owners = np.load(path, allow_pickle=False)
+            owners = read_npy(path)
         else:
             owners = _parse_owners(path, path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
