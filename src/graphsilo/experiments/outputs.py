@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.data.scaling import scaled
+from graphsilo.data.scaling import FeatureScale, scaled
 from graphsilo.errors import RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.kept import Kept, embedding_path, kept_tensors, model_path
+from graphsilo.federation.kept import SCALE, Kept, embedding_path, flat, kept_tensors, model_path, scale_tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.in_process import LocalFederation
@@ -23,7 +23,12 @@ from graphsilo.types import ClientId
 
 
 def write_outputs(
-    folder: Path | None, seed: int, federation: LocalFederation, server: ServerBase, wanted: EvaluationConfig
+    folder: Path | None,
+    seed: int,
+    federation: LocalFederation,
+    server: ServerBase,
+    wanted: EvaluationConfig,
+    scale: FeatureScale | None = None,
 ) -> dict[str, dict[str, float]]:
     """Write what is wanted of every client's best and last model, its embeddings and its study, and the last aggregate.
 
@@ -32,6 +37,7 @@ def write_outputs(
         seed: Of the run.
         federation, server: As they are after the last round.
         wanted: What to write.
+        scale: Of the features, where all silos agreed on one: the aggregate needs it, too.
 
     Returns:
         The plain numbers of the clients' studies, by client (as text) and name; empty unless they are wanted.
@@ -58,7 +64,8 @@ def write_outputs(
             disk.write_tensors(embedding_path(folder, seed, client), {"embeddings": kept["embeddings"]})
     aggregate = server.aggregate()
     if folder is not None and wanted.models and aggregate:
-        disk.write_tensors(folder / "models" / f"seed{seed}-aggregate-last.safetensors", dict(aggregate))
+        beside = {} if scale is None else flat({SCALE: scale_tensors(scale)})
+        disk.write_tensors(folder / "models" / f"seed{seed}-aggregate-last.safetensors", {**aggregate, **beside})
     if folder is not None and arrays:
         disk.write_arrays(disk.study_path(folder, seed), arrays)
     return numbers

@@ -15,6 +15,7 @@ from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments import disk
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import Mode, RunConfig
+from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_warnings
 from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
 from graphsilo.federation.ledger import COLUMNS, Ledger
@@ -92,6 +93,7 @@ def seed_result(
     if counts.counts is not None:
         tree["confusion"] = counts.of("test").sum(axis=(0, 1)).tolist()
         tree["per_class_f1"] = main["test"].get("per_class_f1")
+        tree["one_class"] = one_class(counts)
     steps = (progress.setup, *progress.rounds)
     for key in ("cpu_seconds", "wall_seconds"):
         tree[key] = sum(step[key] for step in steps)
@@ -180,8 +182,13 @@ def assemble(
             "platform": f"{platform.system()} {platform.machine()}",
             "device": config.run.device,
         },
-        "warnings": [*simulation.warnings(), *config.remarks],
+        "warnings": [*first_warnings(config, method, simulation), *outcome_warnings(seeds, simulation)],
     }
+
+
+def first_warnings(config: RunConfig, method: Method, simulation: Cohort) -> list[str]:
+    """What is known before anything is trained."""
+    return [*simulation.warnings(), *backbone_warnings(method, simulation), *config.remarks]
 
 
 def write(folder: Path, tree: dict[str, Any], ledgers: list[tuple[int, Ledger]]) -> None:

@@ -117,7 +117,8 @@ def run(
             disk.write_text(folder / "config.yaml", documents.write(settings))
             simulation.keep(folder)
         observer.started(_description(config, method, simulation, label))
-        for warning in [*simulation.warnings(), *config.remarks]:
+        first = results.first_warnings(config, method, simulation)
+        for warning in first:
             observer.warned(warning)
         place = elsewhere
         parking = Parking(folder)
@@ -146,6 +147,8 @@ def run(
             seeds.append(tree)
             ledgers.append((seed, ledger))
         tree = results.assemble(config, method, simulation, seeds, print_of)
+        for warning in tree["warnings"][len(first) :] if not label else ():
+            observer.warned(warning)
         if config.run.references:
             tree["references"] = _references(config, simulation, tree, folder, resume, observer, elsewhere)
         tree["process"] = usage.read()

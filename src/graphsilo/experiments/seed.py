@@ -160,7 +160,7 @@ class SeedRun:
             )  # fmt: skip
         result = seed_result(self.seed, progress, self.modes, self.simulation, federation.peak_rss_bytes())
         if self.keeps_models or self.config.evaluation.study:
-            study = write_outputs(folder, self.seed, federation, server, self.config.evaluation)
+            study = write_outputs(folder, self.seed, federation, server, self.config.evaluation, self.scale)
             if self.config.evaluation.study:
                 result["study"] = study
         if self.checkpoints:
