@@ -7,6 +7,7 @@ FOLDER (by default this one) gets ``north``, ``south`` and ``west``, each with `
 
 How the outcome of a stay shows is the same everywhere: it shifts twelve lab values that vary together for other reasons
 ,too, and patients who met often had the same outcome. A hospital alone has seen too few patients to tell the two apart.
+Age is in years and every lab value in the unit of its own, platelets per microlitre beside potassium in mmol/l.
 """
 
 from __future__ import annotations
@@ -22,9 +23,23 @@ from numpy.typing import NDArray
 SEED = 7
 OUTCOMES = ("home", "rehab", "readmitted")
 WARDS = ("medicine", "surgery", "icu")
-LABS = ("crp", "leu", "hb", "plt", "na", "k", "crea", "urea", "alt", "bili", "alb", "lac")
+LABS = {
+    "crp": (45, 3, 1),  # mg/l
+    "leu": (9, 0.6, 2),  # 1000 per microlitre
+    "hb": (130, 5, 1),  # g/l
+    "plt": (250_000, 18_000, 0),  # per microlitre
+    "na": (139, 1.2, 1),  # mmol/l
+    "k": (4.2, 0.15, 2),  # mmol/l
+    "crea": (88, 6, 1),  # micromol/l
+    "urea": (6.5, 0.45, 2),  # mmol/l
+    "alt": (34, 2.4, 1),  # U/l
+    "bili": (12, 0.8, 2),  # micromol/l
+    "alb": (40, 1.6, 1),  # g/l
+    "lac": (1.6, 0.11, 2),  # mmol/l
+}
+"""Of each lab value: usual size, what it varies by alone and for no reason, and decimals."""
 SHIFT = 0.7
-"""How far an outcome shifts a lab value, in standard deviations of what it varies by alone and for no reason."""
+"""How far an outcome shifts a lab value, in units of what it varies by alone."""
 TOGETHER = 1.5
 """How far lab values vary together for other reasons, in the same unit."""
 CONTACTS = 2
@@ -51,7 +66,9 @@ class Hospital:
 HOSPITALS = {
     "north": Hospital(360, (0.5, 0.3, 0.2)),
     "south": Hospital(
-        300, (0.3, 0.4, 0.3), "policy:\n  kinds: [model, counts]\n  min_evaluation_count: 20\n  max_run_bytes: 20 MB\n"
+        300,
+        (0.3, 0.4, 0.3),
+        "policy:\n  kinds: [model, counts, statistic]\n  min_evaluation_count: 20\n  max_run_bytes: 20 MB\n",
     ),
     "west": Hospital(240, (0.65, 0.0, 0.35)),  # no rehabilitation clinic far and wide
 }
@@ -102,19 +119,27 @@ def write(
     outcome = random.choice(len(OUTCOMES), hospital.patients, p=hospital.shares)
     labs = shifts[outcome] + TOGETHER * random.standard_normal((hospital.patients, 4)) @ together
     labs += random.standard_normal(labs.shape)
-    age = 0.5 * (outcome == 1) + random.standard_normal(hospital.patients)
+    age = np.clip(55 + 14 * (0.5 * (outcome == 1) + random.standard_normal(hospital.patients)), 18, 99)
     ward = random.choice(len(WARDS), hospital.patients, p=(0.5, 0.3, 0.2))
     ids = [f"{name[0]}{row:04d}" for row in random.permutation(10 * hospital.patients)[: hospital.patients]]
     rows = zip(ids, ward, age, labs, outcome, strict=True)
     _write_csv(
         place / "patients.csv",
         ["patient", "ward", "age", *(f"lab_{lab}" for lab in LABS), "outcome"],
-        [[i, WARDS[w], f"{a:.2f}", *(f"{value:.2f}" for value in values), OUTCOMES[o]] for i, w, a, values, o in rows],
+        [[i, WARDS[w], f"{a:.0f}", *in_units(values), OUTCOMES[o]] for i, w, a, values, o in rows],
     )
     pairs = contacts(outcome, random)
     _write_csv(place / "contacts.csv", ["patient", "met"], [[ids[one], ids[other]] for one, other in pairs.tolist()])
     (place / "tables.yaml").write_text(f"name: {name}\n{TABLES}", encoding="utf-8")
     (place / "silo.yaml").write_text(f"name: {name}\ndata: tables.yaml\n{hospital.policy}", encoding="utf-8")
+
+
+def in_units(values: NDArray[np.float64]) -> list[str]:
+    """A patient's lab values as a laboratory prints them."""
+    return [
+        f"{usual + varies * value:.{decimals}f}"
+        for (usual, varies, decimals), value in zip(LABS.values(), values, strict=True)
+    ]
 
 
 def contacts(outcome: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:

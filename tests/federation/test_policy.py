@@ -23,6 +23,7 @@ from graphsilo.federation.policy import (
     is_filled,
     payload_bytes,
 )
+from graphsilo.federation.scaling import FeatureSquares
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled]
 
@@ -315,6 +316,20 @@ def test_evaluation_over_few_items():
         with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count of 5"):
             gate.check("evaluate", reply)
     Gate(policy(min_class_count=5), [4]).check("evaluate", evaluation(1, 1))  # tables have a minimum of their own
+
+
+def test_sums_that_scale_features():
+    policy().check_scaling()
+    with pytest.raises(DisclosureError, match=r"\(kind 'statistic'\).*write `features: {scale_by: silo}`"):
+        policy(kinds=["model", "counts"]).check_scaling()
+    gate = Gate(policy(min_evaluation_count=5, min_class_count=9), [4])
+    column = torch.zeros(2, dtype=torch.float64)
+    for rows in (0, 5):  # no row says nothing; the sums describe no class
+        gate.check("feature_squares", FeatureSquares(num_samples=rows, squares=column))
+    with pytest.raises(
+        DisclosureError, match=r"over fewer rows here than this silo's policy.min_evaluation_count of 5"
+    ):
+        gate.check("feature_squares", FeatureSquares(num_samples=4, squares=column))
 
 
 def test_whose_errors_are_told():

@@ -28,15 +28,16 @@ def one_class(scores: SetScores) -> list[list[int]]:
     return found
 
 
-def outcome_warnings(seeds: Sequence[Mapping[str, Any]], cohort: Cohort) -> list[str]:
+def outcome_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort: Cohort) -> list[str]:
     """Says so where silos predict one class for everything at the reported round.
 
     Args:
         seeds: Results of all seeds, with what ``one_class`` found.
+        method: By which method.
         cohort: Who took part.
     """
     among = {tuple(pair) for seed in seeds for pair in seed.get("one_class", ())}
-    if not among:
+    if not among or method.name == "majority":  # which is meant to
         return []
     names = {row["client"]: row.get("silo") for row in cohort.cut["per_client"]}
     words = cohort.schema.class_names

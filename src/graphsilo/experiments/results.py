@@ -182,7 +182,7 @@ def assemble(
             "platform": f"{platform.system()} {platform.machine()}",
             "device": config.run.device,
         },
-        "warnings": [*first_warnings(config, method, simulation), *outcome_warnings(seeds, simulation)],
+        "warnings": [*first_warnings(config, method, simulation), *outcome_warnings(seeds, method, simulation)],
     }
 
 

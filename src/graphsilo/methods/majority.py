@@ -93,5 +93,6 @@ METHOD = Method(
     tasks=("node", "graph"),
     heterogeneous=True,
     evaluates=("own",),
+    alone=True,
     edge_weights=True,
 )

@@ -1,0 +1,107 @@
+"""A silo is asked for the sums that scale features: its policy and its file decide, and its log has all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from site_tables import write_tables
+
+from graphsilo.data.cards import compare_cards
+from graphsilo.errors import DataError
+from graphsilo.federation import registry
+from graphsilo.federation.codec import decode, encode
+from graphsilo.federation.journal import read
+from graphsilo.federation.scaling import AgreedScale, FeatureSums, SumsRequest
+from graphsilo.runtime.site.protocol import Packet, pack, unpack
+from graphsilo.runtime.site.schema import schema_tree
+from graphsilo.runtime.site.worker import SiteWorker, members_of
+
+AGREED = {"scale": "standard", "scale_by": "federation"}
+
+
+def make(tmp_path: Path, **changes: Any) -> SiteWorker:
+    """The worker of a site with one silo, whose file says this, too."""
+    file = write_tables(tmp_path / "data", "north", 0)
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
+    return SiteWorker(members_of([(0, file)], tmp_path / "site", {}), tmp_path / "site")
+
+
+def ask(worker: SiteWorker, header: Mapping[str, Any], payloads: Any = ()) -> Packet:
+    return unpack(worker.answer(unpack(pack({**header, "id": "x"}, payloads))))
+
+
+def opening(worker: SiteWorker, **changes: Any) -> dict[str, Any]:
+    schema = schema_tree(compare_cards([ask(worker, {"do": "cards"}).header["cards"][0][1]]))
+    return {
+        "do": "open", "run": "run-1", "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
+        "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
+        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "agreeing": True, "scaling": AGREED, **changes,
+    }  # fmt: skip
+
+
+def test_sums_leave_and_the_scale_comes(tmp_path: Path) -> None:
+    worker = make(tmp_path)
+    assert ask(worker, {"do": "cards"}).header["cards"][0][1]["scale_by"] == "federation"
+    assert ask(worker, opening(worker)).header["clients"] == [0]
+    call = {"do": "call", "run": "run-1", "seed": 0, "handler": "feature_sums", "round": 0, "to": [[0, 0]]}
+    answer = ask(worker, call, [encode(SumsRequest()).data])
+    found = decode(bytes(answer.payloads[0]), FeatureSums)
+    assert found.num_samples == 60
+    assert found.others.tolist()[:10] == [0] * 10
+    scale = AgreedScale(
+        shift=torch.full((12,), 0.5, dtype=torch.float64), factor=torch.full((12,), 2.0, dtype=torch.float64)
+    )
+    assert ask(worker, opening(worker, agreeing=False), [encode(scale).data]).header["clients"] == [0]
+    assert worker.session is not None
+    features = worker.session.clients[0].silo.graph.features  # type: ignore[union-attr]
+    assert set(features[:, 0].tolist()) == {-1.0, 1.0}
+    noted = [
+        (entry.way, entry.handler, [note.kind for note in entry.fields])
+        for entry in read(worker.members[0].journal.path)
+    ]
+    assert noted == [
+        ("received", "feature_sums", []),
+        ("sent", "feature_sums", ["counts", "statistic", "statistic"]),
+        ("received", "scale", ["statistic", "statistic"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"policy": {"kinds": ["model", "counts"]}}, r"additive statistics of many nodes \(kind 'statistic'\), which"),
+        ({"policy": {"kinds": ["model", "statistic"]}}, r"kind 'counts'"),
+    ],
+)  # fmt: skip
+def test_a_policy_refuses_sums_and_says_what_to_do(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    worker = make(tmp_path, **changes)
+    ((client, text),) = ask(worker, opening(worker)).header["refused"]
+    assert client == 0
+    if "statistic" in words:
+        assert "features: {scale_by: silo}" in text
+        alone = make(tmp_path / "alone", features={"scale_by": "silo"}, **changes)
+        by_silo = {"agreeing": False, "scaling": {"scale": "standard", "scale_by": "silo"}}
+        assert ask(alone, opening(alone, **by_silo)).header["clients"] == [0]
+
+
+def test_a_silo_that_scales_alone_gives_no_sums(tmp_path: Path) -> None:
+    worker = make(tmp_path, features={"scale_by": "silo"})
+    answer = ask(worker, opening(worker)).header
+    assert not answer["ok"]
+    assert "scales its features by itself (standard, by silo), and sums were asked of it" in answer["text"]
+
+
+def test_all_silos_scale_alike(tmp_path: Path) -> None:
+    cards = [
+        ask(make(tmp_path / name, name=name, **more), {"do": "cards"}).header["cards"][0][1]
+        for name, more in (("north", {}), ("south", {"features": {"scale": "none"}}))
+    ]
+    with pytest.raises(
+        DataError, match=r"'north' scales .* so: standard, by federation; silo 'south' so: none\. Write"
+    ):
+        compare_cards(cards)
