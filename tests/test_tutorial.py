@@ -93,7 +93,7 @@ def test_the_files_fit_together(made: Path) -> None:
         (300, 3),
         (240, 2),
     ]
-    assert load_config(EXAMPLE / "config.yaml").method_config().rounds == 20
+    assert load_config(EXAMPLE / "config.yaml").method_config().rounds == 30
 
 
 def test_the_reference_has_the_defaults_and_the_states() -> None:

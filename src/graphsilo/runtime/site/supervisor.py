@@ -199,7 +199,7 @@ class SiteSupervisor:
     def _tell(self, packet: Packet) -> None:
         """What a person at the site wants to hear of."""
         header = packet.header
-        if header["do"] == "open":
+        if header["do"] == "open" and not header.get("agreeing"):  # the same run opens again to train
             self.say(f"run {header['run']} begins: {header['method']}, seed {header['seed']}")
         elif header["do"] == "result" and header["results"]:
             self.say(f"run {header['run']} is done; scores and models are in {self.folder}/results/{header['run']}")
