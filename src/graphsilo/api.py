@@ -121,11 +121,6 @@ def partition(
             f"graphsilo.partition(split_index={split_index}) chooses among predefined splits: say split='predefined', "
             f"too."
         )
-    if ratios is not None and split == "predefined":
-        raise ConfigError(
-            "graphsilo.partition(ratios=...) has no effect on split='predefined', which comes with the data. Leave one "
-            "of them out."
-        )
     return partition_for_scenario(
         data,
         "louvain" if rule == "auto" else rule,

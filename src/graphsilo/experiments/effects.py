@@ -180,13 +180,6 @@ def _index(case: Case, key: str, value: Any) -> str | None:
     return None if split in ("auto", "predefined", "stored") else f"the split is {split}, not predefined"
 
 
-def _ratios(case: Case, key: str, value: Any) -> str | None:
-    known = case.partition is not None and case.stored is None and case.task != "link"
-    if known and case.partition is not None and case.partition.split == "predefined":
-        return "the split is predefined: the data says which nodes are trained on, validated on and tested on"
-    return None
-
-
 def _scenario(case: Case, key: str, value: Any) -> str | None:
     known = {*asdict(ScenarioOptions()), "crop"}
     name = case.config.scenario.name
@@ -263,7 +256,6 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "partition.*": (_stored_cut, _files),
     "partition.split": (_of_nodes,),
     "partition.split_index": (_of_nodes, _index),
-    "partition.ratios": (_ratios,),
     "scenario.*": (_scenario,),
     "perturb.keep_classes": (_perturb,),
     "method.*": (_method,),

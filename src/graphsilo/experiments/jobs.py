@@ -19,6 +19,7 @@ from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.experiments import disk
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.effects import settled
 
 JobState: TypeAlias = Literal["queued", "running", "done", "failed", "stopped"]
 
@@ -64,7 +65,7 @@ class Jobs:
         """
         from graphsilo.experiments.remote import check_remote
 
-        checked = load_config(config, assignments=assignments)
+        checked = settled(load_config(config, assignments=assignments), remote=True)
         checked.method_config()
         check_remote(checked)
         # Of all folders: one whose job was never written down has its number, too.
