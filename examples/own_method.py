@@ -56,5 +56,5 @@ class Server(ServerBase[LocalTrainingConfig]):
 METHOD = Method(
     name="fedper", title="FedPer", citation="Arivazhagan et al. arXiv 1912.00818, 2019.",
     summary="A shared encoder, and a classifier of every client's own.",
-    config=LocalTrainingConfig, client=Client, server=Server, evaluates=("own",),
+    config=LocalTrainingConfig, client=Client, server=Server, evaluates=("own",), edge_weights=True,
 )  # fmt: skip
