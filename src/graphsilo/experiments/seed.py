@@ -21,7 +21,7 @@ from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.results import seed_result
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.codec import encode
+from graphsilo.federation.codec import Encoded, encode
 from graphsilo.federation.kept import scale_of, scale_tensors
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
@@ -197,10 +197,13 @@ class SeedRun:
         federation.at("setup", 0)
         clock = _Clock(federation)
         self.scale = agree(federation, self.method_config.min_clients)
-        encoded = encode(message_of(self.scale))
-        for client in federation.clients:  # each is made with it
-            ledger.record(client, "down", "scale", encoded)
+        self._hand_out(encode(message_of(self.scale)), federation)
         self._agreed_in = clock.stop()
+
+    def _hand_out(self, scale: Encoded, federation: LocalFederation) -> None:
+        """Every client will be made with the scale."""
+        for client in federation.clients:
+            federation.ledger.record(client, "down", "scale", scale)
 
     def _set_up(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: _Clock) -> None:
         federation.at("setup", 0)

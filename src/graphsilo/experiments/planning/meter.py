@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from graphsilo.experiments.seed import SeedRun
 from graphsilo.federation.codec import Encoded, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.registry import Method
+from graphsilo.federation.scaling import ScalingClient
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.in_process import LocalFederation
 from graphsilo.runtime.machine import resident
@@ -79,6 +81,12 @@ class Meter:
         # On the object: the run's own federation is used, whichever it is.
         vars(federation).update(deliver=watched, at=moved, sum=summed)
 
+    def told(self, handler: str, clients: Iterable[ClientId], size: int) -> None:
+        """Clients get a message of so many bytes without being asked anything."""
+        asked = self._asked(handler, dict.fromkeys(clients))
+        for client in clients:
+            self._note(asked, client, 0.0, 0, size)
+
     def _open(self, phase: str, number: int) -> None:
         self._stretch = {"event": "stretch", "phase": phase, "round": number, "handlers": {}}
         self._cpu, self._wall = time.process_time(), time.perf_counter()
@@ -93,7 +101,7 @@ class Meter:
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
         return {**(self._stretch or {}), "cpu": cpu, "wall": wall, **resident()._asdict()}
 
-    def _asked(self, handler: str, outgoing: Mapping[ClientId, Encoded]) -> dict[str, Any]:
+    def _asked(self, handler: str, outgoing: Mapping[ClientId, Any]) -> dict[str, Any]:
         if self._stretch is None:  # between stretches, such as outputs after the last round
             self._open("finish", 0)
         handlers: dict[str, Any] = (self._stretch or {})["handlers"]
@@ -164,6 +172,17 @@ class Trial(SeedRun):
         self.meter.emit({"event": "created", "cpu": time.process_time() - started})
         self.meter.watch(found)
         return found
+
+    def _clients(self, method: Method, ledger: Ledger) -> LocalFederation:
+        found = super()._clients(method, ledger)
+        if method.client is ScalingClient:
+            self.meter.watch(found)
+        return found
+
+    def _hand_out(self, scale: Encoded, federation: LocalFederation) -> None:
+        super()._hand_out(scale, federation)
+        self.meter.told("scale", federation.clients, scale.num_bytes)
+        self.meter.close()
 
     def _set_up(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: Any) -> None:
         self.meter.emit({"event": "rounds", "rounds": server.rounds})
