@@ -235,6 +235,18 @@ def test_every_method_learns_from_scaled_features(hospitals: list[str], method: 
     assert not any("not scaled" in text for text in tree["warnings"])
 
 
+def test_silos_of_a_simulation_scale_as_it_does(hospitals: list[str], tmp_path: Path) -> None:
+    from graphsilo.cli.silo import write_silos
+    from graphsilo.data.own_silo import read_silo_file
+
+    for (folder, silo), raw in zip(
+        write_silos(config_of(hospitals), tmp_path / "silos"), prepare(config_of(hospitals)).silos, strict=True
+    ):
+        file = read_silo_file(folder / "silo.yaml")
+        assert file.scaling == Scaling("standard", "federation")
+        assert np.array_equal(file.load(silo.client).graph.features, raw.graph.features)  # type: ignore[union-attr]
+
+
 def test_public_graphs_are_as_they_were(small: Any) -> None:
     config = small(method__rounds=2)
     simulation = prepare(config)
