@@ -99,3 +99,16 @@ def shown(value: object) -> str:
     """
     text = _SHORT.repr(value)
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
+
+
+def one_line(text: object, most: int = 1000) -> str:
+    """A text of somebody else's for a log or a terminal: on one line, no longer than is read, and without characters
+    that steer a terminal.
+
+    Example:
+        >>> one_line("worker died\\n\\x1b[2Jbye")
+        'worker died  [2Jbye'
+    """
+    whole = str(text)
+    cut = whole if len(whole) <= most else f"{whole[:most]} …"
+    return "".join(letter if letter.isprintable() else " " for letter in cut)

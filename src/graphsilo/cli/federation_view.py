@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli import terminal
 from graphsilo.cli.progress import short_time
+from graphsilo.errors import one_line
 from graphsilo.report.formats import MISSING, data_size, duration, percent
 from graphsilo.report.status_page import ENGINES, time_left
 
@@ -42,14 +43,8 @@ _BETWEEN = 4
 
 
 def printable(text: str) -> str:
-    """A text of somebody else's on one line, without signs that could steer a terminal, and not without end.
-
-    Example:
-        >>> printable("worker died\\n\\x1b[2Jbye")
-        'worker died  [2Jbye'
-    """
-    cut = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …"
-    return "".join(sign if sign.isprintable() else " " for sign in cut)
+    """A text of somebody else's for the terminal; see ``errors.one_line``."""
+    return one_line(text, LONGEST_TEXT)
 
 
 def age(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -35,9 +36,10 @@ def join_command(folder: Path, silos: list[Path], *, quiet: bool) -> None:
     """
     from graphsilo.data.own_silo import read_silo_file
     from graphsilo.experiments.disk import owned
-    from graphsilo.runtime.engines import site_engine, site_kit
+    from graphsilo.runtime.engines import request_check, site_engine, site_kit
     from graphsilo.runtime.site.supervisor import SiteSupervisor
 
+    os.umask(0o077)  # logs, models and checkpoints are for whoever runs this site
     kit = site_kit(folder)
     members = []
     for path in silos:
@@ -62,7 +64,9 @@ def join_command(folder: Path, silos: list[Path], *, quiet: bool) -> None:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(owned(kit.run, "this site is already served by another process: stop it first."))
-        site = SiteSupervisor(kit.party, sorted(members), kit.folder, say=say, may_send=allowed)
+        site = SiteSupervisor(
+            kit.party, sorted(members), kit.folder, say=say, may_send=allowed, opened=request_check(kit)
+        )
         stack.callback(site.close)
         site.start()
         engine = site_engine(kit, say=say)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -61,11 +62,12 @@ def serve_command(
     from graphsilo.report import write as write_report
     from graphsilo.runtime.engines import coordinator_kit, transport_of
 
+    os.umask(0o077)  # results hold counts of the silos' classes
     kit = coordinator_kit(folder)
     with contextlib.ExitStack() as stack:
         stack.enter_context(disk.owned(kit.run, "another coordinator serves this kit: stop it first."))
         jobs = Jobs(kit.folder)
-        job = None if config is None else jobs.submit(config, out=out, assignments=assignments)
+        job = None if config is None else jobs.take_up(config, out=out, assignments=assignments)
         names = {client: name for name, client in kit.silos.items()}
         clients: dict[str, list[int]] = {site: [] for site in kit.federation.sites}
         for number, silo in enumerate(kit.federation.silos):
@@ -82,9 +84,14 @@ def serve_command(
             f"{kit.federation.coordinator.port}, waiting for {', '.join(clients)}"
         )
         transport.start()
-        coordinator = Coordinator(kit.folder, kit.federation.name, clients, transport, status, report=write_report)
+        bounds = {number: silo.max_items for number, silo in enumerate(kit.federation.silos) if silo.max_items}
+        coordinator = Coordinator(
+            kit.folder, kit.federation.name, clients, transport, status, report=write_report, max_items=bounds
+        )
         stack.callback(status.write, force=True)
         try:
+            if job is not None and job.state == "done":
+                status.say(f"job {job.id} was done before; nothing is run again")
             done = coordinator.serve(observer=show.observer, until_idle=job is not None)
         except KeyboardInterrupt:
             running = [item.id for item in jobs.all() if item.state == "running"]
@@ -92,7 +99,7 @@ def serve_command(
             status.say(f"the coordinator was stopped.{more}")
             raise Stopped(f"stopped.{more}") from None
     if job is not None:
-        mine = next((item for item in done if item.id == job.id), job)
+        mine = next((item for item in reversed(done) if item.id == job.id), jobs.get(job.id))
         if mine.state != "done":
             told = f": {mine.error}" if quiet and mine.error else "; why is told above."
             raise FederationError(f"job {mine.id} {mine.state}{told}")

@@ -56,7 +56,7 @@ def _lines(entries: list[Entry]) -> None:
             if before is not None:
                 say()
             before = entry.run, entry.method
-            say(f"run {entry.run} ({entry.method}):")
+            say(f"run {entry.run} ({entry.method}):" if entry.run else "before a run:")
         when = entry.time.replace("T", " ").removesuffix("Z")
         text = f"  {when or '?'}  {entry}"
         # Some of it came from elsewhere; a terminal obeys what it cannot print.

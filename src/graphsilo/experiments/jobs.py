@@ -63,26 +63,41 @@ class Jobs:
         Raises:
             ConfigError: The configuration is wrong, or asks for what silos apart cannot do.
         """
-        from graphsilo.experiments.remote import check_remote
-
-        checked = settled(load_config(config, assignments=assignments), remote=True)
-        checked.method_config()
-        check_remote(checked)
+        method, text = _checked(config, assignments)
         # Of all folders: one whose job was never written down has its number, too.
         taken = (path.name.partition("-")[0] for path in self.folder.glob("[0-9]*-*"))
         numbers = [int(number) for number in taken if number.isdecimal()]
-        identity = f"{max(numbers, default=0) + 1:04d}-{re.sub(r'[^a-z0-9]+', '-', checked.method.name.lower())}"
+        identity = f"{max(numbers, default=0) + 1:04d}-{re.sub(r'[^a-z0-9]+', '-', method.lower())}"
         place = self.folder / identity
         place.mkdir(parents=True, mode=0o700)
-        tree = checked.model_dump(mode="json", exclude_unset=True)
-        if not checked.says("run.checkpoint_every"):
-            # Between machines a crash is no rarity, and a lost round costs everybody's time.
-            tree.setdefault("run", {})["checkpoint_every"] = 1
-        disk.write_text(place / "config.yaml", documents.write(tree))
+        disk.write_text(place / "config.yaml", text)
         target = Path(out).absolute() if out is not None else place / "out"
-        job = Job(identity, "queued", time.time(), checked.method.name, str(target))
+        job = Job(identity, "queued", time.time(), method, str(target))
         self.write(job)
         return job
+
+    def take_up(self, config: str | Path, *, out: str | Path | None = None, assignments: Sequence[str] = ()) -> Job:
+        """The job of a command that is given again after it was interrupted, else a new one.
+
+        It is the same job if it has the same settings and results folder: then it goes on, and one that is done stays
+        done. Without ``out`` a job that is done is not meant: its folder was its own.
+
+        Raises:
+            ConfigError: As ``submit``.
+        """
+        _, text = _checked(config, assignments)
+        for job in reversed(self.all()):
+            own = self.folder / job.id / "out"
+            if str(own if out is None else Path(out).absolute()) != job.out:
+                continue
+            with contextlib.suppress(OSError):
+                if self.config_path(job).read_text(encoding="utf-8") != text:
+                    continue
+                if job.state in ("stopped", "failed"):
+                    self.go_on(job)
+                if job.state != "done" or out is not None:
+                    return self.get(job.id)
+        return self.submit(config, out=out, assignments=assignments)
 
     def all(self) -> list[Job]:
         """All jobs, oldest first. A folder whose job cannot be read is left out."""
@@ -137,3 +152,17 @@ class Jobs:
                 if job.state == state:
                     return job
         return None
+
+
+def _checked(config: str | Path, assignments: Sequence[str]) -> tuple[str, str]:
+    """The method of a configuration that silos apart can carry out, and the configuration as it is kept."""
+    from graphsilo.experiments.remote import check_remote
+
+    checked = settled(load_config(config, assignments=assignments), remote=True)
+    checked.method_config()
+    check_remote(checked)
+    tree = checked.model_dump(mode="json", exclude_unset=True)
+    if not checked.says("run.checkpoint_every"):
+        # Between machines a crash is no rarity, and a lost round costs everybody's time.
+        tree.setdefault("run", {})["checkpoint_every"] = 1
+    return checked.method.name, documents.write(tree)

@@ -11,14 +11,14 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from graphsilo.data.cards import compare_cards
 from graphsilo.data.scaling import UNSCALED, Scaling, scaling_of
 from graphsilo.data.silo import Schema
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import ConfigError, FederationError, UnsupportedError
 from graphsilo.experiments import disk
 from graphsilo.experiments.cohort import Cohort, per_client_warnings
 from graphsilo.experiments.config import RunConfig
@@ -155,6 +155,7 @@ def run_over(
     say: Callable[[str], None] = lambda text: None,
     report: Callable[[Path], Any] | None = None,
     wait: float = float("inf"),
+    max_items: Mapping[ClientId, int] | None = None,
     watch: Callable[[RemoteSites], None] = lambda sites: None,
     check: Callable[[], None] = lambda: None,
 ) -> Result:
@@ -171,6 +172,7 @@ def run_over(
         say: Hears a line for every event between machines.
         report: Called with the folder when everything is written.
         wait: Seconds to wait for all sites to answer.
+        max_items: Most nodes or graphs that a silo may say it holds, where the federation bounds it.
         watch: Is given the sites before anything is asked of them, to show how they are.
         check: Called again and again while sites are waited for; may raise to end it.
 
@@ -190,6 +192,11 @@ def run_over(
         sites.wait_for_all(wait, check=check)
         cards = sites.cards()
         cohort = cohort_of(config, name, cards)
+        told, is_warning = weights(cohort, max_items or {})
+        if is_warning:
+            cohort = replace(cohort, notes=(*cohort.notes, told))
+        else:
+            say(told)
         sparse = any(bool(card.get("sparse")) for card in cards.values())
         sites.told = {"schema": schema_tree(cohort.schema), "sparse": sparse, "task": cohort.task}
         result = run(
@@ -199,6 +206,35 @@ def run_over(
         return result
     finally:
         sites.close()
+
+
+def weights(cohort: RemoteCohort, max_items: Mapping[ClientId, int]) -> tuple[str, bool]:
+    """What share of all items every silo says it holds: models weigh by it, and nobody else can check it.
+
+    Returns:
+        The shares in words, and whether they are a warning: of three silos or more, one says it holds more than half.
+
+    Raises:
+        FederationError: A silo says it holds more than the federation allows it.
+    """
+    rows = cohort.cut["per_client"]
+    for row in rows:
+        most = max_items.get(row["client"])
+        if most is not None and row["nodes"] > most:
+            raise FederationError(
+                f"silo '{row['silo']}' says it holds {row['nodes']} items, more than the {most} that federation.yaml "
+                f"allows it (max_items): its models would weigh as much. Ask its owner, or raise the bound."
+            )
+    total = sum(row["nodes"] for row in rows) or 1
+    shares = ", ".join(f"{row['silo']} {row['nodes']} ({100 * row['nodes'] / total:.0f} %)" for row in rows)
+    largest = max(rows, key=lambda row: row["nodes"])
+    if len(rows) > 2 and 2 * largest["nodes"] > total:
+        return (
+            f"silo '{largest['silo']}' says it holds more than half of all items ({shares}), and its models weigh as "
+            f"much where a method weights by them. If that is not so, bound it by max_items in federation.yaml, or "
+            f"weight all alike (method.weight_by=uniform)."
+        ), True
+    return f"items that the silos say they hold, by which models may be weighted: {shares}", False
 
 
 def check_remote(config: RunConfig) -> None:

@@ -66,6 +66,7 @@ class Coordinator:
         transport: Leads to the sites.
         status: Is told everything.
         report: Draws a finished run's page.
+        max_items: Most nodes or graphs that a silo may say it holds.
     """
 
     def __init__(
@@ -77,9 +78,11 @@ class Coordinator:
         status: Status,
         *,
         report: Callable[[Path], Any] | None = None,
+        max_items: Mapping[ClientId, int] | None = None,
     ):
         self.jobs = Jobs(kit)
         self.name, self.clients, self.transport, self.status, self.report = name, clients, transport, status, report
+        self.max_items = max_items
         self.closed = threading.Event()
         self._unwritten = ""  # a job whose end could not be written down: it would begin again at once
 
@@ -164,6 +167,7 @@ class Coordinator:
             observer=watching,
             say=self.status.say,
             report=self.report,
+            max_items=self.max_items,
             watch=self.status.watch,
             check=watching.check,
         )

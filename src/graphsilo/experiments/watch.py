@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsilo.errors import RunError
+from graphsilo.errors import RunError, one_line
 from graphsilo.experiments import disk
 from graphsilo.experiments.jobs import Job
 from graphsilo.experiments.observer import Progress
@@ -69,7 +69,8 @@ class Status:
         self.listeners: list[Callable[[str], None]] = []
 
     def say(self, text: str) -> None:
-        """Note an event."""
+        """Note an event, on one line: names and texts of silos are part of some, and must not pass for other lines."""
+        text = one_line(text, 4000)
         with self._lock:
             self._events.append({"at": time.time(), "text": text})
             with contextlib.suppress(OSError):  # a log that cannot be written stops nothing

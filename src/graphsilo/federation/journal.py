@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from graphsilo.federation.codec import Encoded
     from graphsilo.federation.message import Message
 
-Way: TypeAlias = Literal["sent", "received", "refused", "damaged"]
+Way: TypeAlias = Literal["sent", "received", "refused", "failed", "damaged"]
 
+CARD = "card"
+"""Name of what a silo says of itself before a run: sizes, names of columns and classes."""
 LARGEST = 50 * 10**6
 """Bytes of a file before another is begun."""
 _LONGEST = 200
@@ -71,14 +73,15 @@ class Entry:
 
     Attributes:
         time: When, in UTC: ``2026-01-31T12:00:00Z``.
-        way: ``sent`` or ``received``; ``refused`` if it did not leave; ``damaged`` for a line that cannot be read.
-        run, method: Of which run.
+        way: ``sent`` or ``received``; ``refused`` if it did not leave; ``failed`` where only the reason did;
+            ``damaged`` for a line that cannot be read.
+        run, method: Of which run; empty before any.
         round: 0 during set-up.
         handler: The step that was asked for.
-        message: Name of the message.
+        message: Name of the message; ``card`` for what a silo says of itself before a run.
         bytes: Of the whole message.
         fields: What was in it.
-        reason: Why it was refused.
+        reason: Why it was refused, or what failed.
     """
 
     time: str = ""
@@ -106,8 +109,10 @@ class Entry:
         place = f"round {self.round}" if self.round else "set-up"
         if self.handler == "evaluate":
             place += ", evaluation"
-        if self.way == "refused":
-            return f"{place}, refused ('{self.handler}'): {self.reason}"
+        if self.message == CARD:
+            place = "before a run, the silo's card"
+        if self.way in ("refused", "failed"):
+            return f"{place}, {self.way} ('{self.handler}'): {self.reason}"
         if self.way == "received":
             kinds = dict.fromkeys(SHORT.get(note.kind, note.kind) for note in self.fields if note.kind != "control")
             told = f" ({', '.join(kinds)})" if kinds else ""
@@ -184,6 +189,36 @@ class Journal:
         """
         self._append("received", run, method, round, handler, request, bytes)
 
+    def card(self, content: Mapping[str, Any]) -> None:
+        """Note the silo's card, which is about to leave.
+
+        Args:
+            content: Plain values.
+
+        Raises:
+            DisclosureError: It cannot be logged, and must not be sent.
+        """
+        fields = [
+            {
+                "name": name,
+                "kind": "counts" if name == "counts" else "control",
+                "bytes": len(msgspec.msgpack.encode(value)),
+                **_plain(value),
+            }
+            for name, value in content.items()
+        ]
+        entry = {"time": _now(), "way": "sent", "run": "", "method": "", "round": 0, "handler": "cards"}
+        self._write({**entry, "message": CARD, "bytes": len(msgspec.msgpack.encode(content)), "fields": fields})
+
+    def failed(self, run: str, method: str, round: int, handler: str, reason: str) -> None:
+        """Note that a step failed, and the words in which the coordinator hears of it.
+
+        Raises:
+            DisclosureError: It cannot be logged.
+        """
+        entry = {"time": _now(), "way": "failed", "run": run, "method": method, "round": round}
+        self._write({**entry, "handler": handler, "reason": reason})
+
     def refused(self, run: str, method: str, round: int, handler: str, reason: str) -> None:
         """Note a message that was not sent, and why.
 
@@ -198,7 +233,7 @@ class Journal:
         return sum(
             note.bytes
             for entry in (read(self.path) if _files(self.path) else ())
-            if entry.way == "sent" and run in (None, entry.run)
+            if entry.way == "sent" and entry.message != CARD and run in (None, entry.run)
             for note in entry.fields
         )
 
@@ -222,7 +257,7 @@ class Journal:
         try:
             handle = self._open(len(line))
             try:
-                self._extend(handle, line, wait=entry["way"] == "sent")
+                self._extend(handle, line, wait=entry["way"] in ("sent", "failed"))
             finally:
                 os.close(handle)
         except OSError as error:

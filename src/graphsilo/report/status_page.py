@@ -34,6 +34,8 @@ LONGEST_TEXT = 1000
 """Signs of one text that are shown; a site could send a book as its trouble."""
 _OWN_NAME = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _IDLE_SECONDS = 30
+MAX_CONNECTIONS = 32
+"""Open at once, a thread each; a browser needs a few."""
 
 
 def current_rounds(tree: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -203,8 +205,13 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            self._open.add(request)
-        super().process_request(request, client_address)
+            full = len(self._open) >= MAX_CONNECTIONS
+            if not full:
+                self._open.add(request)
+        if full:
+            super().shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from graphsilo.errors import RunError, UnsupportedError
 from graphsilo.runtime.nvflare.kit import Kit, read_kit
-from graphsilo.runtime.transport import Transport
+from graphsilo.runtime.transport import Body, Transport
 
 if TYPE_CHECKING:
     from graphsilo.runtime.nvflare.coordinator import NvflareTransport
@@ -92,6 +92,19 @@ def site_engine(kit: Kit, *, say: Callable[[str], None]) -> SiteEngine:
     return NvflareSite(kit.folder)
 
 
+def request_check(kit: Kit) -> Callable[[Body], memoryview] | None:
+    """What a site's supervisor looks at every request with; None where the engine's own check is all there is.
+
+    Args:
+        kit: Of the site.
+    """
+    if kit.federation.engine == "flower":  # its coordinator is started by the engine, without a kit
+        return None
+    from graphsilo.runtime.nvflare.signing import Verifier
+
+    return Verifier(kit.folder, kit.party).opened
+
+
 def _hear(say: Callable[[str], None]) -> None:
     """What the engine's keepers log is said, instead of going bare to the terminal."""
     log = logging.getLogger("graphsilo.runtime.nvflare")
@@ -124,4 +137,4 @@ def _needs_nvflare(kit: Kit) -> None:
         )
 
 
-__all__ = ["SiteEngine", "Transport", "coordinator_kit", "site_engine", "site_kit", "transport_of"]
+__all__ = ["SiteEngine", "Transport", "coordinator_kit", "request_check", "site_engine", "site_kit", "transport_of"]

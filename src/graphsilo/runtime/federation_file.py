@@ -59,11 +59,13 @@ class SiloSpec(Settings):
         name: Unique in the federation.
         site: The machine it lives at; by default a site of the same name.
         may_send: Kinds of disclosure it may send at most; none says nothing about it (the silo's own policy rules).
+        max_items: Most nodes (or graphs) that it may say it holds. What a silo says bounds the weight of its models.
     """
 
     name: str
     site: str = ""
     may_send: list[str] | None = None
+    max_items: int | None = Field(None, ge=1)
 
     @model_validator(mode="before")
     @classmethod

@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling, scale_tree
-from graphsilo.errors import FederationError, GraphsiloError, RunError
+from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.codec import Encoded, aligned_bytes, encode
 from graphsilo.federation.interface import Failure
@@ -34,7 +34,7 @@ from graphsilo.federation.scaling import ScalingClient, message_of
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.in_process import LocalFederation, bundled
-from graphsilo.runtime.remote_sites import MALFORMED, Gone, RemoteSites, StateLost, checked, told_text
+from graphsilo.runtime.remote_sites import MALFORMED, Gone, RemoteSites, StateLost, checked
 from graphsilo.runtime.site.protocol import Packet, ProtocolError
 from graphsilo.runtime.transport import Unreachable
 from graphsilo.types import ClientId
@@ -102,7 +102,7 @@ class Remote(LocalFederation):
     def _note_opened(self, site: str, packet: Packet) -> None:
         header = checked(site, packet).header
         try:
-            refused = {int(client): told_text(text) for client, text in header.get("refused", [])}
+            refused = {int(client): one_line(text) for client, text in header.get("refused", [])}
         except MALFORMED as error:
             raise FederationError(f"site '{site}' gave a malformed answer ({type(error).__name__}).") from None
         strange = [client for client in refused if client not in self.sites.status[site].clients]
@@ -191,7 +191,7 @@ class Remote(LocalFederation):
                 spent += seconds
                 if "failure" in answer:
                     kind, reason = answer["failure"]
-                    found[client] = Failure(client, handler, told_text(kind), told_text(reason))
+                    found[client] = Failure(client, handler, one_line(kind), one_line(reason))
                 else:
                     payload = packet.payloads[answer["payload"]]
                     data = aligned_bytes(payload.nbytes)
@@ -206,11 +206,11 @@ class Remote(LocalFederation):
                     found[client] = Encoded(data, reply_type.wire_name(), fields)
         except MALFORMED as error:
             raise FederationError(
-                f"site '{site}' gave a malformed answer ({type(error).__name__}: {told_text(error)})."
+                f"site '{site}' gave a malformed answer ({type(error).__name__}: {one_line(error)})."
             ) from None
         if sorted(found) != asked:
             raise FederationError(
-                f"site '{site}' was asked for clients {asked} and answered for {told_text(sorted(found))}."
+                f"site '{site}' was asked for clients {asked} and answered for {one_line(sorted(found))}."
             )
         self.client_cpu_seconds += spent
         return found

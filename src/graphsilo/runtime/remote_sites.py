@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling
-from graphsilo.errors import FederationError
+from graphsilo.errors import FederationError, one_line
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
@@ -36,8 +36,6 @@ _FIRST_WAIT = 30.0
 _PER_MEGABYTE = 1.0
 _POLL_WAIT = 30.0
 _BETWEEN = 0.5
-_LONGEST_TEXT = 1000
-"""Signs of a text of a site that are kept: it stands in the status, in logs and in the result."""
 MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 """What reading plain values of unknown types may raise."""
 
@@ -160,12 +158,12 @@ class RemoteSites:
                 held, wanted = answer.header.get("clients"), list(self.status[site].clients)
                 if not isinstance(held, list) or sorted(map(str, held)) != sorted(map(str, wanted)):
                     raise FederationError(
-                        f"site '{site}' should hold the clients {wanted}, and holds {told_text(held)}: its silos are "
+                        f"site '{site}' should hold the clients {wanted}, and holds {one_line(held)}: its silos are "
                         f"not those of this federation's file."
                     )
                 if answer.header.get("graphsilo") != __version__:
                     raise FederationError(
-                        f"site '{site}' runs graphsilo {told_text(answer.header.get('graphsilo'))}, the coordinator "
+                        f"site '{site}' runs graphsilo {one_line(answer.header.get('graphsilo'))}, the coordinator "
                         f"{__version__}: install the same release everywhere."
                     )
                 self.status[site].become("up")
@@ -192,12 +190,12 @@ class RemoteSites:
                 limits = {client: _limit(card["counts"]) for client, card in own.items()}
             except MALFORMED as error:
                 raise FederationError(
-                    f"the cards of site '{site}' are malformed ({type(error).__name__}: {told_text(error)})."
+                    f"the cards of site '{site}' are malformed ({type(error).__name__}: {one_line(error)})."
                 ) from None
             if sorted(own) != list(self.status[site].clients):
                 raise FederationError(
                     f"site '{site}' was asked for the cards of the clients {list(self.status[site].clients)} and gave "
-                    f"those of {told_text(sorted(own))}."
+                    f"those of {one_line(sorted(own))}."
                 )
             found.update(own)
             self.limits.update(limits)
@@ -321,16 +319,16 @@ class RemoteSites:
                 silent = time.monotonic() - heard
                 if not troubled:
                     troubled = True
-                    status.become("late", told_text(error.reason))
+                    status.become("late", one_line(error.reason))
                     self.say(f"site '{site}' gives no answer ({error.reason}); waiting {self.patience:.0f} s for it")
                 if silent > self.patience:
-                    status.become("lost", told_text(error.reason))
+                    status.become("lost", one_line(error.reason))
                     raise Gone(site, f"has been silent for {silent:.0f} seconds ({error.reason})", late=False) from None
                 self._closed.wait(min(_BETWEEN, max(0.0, self.patience - silent)))
                 continue
             except ProtocolError as error:
                 damaged += 1
-                status.note = told_text(error)
+                status.note = one_line(error)
                 if damaged > 2:
                     status.become("up")
                     raise
@@ -369,7 +367,7 @@ class RemoteSites:
         except ProtocolError as error:
             raise Unreachable(site, str(error)) from None
         if packet.id != identity or not packet.header.get("ok"):
-            raise Unreachable(site, told_text(packet.header.get("text", "it answers something else")))
+            raise Unreachable(site, one_line(packet.header.get("text", "it answers something else")))
         return packet
 
     def submit(
@@ -388,17 +386,10 @@ def checked(site: str, packet: Packet) -> Packet:
     """
     if packet.header.get("ok"):
         return packet
-    kind, text = told_text(packet.header.get("kind")), told_text(packet.header.get("text"))
+    kind, text = one_line(packet.header.get("kind")), one_line(packet.header.get("text"))
     if kind in _LOST_STATE:
         raise StateLost(site, text)
     raise FederationError(f"site '{site}': {text}" if kind != "FederationError" else f"site '{site}' {text}")
-
-
-def told_text(value: object) -> str:
-    """What a site says, in one line and no longer than is read: it must not look like another line of a log."""
-    text = str(value)
-    cut = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
-    return "".join(sign if sign.isprintable() else " " for sign in cut)
 
 
 def _limit(counts: Mapping[str, Any]) -> float:

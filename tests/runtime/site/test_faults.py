@@ -58,6 +58,27 @@ def test_worker_killed_in_the_middle_of_a_round(sites: Any, measured: Callable[[
     assert any("goes back to its last checkpoint" in line for line in sites.said)
 
 
+@pytest.mark.parametrize("operation", ["cards", "open", "memory", "result"])
+def test_worker_killed_while_idle(operation: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    """As by a machine that runs out of memory at night: the first job of the morning must not fail for it."""
+    victim = sites.supervisors["south"]
+    before = victim.restarts
+
+    def meets(site: str, header: Mapping[str, Any]) -> bool:
+        return site == "south" and header.get("do") == operation
+
+    def kill() -> None:
+        os.kill(victim.worker_pid, signal.SIGKILL)
+        while victim.worker_pid is not None:
+            time.sleep(0.01)
+
+    tree = carry_out(sites, Meddling(sites.transport, once(meets, kill)), tmp_path / "out")
+    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    assert victim.restarts == before + 1
+    # Only after `memory`, which comes while a run is open, was anything lost.
+    assert any("goes back" in line for line in sites.said) == (operation == "memory")
+
+
 def test_worker_that_dies_every_time_is_given_up(sites: Any, tmp_path: Path) -> None:
     victim = sites.supervisors["south"]
     meets = training_call("south", 2)

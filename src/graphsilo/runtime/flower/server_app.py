@@ -61,6 +61,7 @@ def run(grid: Grid, context: Context) -> None:
             say=_log.info,
             report=importlib.import_module("graphsilo.report").write,
             wait=patience,
+            max_items={number: silo.max_items for number, silo in enumerate(federation.silos) if silo.max_items},
         )
         _log.info("results: %s", out)
     finally:

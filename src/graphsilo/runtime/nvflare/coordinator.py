@@ -15,6 +15,7 @@ from graphsilo.errors import FederationError, RunError
 from graphsilo.runtime import pipe
 from graphsilo.runtime.nvflare.keeper import Keeper, tail
 from graphsilo.runtime.nvflare.kit import COORDINATOR, read_kit
+from graphsilo.runtime.nvflare.signing import Signer
 from graphsilo.runtime.nvflare.workspace import OUT, socket_path
 from graphsilo.runtime.transport import Body, Transport, Unreachable
 
@@ -30,15 +31,17 @@ class NvflareTransport(Transport):
 
     Args:
         kit: Folder of the coordinator's kit.
+        signed: Sign every request, as a site's supervisor wants it; False hands bodies on as they are.
 
     Raises:
         RunError: It is no coordinator's kit.
     """
 
-    def __init__(self, kit: str | Path):
+    def __init__(self, kit: str | Path, *, signed: bool = True):
         self._kit = read_kit(kit)
         if self._kit.role != COORDINATOR:
             raise RunError(f"{kit} is the kit of site '{self._kit.party}'; the coordinator's is wanted here.")
+        self._signer = Signer(self._kit.folder) if signed else None
         self.sites = self._kit.federation.sites
         self._keeper = Keeper(self._kit)
         self._path = socket_path(self._kit)
@@ -82,6 +85,8 @@ class NvflareTransport(Transport):
             raise Unreachable(site, f"no such site in federation '{self._kit.federation.name}'")
         if self._closed:
             raise Unreachable(site, "the transport is closed")
+        if self._signer is not None:
+            body = self._signer.signed(site, body)
         try:
             head, content = self._exchange(
                 {"do": "ask", "site": site, "timeout": timeout}, body, timeout=timeout + _MARGIN_SECONDS

@@ -6,11 +6,13 @@ import fcntl
 import importlib.util
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from graphsilo.errors import RunError
@@ -20,6 +22,14 @@ from graphsilo.runtime.nvflare.workspace import OUT, arguments, write_workspace
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _LONG_ENOUGH = 60.0
 _GRACE_SECONDS = 3.0
+
+_NEEDED = re.compile(
+    r"PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|VIRTUAL_ENV|LD_LIBRARY_PATH|PYTHON\w+|MALLOC_\w+|"
+    r"OMP_\w+|SSL_CERT_(FILE|DIR)|((https?|all|no)_proxy)",
+    re.IGNORECASE,
+)
+"""What the engine's process may know of the environment. It is the one with a network connection: a database's password
+that the silos' processes need is not there to be found, and nothing overrides the engine's own settings."""
 
 log = logging.getLogger(__name__)
 
@@ -86,13 +96,11 @@ class Keeper:
                 return
             folder = write_workspace(self._kit)
             environment = {
-                **os.environ,
+                **_needed(os.environ),
                 "PYTHONUNBUFFERED": "1",
                 "OMP_NUM_THREADS": "1",
                 "MALLOC_ARENA_MAX": "2",  # FLARE has hundreds of threads; each would keep an arena of its own
             }
-            for name in [name for name in environment if name.startswith("NVFL")]:
-                del environment[name]  # they override the engine's settings
             with (self._kit.run / OUT).open("wb") as out:
                 self._process = subprocess.Popen(
                     [
@@ -152,6 +160,11 @@ class Keeper:
         if self._held is not None:
             os.close(self._held)
             self._held = None
+
+
+def _needed(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that an engine's process is given."""
+    return {name: value for name, value in environment.items() if _NEEDED.fullmatch(name)}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,9 @@ FLARE's own request-and-reply would keep every reply, and a thread, for a minute
 nothing is sent again but by the runner. ``hello`` (a small request, with a reply) goes to every site each second. It
 tells the site which answers are waited for, and the site tells which of them it knows nothing of: those were lost.
 
-A site listens to the coordinator only; that a sender is who it says was checked by the engine against its certificate.
+A site listens to the coordinator only. Who a sender is, the engine says, and its check has a gap (a site that registers
+twice can name another sender with its first token); what stands in a request is believed for its signature, which the
+supervisor checks.
 """
 
 from __future__ import annotations

@@ -27,10 +27,13 @@ from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError
 from graphsilo.runtime import pipe
 from graphsilo.runtime.site.protocol import OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
+from graphsilo.runtime.transport import Body
 from graphsilo.types import ClientId
 
 KEPT_ANSWERS = 4
 """Answers that are kept to be given again. A coordinator asks a site one thing at a time."""
+_STATELESS = frozenset({"cards", "open", "result", "memory"})
+"""What a new worker can answer as well as one that died idle: it needs nothing that the old one knew."""
 _START = 60.0
 _ATTEMPTS = 3
 PATIENCE = 20.0
@@ -47,6 +50,7 @@ class SiteSupervisor:
         say: Hears a line for every event worth one.
         may_send: Kinds of disclosure that the federation grants a silo at most, where it says so.
         max_bytes: Most bytes of one request that are taken.
+        opened: Checks that a request is the coordinator's, and gives what is asked; None believes the engine.
     """
 
     def __init__(
@@ -58,8 +62,10 @@ class SiteSupervisor:
         say: Callable[[str], None] = lambda text: None,
         may_send: Mapping[ClientId, Sequence[str]] | None = None,
         max_bytes: int = 4 << 30,
+        opened: Callable[[Body], memoryview] | None = None,
     ):
         self.name, self.silos, self.folder, self.say, self.max_bytes = name, list(silos), folder, say, max_bytes
+        self._opened = opened
         self.socket_path = folder / "run" / "site.sock"
         self.may_send = {str(client): list(kinds) for client, kinds in (may_send or {}).items()}
         self.started = time.time()
@@ -113,8 +119,11 @@ class SiteSupervisor:
         if len(body) == 0:
             return self.name.encode()
         try:
+            if self._opened is not None:
+                body = self._opened(body)
             packet = unpack(body, limit=self.max_bytes)
         except ProtocolError as error:
+            self.say(f"a request was refused: {error}")
             return failed("", type(error).__name__, str(error))
         operation = packet.header.get("do")
         if operation == "hello":
@@ -175,15 +184,21 @@ class SiteSupervisor:
                 return failed(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
             if packet.id != self._newest:  # nobody waits for it: a coordinator asks a site one thing at a time
                 return failed(packet.id, "Superseded", "the coordinator has asked for something else since.")
-            if self._connection is None:
-                self._start_worker()
-                self.restarts += 1
-            connection = self._connection
-            if connection is None:
-                return failed(packet.id, "WorkerDied", "the worker process could not be started.")
-            try:
-                pipe.send(connection, body)
-                answer = pipe.receive(connection)
+            why = ""
+            for _ in range(2 if packet.header["do"] in _STATELESS else 1):
+                if self._connection is None:
+                    self._start_worker()
+                    self.restarts += 1
+                connection = self._connection
+                if connection is None:
+                    return failed(packet.id, "WorkerDied", "the worker process could not be started.")
+                try:
+                    pipe.send(connection, body)
+                    answer = pipe.receive(connection)
+                except (EOFError, OSError):
+                    why = self._stop_worker()
+                    self.say(f"the worker process {why}; it is started again when it is next needed")
+                    continue
                 header = header_of(answer)
                 if header.get("ok"):
                     self._tell(packet)
@@ -191,10 +206,7 @@ class SiteSupervisor:
                     log = self.folder / "run" / "worker.log"
                     self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")
                 return answer
-            except (EOFError, OSError):
-                why = self._stop_worker()
-                self.say(f"the worker process {why}; it is started again when it is next needed")
-                return failed(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
+            return failed(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
 
     def _tell(self, packet: Packet) -> None:
         """What a person at the site wants to hear of."""
