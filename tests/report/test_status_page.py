@@ -7,13 +7,15 @@ import http.client
 import json
 import math
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.report.status_page import LONGEST_TEXT, StatusPage, current_rounds, shown, time_left
+from graphsilo.report.status_page import LONGEST_TEXT, MAX_CONNECTIONS, StatusPage, current_rounds, shown, time_left
 
 NOW = 1_800_000_000.0
 HOSTILE = "</script><script>window.smuggled = 1</script><img src=x onerror='window.smuggled = 1'>"
@@ -384,3 +386,19 @@ def test_the_page_fits_and_obeys(browser: Any, page: StatusPage, tree: dict[str,
     assert "scroll" in focused or focused.endswith(" A")
     assert visit.complaints == []
     visit.page.close()
+
+
+def test_connections_are_bounded(page: StatusPage) -> None:
+    """Who opens 300 connections and says nothing takes 32 threads at most; there is an answer when they are gone."""
+    before = threading.active_count()
+    held = [socket.create_connection(("127.0.0.1", port_of(page)), timeout=10) for _ in range(3 * MAX_CONNECTIONS)]
+    time.sleep(0.5)
+    assert threading.active_count() - before <= MAX_CONNECTIONS
+    for connection in held:
+        connection.close()
+    for _ in range(50):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if ask(page)[0] == 200:
+                return
+        time.sleep(0.1)
+    raise AssertionError("the page does not answer any more")

@@ -133,7 +133,7 @@ def test_rounds_states_models_and_ledger_are_those_of_one_process(spread, federa
     [
         ("raise", r"client 2 failed in 'train' \(ValueError: the disk of this hospital is gone\)"),
         ("nan", "NaN or infinity"),
-        ("shape", "has shapes"),
+        ("shape", "has the shape"),
         ("write", "wrote into the received field"),
     ],
 )

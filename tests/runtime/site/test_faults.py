@@ -332,7 +332,7 @@ LIES: dict[str, tuple[Callable[[bytearray], bytearray], str]] = {
     "garbage": (lambda answer: bytearray(b"<html>bad gateway</html>"), "no packet of graphsilo"),
     "empty": (lambda answer: bytearray(), "no packet"),
     "nan": (lambda answer: set_float(answer, float("nan")), "NaN or infinity"),
-    "wrong-shape": (with_reply(reshaped), "has shapes"),
+    "wrong-shape": (with_reply(reshaped), "has the shape"),
     "a-billion-samples": (
         with_reply(lambda reply: replace(reply, num_samples=1e9)), r"claims to stand for 1e\+09 items"
     ),

