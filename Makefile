@@ -12,7 +12,7 @@ TEST_PROCESSES ?= 2
 # Slow tests run where GRAPHSILO_SLOW is set, as in continuous integration.
 MARKS := $(if $(GRAPHSILO_SLOW),,-m "not slow")
 
-.PHONY: help install quickstart test test-flower check bench bench-gate papers docs docs-serve clean
+.PHONY: help install quickstart test test-flower check bench bench-gate papers mutants docs docs-serve clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -55,6 +55,9 @@ bench-gate: .venv/.dev ## has anything become dearer than benchmarks/cost/bounds
 
 papers: .venv/.dev ## run the papers' comparisons again (hours; PAPERS="opfgl --priority 2" for a part)
 	$(BIN)/python benchmarks/papers.py $(PAPERS)
+
+mutants: .venv/.dev ## change the package in random places: do tests notice (MUTANTS="--module evaluate --sample 50")
+	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 docs: .venv/.dev ## build the documentation into site/
 	@scripts/check docs
