@@ -103,7 +103,7 @@ def test_wrong_plans_are_refused():
         ConfusionPlan({"test": np.array([4])}, LABELS, 2)
     with pytest.raises(DataError, match="items are numbered"):
         ConfusionPlan({"test": np.array([-1])}, LABELS, 2)
-    with pytest.raises(DataError, match="part must name"):
+    with pytest.raises(DataError, match="one of 2 parts, 0 to 1; got 2"):
         ConfusionPlan(ITEMS, LABELS, 2, part=np.array([0, 1, 2, 0]), num_parts=2)
     with pytest.raises(DataError, match="part must hold"):
         ConfusionPlan(ITEMS, LABELS, 2, part=np.array([0]))

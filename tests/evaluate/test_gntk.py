@@ -152,6 +152,8 @@ def test_a_wide_networks_tangent_kernel(blocks, layers, scale, networks, toleran
 def test_the_bound_by_hand():
     # Θ = diag(2, 2), y = (1, -1): yᵀ Θ⁻¹ y = 1, tr Θ = 4, √4 / 2 = 1. The jitter moves it by a millionth.
     assert bound_term(2 * np.eye(2), np.array([0, 1])) == pytest.approx(1.0, rel=1e-6)
+    # Its units do not matter: Θ = diag(1/8, 1/8) has yᵀ Θ⁻¹ y = 16 and tr Θ = 1/4.
+    assert bound_term(np.eye(2) / 8, np.array([0, 1])) == pytest.approx(1.0, rel=1e-6)
     # A kernel that knows the classes: Θ = [[2, -1], [-1, 2]] has 3 along (1, -1): 2/3 · 4, √(8/3) / 2.
     knows = np.array([[2.0, -1.0], [-1.0, 2.0]])
     assert bound_term(knows, np.array([0, 1]), jitter=0) == pytest.approx((8 / 3) ** 0.5 / 2)

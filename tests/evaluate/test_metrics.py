@@ -132,7 +132,7 @@ def test_weighted_mean_renormalises():
 @pytest.mark.parametrize(
     ("shape", "weights", "said"),
     [
-        ((2, 4, 3), [1, 1], "shape"),
+        ((2, 4, 3), [1, 1], r"shape \[clients, 4, classes, classes\]; got \(2, 4, 3\)"),
         ((2, 3, 3, 3), [1, 1], "shape"),
         ((2, 4, 3, 2), [1, 1], "shape"),
         ((2, 4, 3, 3), [1], "weights"),

@@ -72,6 +72,8 @@ def test_combining_clients():
     scores = [Score(0.5, 10), Score(None, 0), Score(1.0, 30)]
     assert combine(scores) == Score(0.875, 40)
     assert combine(scores, [1, 100, 1]) == Score(0.75, 40)
+    assert combine(scores, [0.25, 0.25, 0.25]) == Score(0.75, 40)  # shares need not add up to 1
+    assert combine(scores, [0, 1, 0]) == Score(None, 0)
     assert combine([Score(None, 0)]) == Score(None, 0)
     assert combine([]) == Score(None, 0)
     with pytest.raises(DataError, match="weights"):

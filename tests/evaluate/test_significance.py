@@ -95,6 +95,7 @@ def test_verdicts():
     assert better.verdict() == "better"
     assert compare_paired(low, high).verdict() == "worse"
     assert better.verdict(adjusted_p=0.06) == "no difference shown"
+    assert better.verdict(alpha=2 / 64) == "better"  # a p equal to the level falls to it
     assert compare_paired(low, low[::-1]).verdict() == "no difference shown"
 
 
@@ -152,8 +153,10 @@ def test_holm_by_hand():
     assert holm([0.01, 0.04, None, 0.03]) == [0.03, 0.06, None, 0.06]
     assert holm([0.5, 0.6]) == [1.0, 1.0]
     assert holm([]) == []
-    with pytest.raises(DataError, match="between 0 and 1"):
-        holm([1.5])
+    assert holm([0.0, 1.0]) == [0.0, 1.0]
+    for p in (1.5, -0.5):
+        with pytest.raises(DataError, match="between 0 and 1"):
+            holm([p])
 
 
 def test_gap_closed():
