@@ -296,6 +296,16 @@ def test_a_silo_without_labels_has_no_bound():
     assert found["mean"]["cut"] == found["silos"][1]["cut"]
 
 
+def test_a_silo_that_sees_zeros_only_has_no_bound():
+    graph = small(40, 5)
+    values = np.array(graph.features)
+    values[:20] = 0
+    blank = Graph(values, np.zeros((2, 0), dtype=np.int64), graph.labels, 2)
+    found = compare(blank, cut_in_two(blank))
+    assert [found["silos"][0][name] for name in ("nodes", "global", "cut")] == [20, None, None]
+    assert found["silos"][1]["cut"] > 0
+
+
 def test_what_does_not_belong_together():
     graph = small(40, 5)
     silos = cut_in_two(graph)

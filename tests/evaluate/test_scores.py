@@ -24,6 +24,11 @@ def test_one_class_is_undefined(labels):
         assert rank(labels, np.zeros((len(labels), 2))) == Score(None, 0)
 
 
+def test_a_single_column_has_nothing_to_rank_against():
+    for rank in (roc_auc, average_precision):
+        assert rank(np.zeros(3, dtype=np.int64), np.array([[0.1], [0.2], [0.3]])) == Score(None, 0)
+
+
 def test_unknown_labels_are_left_out():
     assert roc_auc(np.array([1, -1, 0]), np.array([0.9, np.nan, 0.1])) == Score(1.0, 2)
 
