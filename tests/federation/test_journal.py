@@ -157,6 +157,22 @@ def test_the_file_is_the_owners(log):
     assert line["fields"][1] == {"name": "num_samples", "kind": "counts", "bytes": 8, "value": 248.0}
 
 
+@pytest.mark.parametrize(("sync", "waited"), [(True, [1, 1, 2, 2]), (False, [0, 0, 0, 0])])
+def test_what_leaves_waits_for_the_disk_and_nothing_else_does(tmp_path, monkeypatch, sync, waited):
+    synced = []
+    monkeypatch.setattr(module.os, "fdatasync", synced.append)
+    log, seen = Journal(tmp_path / "north.jsonl", sync=sync), []
+    for write in (
+        lambda: log.sent("cora-3", "fedavg", 1, "train", Empty()),
+        lambda: log.received("cora-3", "fedavg", 1, "train", Empty(), 10),
+        lambda: log.failed("cora-3", "fedavg", 1, "train", "no data"),
+        lambda: log.refused("cora-3", "fedavg", 1, "train", "it is too large."),
+    ):
+        write()
+        seen.append(len(synced))
+    assert seen == waited
+
+
 def test_a_large_file_is_set_aside(tmp_path):
     log = Journal(tmp_path / "n[o]rth.jsonl", largest=1000, sync=False)
     for number in range(1, 41):
