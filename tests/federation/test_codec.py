@@ -363,7 +363,7 @@ def test_another_message():
 def test_unknown_fields():
     with pytest.raises(MessageError, match=r"Weights has no field 'weigths'; did you mean 'weights'\?"):
         decode(raw({"weights": {}, "weigths": {}}), Weights)
-    with pytest.raises(MessageError, match="has no field"):
+    with pytest.raises(MessageError, match=r"has no field|the header cannot be read"):
         decode(raw({"weights": {}, 3: 1, "labels": [1]}), Weights)
 
 
@@ -379,7 +379,7 @@ def test_unknown_fields():
     ids=lambda ref: str(ref)[:30],
 )  # fmt: skip
 def test_malformed_tensor_references(ref):
-    with pytest.raises(MessageError, match="outside the message or is malformed"):
+    with pytest.raises(MessageError, match=r"outside the message or is malformed|Anything\.value is malformed"):
         decode(reference(ref), Anything)
 
 

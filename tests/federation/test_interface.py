@@ -18,20 +18,20 @@ from graphsilo.federation.message import Message, Tensors, sends
 
 
 class Update(Message):
-    weights: Tensors = sends("model", weighted_by="samples")
+    weights: Tensors = sends("model", dtype=(torch.float32, torch.float64), weighted_by="samples")
     samples: float = sends("counts")
 
 
 class Mixed(Message):
     sums: Tensor = sends("statistic")
     lists: list[Tensor] = sends("statistic", default=())
-    hits: Tensor = sends("counts")
+    hits: Tensor = sends("counts", dtype=(torch.int64, torch.int32, torch.uint8, torch.int8, torch.bool))
     number: int = sends("counts")
     share: float = sends("score")
 
 
 class Weighted(Message):
-    hits: Tensor = sends("counts", weighted_by="samples")
+    hits: Tensor = sends("counts", dtype=(torch.int64, torch.int8), weighted_by="samples")
     number: int = sends("counts", weighted_by="samples")
     samples: float = sends("counts")
 

@@ -31,6 +31,7 @@ MOST_WAITING = 1 << 23
 """Bytes of messages that may wait to be added."""
 
 
+_NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _MOST_FLOAT = 1.7e308
 _MOST_WHOLE = 2**63 - 1
 
@@ -49,6 +50,12 @@ class Accumulator(Generic[Reply]):
         self.kind = kind
         self.specs = kind.specs()
         self._groups: list[_Group] = []
+        # Float32 numbers do not overflow in float64, whatever weights they have.
+        self._overflowing = [
+            place
+            for place, spec in enumerate(self.specs)
+            if not spec.allow_nan and (spec.form == "plain" or not _NARROW.issuperset(spec.dtypes))
+        ]
         names = {spec.name: spec for spec in self.specs}
         for spec in self.specs:
             additive = spec.form != "plain" or spec.plain_type in (int, float)
@@ -83,12 +90,14 @@ class Accumulator(Generic[Reply]):
         if group is None:
             group = _Group(self.specs, shapes)
             self._groups.append(group)
-        sizes = [size + _size(*share) for size, share in zip(group.sizes, shares, strict=True)]
-        for spec, size, (value, _) in zip(self.specs, sizes, shares, strict=True):
-            if not spec.allow_nan and not size <= (_MOST_WHOLE if _is_whole(value) else _MOST_FLOAT):
+        sizes = {}
+        for place in self._overflowing:
+            value, weight = shares[place]
+            size = sizes[place] = group.sizes.get(place, 0.0) + _size(value, weight)
+            if not size <= (_MOST_WHOLE if _is_whole(value) else _MOST_FLOAT):
                 raise MessageError(
-                    f"client {client}: with its {self.kind.__name__}.{spec.name} the sum would be {size:.3g}, larger "
-                    f"than a number can be."
+                    f"client {client}: with its {self.kind.__name__}.{self.specs[place].name} the sum would be "
+                    f"{size:.3g}, larger than a number can be."
                 )
         group.add(client, shares, sizes)
 
@@ -152,19 +161,19 @@ class _Group:
     Attributes:
         shapes: Per field, its names and shapes.
         clients: Who sent them.
-        sizes: Per field, what no entry of the sum can be larger than.
+        sizes: Per field that might overflow, what no entry of the sum can be larger than.
     """
 
     def __init__(self, specs: Sequence[FieldSpec], shapes: list[Any]):
         self.specs, self.shapes = specs, shapes
         self.clients: list[ClientId] = []
-        self.sizes: list[float] = [0.0] * len(specs)
+        self.sizes: dict[int, float] = {}
         self._values: dict[str, Any] = {}
         self._whole: dict[str, _Joined] = {}
         self._waiting: list[list[Share]] = []
         self._bytes = 0
 
-    def add(self, client: ClientId, shares: list[Share], sizes: list[float]) -> None:
+    def add(self, client: ClientId, shares: list[Share], sizes: dict[int, float]) -> None:
         self._waiting.append(shares)
         self._bytes += sum(
             tensor.nbytes

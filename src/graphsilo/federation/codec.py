@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -22,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import MessageError, nearest
+from graphsilo.errors import MessageError, nearest, shown
 from graphsilo.federation.kinds import LARGEST, LARGEST_WHOLE, WEIGHTS
 from graphsilo.federation.message import DTYPES, FieldSpec, Message
 
@@ -30,6 +32,8 @@ MAGIC = b"GSM1"
 ALIGN = 64
 DEFAULT_LIMIT = 2 * 1024**3
 """Bytes a message may have unless the receiver sets another limit."""
+MAX_HEADER = 256 << 10
+"""Bytes that the header of a message may have, enough for some thousand tensors; read, it may take 70 times as much."""
 MAX_DIMENSIONS = 16
 _LARGE = 1 << 22
 """Bytes of a message that is worth large pages of memory."""
@@ -43,7 +47,16 @@ _FLOATS = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
 
 M = TypeVar("M", bound=Message)
 
+_Shape: TypeAlias = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=MAX_DIMENSIONS)]
+_Code: TypeAlias = Literal["f4", "f8", "f2", "b2", "i8", "i4", "i2", "i1", "u1", "bo"]
+_Reference: TypeAlias = tuple[_Code, _Shape, Annotated[int, msgspec.Meta(ge=0)]]
+_FORMS: dict[str, Any] = {"tensor": _Reference, "tensors": dict[str, _Reference], "tensor_list": list[_Reference]}
+
 _unpack = msgspec.msgpack.Decoder().decode
+_unpack_header = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, Annotated[int, msgspec.Meta(ge=0)]]).decode
+_NOTHING = msgspec.Raw()
+_NONE = b"\xc0"
+_DAMAGED = (msgspec.DecodeError, RecursionError, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,11 @@ def encode(message: Message) -> Encoded:
         sizes.append((spec.name, spec.kind, packer.length - before))
     name = message.wire_name()
     prefix, places = packer.layout([name, body, packer.length])
+    if len(prefix) > MAX_HEADER:
+        raise MessageError(
+            f"{type(message).__name__} holds so many tensors or plain values that its header has {len(prefix)} bytes; "
+            f"at most {MAX_HEADER} are read. Join tensors, and send numbers as tensors."
+        )
     template = _Template(contents, prefix, places, packer.length, name, tuple(sizes))
     if contents is not None and len(prefix) <= _MAX_KEPT_HEADER:
         if len(_TEMPLATES) >= _MAX_LAYOUTS:
@@ -279,47 +297,77 @@ def decode(
             f"message is meant to be so large, or ask the sender's owner why it is."
         )
     buffer = _writable(data)
-    key = _header_bytes(buffer, kind.__name__)
+    key = _header_bytes(buffer, kind.__name__, MAX_HEADER)
     layout = _LAYOUTS.get((kind, largest_value, key))
     if layout is not None and layout.size == buffer.shape[0]:
         return kind(**layout.read(buffer, kind.__name__))
-    header, start = _open(key, kind.__name__)
-    if (
-        not isinstance(header, list)
-        or len(header) != 3
-        or not isinstance(header[1], dict)
-        or type(header[2]) is not int
-        or header[2] < 0
-    ):
-        raise MessageError(f"{kind.__name__}: the header is not a graphsilo message header.")
-    name, body, length = header
+    (name, body, length), start = _open(key, kind.__name__, _unpack_header)
     if name != kind.wire_name():
-        raise MessageError(f"{kind.wire_name()} was expected, {name!r} came.")
+        raise MessageError(f"{kind.wire_name()} was expected, {shown(name)} came.")
     if start + length != buffer.shape[0]:
         raise MessageError(
             f"{kind.__name__}: {start + length} bytes were announced, {buffer.shape[0]} came; the message was cut or "
             f"extended on its way."
         )
-    specs = kind.specs()
+    fields = _fields(cast("Hashable", kind))
+    came = fields.split(body)
     unpacker = _Unpacker(buffer, start, length, kind.__name__, len(key), largest_value)
     values = {}
-    for spec in specs:
-        if spec.name in body:
-            values[spec.name] = unpacker.field(spec, body[spec.name])
+    for spec, read in fields.readers:
+        raw = getattr(came, spec.name)
+        if raw is not _NOTHING:
+            values[spec.name] = unpacker.field(spec, raw, read)
         elif spec.required:
             raise MessageError(f"{kind.__name__}.{spec.name} is missing.")
-    if len(values) < len(body):
-        names = [spec.name for spec in specs]
-        unknown = min(str(name) for name in body if name not in names)
-        raise MessageError(f"{kind.__name__} has no field '{unknown}'; {nearest(unknown, names)}")
     unpacker.finish()
     if len(key) <= _MAX_KEPT_HEADER:
         if len(_LAYOUTS) >= _MAX_LAYOUTS:
             _LAYOUTS.clear()
         _LAYOUTS[kind, largest_value, key] = unpacker.layout(
-            [(spec, values[spec.name]) for spec in specs if spec.name in body]
+            [(spec, values[spec.name]) for spec in kind.specs() if spec.name in values]
         )
     return kind(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """How the fields of a message are read: each as what it is declared, so that anything else ends the reading.
+
+    Attributes:
+        kind: The message.
+        decode: A header's fields, each still as bytes.
+        readers: Of each field.
+    """
+
+    kind: type[Message]
+    decode: Callable[[msgspec.Raw], Any]
+    readers: tuple[tuple[FieldSpec, Callable[[msgspec.Raw], Any]], ...]
+
+    def split(self, body: msgspec.Raw) -> Any:
+        """The fields that came.
+
+        Raises:
+            MessageError: They are no fields, or others than the message has.
+        """
+        try:
+            return self.decode(body)
+        except _DAMAGED as error:
+            unknown = re.search(r"unknown field `(.*)`", str(error), re.DOTALL)
+            if unknown is None:
+                raise MessageError(f"{self.kind.__name__}: the header cannot be read ({str(error)[:200]}).") from None
+            names = [spec.name for spec, _ in self.readers]
+            raise MessageError(
+                f"{self.kind.__name__} has no field '{unknown[1][:100]}'; {nearest(unknown[1][:100], names)}"
+            ) from None
+
+
+@cache
+def _fields(kind: type[Message]) -> _Fields:
+    specs = kind.specs()
+    raw = [(spec.name, msgspec.Raw, _NOTHING) for spec in specs]
+    struct = msgspec.defstruct(kind.__name__, raw, forbid_unknown_fields=True)
+    readers = tuple((spec, msgspec.msgpack.Decoder(_FORMS.get(spec.form, spec.plain_type)).decode) for spec in specs)
+    return _Fields(kind, msgspec.msgpack.Decoder(struct).decode, readers)
 
 
 def encode_tree(tree: Any) -> NDArray[np.uint8]:
@@ -344,7 +392,7 @@ def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any
     """What ``encode_tree`` was given; tensors are copies."""
     buffer = _writable(data)
     key = _header_bytes(buffer, "state")
-    header, start = _open(key, "state")
+    header, start = _open(key, "state", _unpack)
     if (
         not isinstance(header, list)
         or len(header) != 3
@@ -501,6 +549,7 @@ class _Layout:
         slots: The tensors, in field order.
         runs: The same tensors as they are read.
         gaps: Every byte that belongs to no tensor and not to the header.
+        largest: The smallest of the bounds of all tensors that have one, where these are float32; else None.
     """
 
     size: int
@@ -509,11 +558,13 @@ class _Layout:
     slots: tuple[_Slot, ...]
     runs: tuple[_Slot | _Run, ...]
     gaps: NDArray[np.int64]
+    largest: float | None
 
     def read(self, buffer: NDArray[np.uint8], owner: str) -> dict[str, Any]:
         _check_gaps(buffer, self.gaps, owner)
         tensors = [tensor for run in self.runs for tensor in run.read(buffer)]
-        _check_numbers(buffer, self.start, self.slots, tensors)
+        if self.largest is None or not _whole_below(buffer, self.start, self.largest):
+            _check_numbers(self.slots, tensors)
         found = iter(tensors)
         values: dict[str, Any] = {}
         for name, form, content in self.fields:
@@ -545,22 +596,21 @@ def _check_gaps(buffer: NDArray[np.uint8], gaps: NDArray[np.int64], owner: str) 
         raise MessageError(f"{owner}: bytes between the tensors are not zero, and belong to no field.")
 
 
-def _check_numbers(buffer: NDArray[np.uint8], start: int, slots: Sequence[_Slot], tensors: Sequence[Tensor]) -> None:
-    """Refuse NaN, infinity and numbers that are too large, where they are not allowed.
+def _common_largest(slots: Sequence[_Slot]) -> float | None:
+    bounds = [slot.largest for slot in slots if slot.largest is not None]
+    narrow = all(slot.dtype is torch.float32 for slot in slots if slot.largest is not None)
+    return min(bounds) if bounds and narrow else None
 
-    A sum of squares below a bound's square proves that no entry is above the bound: rounding never makes it smaller
-    than its largest term, up to the rounding of that. If it is not, each tensor is looked at. One product serves a
-    message of float32 tensors, padding being zero.
-    """
-    watched = [(slot, tensor) for slot, tensor in zip(slots, tensors, strict=True) if slot.largest is not None]
-    if not watched:
-        return
-    if all(slot.dtype is torch.float32 for slot, _ in watched):
-        count = (buffer.shape[0] - start) // 4
-        whole = torch.frombuffer(buffer.data, dtype=torch.float32, count=count, offset=start)
-        if _all_below(whole, min(slot.largest for slot, _ in watched if slot.largest is not None)):
-            return
-    for slot, tensor in watched:
+
+def _whole_below(buffer: NDArray[np.uint8], start: int, largest: float) -> bool:
+    """Whether no entry of a message of float32 tensors is above a bound, all at once: padding is zero."""
+    count = (buffer.shape[0] - start) // 4
+    return _all_below(torch.frombuffer(buffer.data, dtype=torch.float32, count=count, offset=start), largest)
+
+
+def _check_numbers(slots: Sequence[_Slot], tensors: Sequence[Tensor]) -> None:
+    """Refuse NaN, infinity and numbers that are too large, where they are not allowed."""
+    for slot, tensor in zip(slots, tensors, strict=True):
         largest = slot.largest
         if largest is None or (slot.dtype in _FLOATS and _all_below(tensor.view(-1), largest)):
             continue
@@ -573,6 +623,11 @@ def _check_numbers(buffer: NDArray[np.uint8], start: int, slots: Sequence[_Slot]
 
 
 def _all_below(flat: Tensor, largest: float) -> bool:
+    """Whether the sum of squares is below the bound's square.
+
+    Then no entry is above the bound: rounding never makes such a sum smaller than its largest term, up to the rounding
+    of that. It takes as long as a sum.
+    """
     squares = float(torch.dot(flat, flat))
     return squares < 0.99 * largest * largest and math.isfinite(squares)
 
@@ -600,7 +655,7 @@ class _Unpacker:
         if self.position != self.length:
             raise MessageError(f"{self.owner}: {self.length - self.position} bytes of the payload belong to no field.")
         _check_gaps(self.buffer, self.gaps(), self.owner)
-        _check_numbers(self.buffer, self.start, self.slots, self.tensors)
+        _check_numbers(self.slots, self.tensors)
 
     def gaps(self) -> NDArray[np.int64]:
         """Where every byte lies that only fills up."""
@@ -628,26 +683,27 @@ class _Unpacker:
                 content = len(value)
             fields.append((spec.name, spec.form, _copied(content)))
         size = self.start + self.length
-        return _Layout(size, self.start, tuple(fields), tuple(self.slots), tuple(runs), self.gaps())
+        return _Layout(
+            size, self.start, tuple(fields), tuple(self.slots), tuple(runs), self.gaps(), _common_largest(self.slots)
+        )
 
-    def field(self, spec: FieldSpec, value: Any) -> Any:
+    def field(self, spec: FieldSpec, raw: msgspec.Raw, read: Callable[[msgspec.Raw], Any]) -> Any:
         where = f"{self.owner}.{spec.name}"
-        if value is None:
+        if bytes(raw) == _NONE:
             if not spec.optional:
                 raise MessageError(f"{where} must not be None.")
             return None
+        try:
+            value = read(raw)
+        except _DAMAGED as error:
+            raise MessageError(f"{where} is malformed, or not of the type that it has: {str(error)[:200]}.") from None
         if spec.form == "plain":
-            return _plain_in(value, spec, where, self.largest)
+            _check_plain(value, spec, where, self.largest)
+            return value
         if spec.form == "tensor":
             return self.tensor(value, spec)
         if spec.form == "tensors":
-            if not isinstance(value, dict):
-                raise MessageError(f"{where} must hold named tensors; {type(value).__name__} came.")
-            if not all(type(key) is str for key in value):
-                raise MessageError(f"{where} must hold tensors named by text.")
             return MappingProxyType({key: self.tensor(item, spec) for key, item in value.items()})
-        if not isinstance(value, list):
-            raise MessageError(f"{where} must hold a list of tensors; {type(value).__name__} came.")
         return tuple(self.tensor(item, spec) for item in value)
 
     def tensor(self, reference: Any, spec: FieldSpec | None) -> Tensor:
@@ -734,23 +790,25 @@ def _writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArr
     return np.frombuffer(data, dtype=np.uint8).copy()
 
 
-def _header_bytes(buffer: NDArray[np.uint8], owner: str) -> bytes:
+def _header_bytes(buffer: NDArray[np.uint8], owner: str, most: int | None = None) -> bytes:
     """Magic, length and header, as they came."""
     prefix = buffer[:8].tobytes()
     if len(prefix) < 8 or prefix[:4] != MAGIC:
         raise MessageError(f"{owner}: these bytes are not a graphsilo message (they do not start with {MAGIC!r}).")
     (length,) = struct.unpack("<I", prefix[4:])
+    if most is not None and length > most:
+        raise MessageError(f"{owner}: a header of {length} bytes came; at most {most} are read.")
     if 8 + length > buffer.shape[0]:
         raise MessageError(f"{owner}: the message was cut inside its header.")
     return buffer[: 8 + length].tobytes()
 
 
-def _open(header_bytes: bytes, owner: str) -> tuple[Any, int]:
+def _open(header_bytes: bytes, owner: str, read: Callable[[bytes], Any]) -> tuple[Any, int]:
     """The header, and where the payload begins."""
     try:
-        header = _unpack(header_bytes[8:])
-    except (msgspec.DecodeError, RecursionError, TypeError, ValueError, OverflowError) as error:
-        raise MessageError(f"{owner}: the header cannot be read ({error}).") from None
+        header = read(header_bytes[8:])
+    except _DAMAGED as error:
+        raise MessageError(f"{owner}: the header cannot be read ({str(error)[:200]}).") from None
     return header, _aligned(len(header_bytes))
 
 
@@ -763,19 +821,15 @@ def _plain_out(value: Any) -> Any:
     raise MessageError(f"a message carries tensors, numbers, truth values and text; {type(value).__name__} came.")
 
 
-def _plain_in(value: Any, spec: FieldSpec, where: str, weights: float | None) -> Any:
-    try:
-        converted = msgspec.convert(value, spec.plain_type, strict=True, str_keys=False)
-    except (msgspec.ValidationError, TypeError, RecursionError) as error:
-        raise MessageError(f"{where}: {error}.") from None
+def _check_plain(value: Any, spec: FieldSpec, where: str, weights: float | None) -> None:
+    """Refuse NaN, infinity and numbers that are too large."""
     largest = _largest(spec, None, weights)
     if largest is not None and (spec.has_floats or largest < math.inf):
-        size = _size(converted)
+        size = _size(value)
         if not math.isfinite(size):
             raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
         if size > largest:
             raise MessageError(_too_large(where, size, largest))
-    return converted
 
 
 def _size(value: Any) -> float:

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -28,6 +28,20 @@ _SMALLEST = 4 << 10
 """Bytes from which a payload goes through shared memory: below, a socket is as fast."""
 _SOCKET = -1
 """In place of a position: the payload follows on the socket."""
+MAX_HEADER = 64 << 20
+"""Most bytes of a header; the clients' settings of a start are in one."""
+_MOST = 1 << 62
+_OUT_OF_STEP = "the stream between processes is out of step"
+
+
+class _Places(msgspec.Struct):
+    """Size and place of each payload."""
+
+    payloads: list[tuple[Annotated[int, msgspec.Meta(ge=0, le=_MOST)], Annotated[int, msgspec.Meta(ge=-1, le=_MOST)]]]
+
+
+_places = msgspec.msgpack.Decoder(_Places).decode
+_header = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 class Ring:
@@ -90,7 +104,7 @@ class Ring:
         """
         place = mmap.PAGESIZE + position % self.size
         if position < 0 or place + length > len(self._bytes):
-            raise EOFError("the stream between processes is out of step")
+            raise EOFError(_OUT_OF_STEP)
         data = aligned_bytes(length)
         data[:] = self._bytes[place : place + length]
         _COUNT.pack_into(self._memory, 0, position + length)
@@ -152,19 +166,29 @@ class Line:
         """Receive one frame.
 
         Raises:
-            EOFError: The other side has gone.
+            EOFError: The other side has gone, or has sent what is no frame.
+            OSError: The connection is broken.
         """
-        magic, length, _ = _HEAD.unpack(_exactly(self.connection, _HEAD.size).tobytes())
-        if magic != _MAGIC:
-            raise EOFError("the stream between processes is out of step")
-        header = msgspec.msgpack.decode(_exactly(self.connection, length).tobytes())
-        return header, [self._payload(size, position) for size, position in header["payloads"]]
+        magic, length, follow = _HEAD.unpack(_exactly(self.connection, _HEAD.size).tobytes())
+        if magic != _MAGIC or length > MAX_HEADER:
+            raise EOFError(_OUT_OF_STEP)
+        try:
+            packed = _exactly(self.connection, length).tobytes()
+            places = _places(packed).payloads
+            header: dict[str, Any] = _header(packed)
+            if sum(size for size, position in places if position == _SOCKET) != follow:
+                raise EOFError(_OUT_OF_STEP)
+            return header, [self._payload(size, position) for size, position in places]
+        except OSError:
+            raise
+        except (msgspec.DecodeError, ValueError, OverflowError, RecursionError, MemoryError, RuntimeError) as error:
+            raise EOFError(f"{_OUT_OF_STEP} ({type(error).__name__})") from None
 
     def _payload(self, size: int, position: int) -> NDArray[np.uint8]:
         if position == _SOCKET:
             return _exactly(self.connection, size)
         if self.incoming is None:
-            raise EOFError("the stream between processes is out of step")
+            raise EOFError(_OUT_OF_STEP)
         return self.incoming.take(position, size)
 
     def close(self) -> None:

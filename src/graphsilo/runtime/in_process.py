@@ -35,6 +35,7 @@ from graphsilo.runtime.placement import Room
 from graphsilo.types import ClientId
 
 _WEIGHT = "num_samples"
+_LONGEST_TEXT = 2000
 
 
 class LocalFederation(Federation):
@@ -104,7 +105,9 @@ class LocalFederation(Federation):
 
     def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
         """An answer that cannot be taken, as a failure of who sent it."""
-        failure = Failure(client, handler.name, type(error).__name__, str(error))
+        # Names of tensors come from who sent them: no line of a log or a terminal may be made of these.
+        text = "".join(sign if sign.isprintable() else " " for sign in str(error)[:_LONGEST_TEXT])
+        failure = Failure(client, handler.name, type(error).__name__, text)
         self.failures.append(failure)
         return failure
 

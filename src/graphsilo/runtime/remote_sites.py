@@ -314,7 +314,7 @@ class RemoteSites:
                 else:
                     question = pack({"do": "poll", "of": identity, "id": uuid.uuid4().hex})
                     answer = self._carry(site, question, min(_POLL_WAIT, left + 1))
-                packet = unpack(answer, limit=self.max_bytes)
+                packet = unpack(answer, limit=self.max_bytes, clients=len(status.clients))
             except Unreachable as error:
                 silent = time.monotonic() - heard
                 if not troubled:
@@ -363,7 +363,8 @@ class RemoteSites:
         """One attempt, for greetings."""
         identity = uuid.uuid4().hex
         try:
-            packet = unpack(self._carry(site, pack({**header, "id": identity}), timeout), limit=self.max_bytes)
+            answer = self._carry(site, pack({**header, "id": identity}), timeout)
+            packet = unpack(answer, limit=self.max_bytes, clients=len(self.status[site].clients))
         except ProtocolError as error:
             raise Unreachable(site, str(error)) from None
         if packet.id != identity or not packet.header.get("ok"):

@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -21,8 +21,10 @@ from graphsilo.runtime.transport import Body
 VERSION = 1
 _HEAD = struct.Struct("<4sI")
 _MAGIC = b"GSR1"
-MAX_HEADER = 64 << 20
-"""Most bytes of a header: a thousand clients of one site fit many times."""
+MAX_HEADER = 512 << 10
+"""Most bytes of a header, beside those for each client of the site: read, it takes up to 75 times as much."""
+HEADER_PER_CLIENT = 16 << 10
+"""Bytes more for each client that is asked, answers, or is told its result."""
 
 
 OPERATIONS = frozenset({"cards", "open", "call", "remember", "save", "restore", "finish", "result", "memory"})
@@ -75,12 +77,27 @@ def pack(header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> bytearray:
     return body
 
 
-def unpack(body: Body, *, limit: int | None = None) -> Packet:
+class _Envelope(msgspec.Struct):
+    """What every header holds; read before anything else of it is."""
+
+    id: str
+    v: int
+    sizes: list[Annotated[int, msgspec.Meta(ge=0)]]
+    check: int
+
+
+_envelope = msgspec.msgpack.Decoder(_Envelope).decode
+_header = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_DAMAGED = (msgspec.DecodeError, TypeError, ValueError, OverflowError, RecursionError)
+
+
+def unpack(body: Body, *, limit: int | None = None, clients: int = 1) -> Packet:
     """The packet in some bytes.
 
     Args:
         body: What came.
         limit: Most bytes that are taken.
+        clients: How many clients the site has: its header may be as long as they need.
 
     Raises:
         ProtocolError: It is cut short, damaged, larger than ``limit``, of another version, or no packet at all.
@@ -91,33 +108,45 @@ def unpack(body: Body, *, limit: int | None = None) -> Packet:
     if view.nbytes < _HEAD.size:
         raise ProtocolError(f"{view.nbytes} bytes are no packet.")
     magic, length = _HEAD.unpack_from(view)
-    if magic != _MAGIC or length > MAX_HEADER:
+    if magic != _MAGIC:
         raise ProtocolError("these bytes are no packet of graphsilo.")
+    most = MAX_HEADER + HEADER_PER_CLIENT * clients
+    if length > most:
+        raise ProtocolError(
+            f"the packet has a header of {length} bytes; at most {most} are read. Names of features and classes are in "
+            f"some headers: a table of very many columns needs shorter ones."
+        )
     if _HEAD.size + length > view.nbytes:
         raise ProtocolError("the packet was cut inside its header.")
+    packed = view[_HEAD.size : _HEAD.size + length]
     try:
-        header = msgspec.msgpack.decode(view[_HEAD.size : _HEAD.size + length])
-        sizes = header["sizes"]
-        version, check = header["v"], header["check"]
-        known = isinstance(header["id"], str) and isinstance(sizes, list) and all(type(size) is int for size in sizes)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"the packet's header cannot be read ({type(error).__name__}: {error}).") from None
-    if version != VERSION:
+        envelope = _envelope(packed)
+    except _DAMAGED as error:
         raise ProtocolError(
-            f"the packet is of version {version}, this graphsilo speaks version {VERSION}: install the same release "
+            f"the packet's header cannot be read ({type(error).__name__}: {str(error)[:200]})."
+        ) from None
+    if envelope.v != VERSION:
+        raise ProtocolError(
+            f"the packet is of version {envelope.v}, this graphsilo speaks version {VERSION}: install the same release "
             f"everywhere."
         )
     start = _HEAD.size + length
-    if not known or min(sizes, default=0) < 0 or start + sum(sizes) != view.nbytes:
+    if start + sum(envelope.sizes) != view.nbytes:
         raise ProtocolError(f"the packet was cut or lengthened: {view.nbytes - start} bytes follow its header.")
     payloads, computed = [], 0
-    for size in sizes:
+    for size in envelope.sizes:
         payload = view[start : start + size]
         computed = zlib.crc32(payload, computed)
         payloads.append(payload)
         start += size
-    if computed != check:
+    if computed != envelope.check:
         raise ProtocolError("the packet was damaged on its way: its checksum does not fit.")
+    try:
+        header = _header(packed)
+    except _DAMAGED as error:
+        raise ProtocolError(
+            f"the packet's header cannot be read ({type(error).__name__}: {str(error)[:200]})."
+        ) from None
     return Packet({key: value for key, value in header.items() if key not in ("v", "sizes", "check")}, payloads)
 
 

@@ -121,7 +121,7 @@ class SiteSupervisor:
         try:
             if self._opened is not None:
                 body = self._opened(body)
-            packet = unpack(body, limit=self.max_bytes)
+            packet = unpack(body, limit=self.max_bytes, clients=len(self.silos))
         except ProtocolError as error:
             self.say(f"a request was refused: {error}")
             return failed("", type(error).__name__, str(error))

@@ -456,7 +456,7 @@ def main() -> None:
     pipe.send(connection, pack({"id": "ready", "ok": True}))
     try:
         while True:
-            pipe.send(connection, worker.answer(unpack(pipe.receive(connection))))
+            pipe.send(connection, worker.answer(unpack(pipe.receive(connection), clients=len(silos))))
     except (EOFError, OSError):
         return  # the supervisor has gone
 
