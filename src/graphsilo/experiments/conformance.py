@@ -28,12 +28,11 @@ from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
-from graphsilo.federation.accumulator import tensors_in
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.codec import Encoded, _Packer, decode, decode_tree, encode, encode_tree
 from graphsilo.federation.interface import CountingFederation, Failure, Federation, Handler
 from graphsilo.federation.ledger import Ledger
-from graphsilo.federation.message import KINDS, FieldSpec, Message
+from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.runtime.dispatch import handler_of

@@ -9,7 +9,7 @@ those of adding one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError
 from graphsilo.federation.codec import aligned_bytes
-from graphsilo.federation.message import FieldSpec, Message
+from graphsilo.federation.message import FieldSpec, Message, differing, message_shapes, tensors_in
 from graphsilo.types import ClientId
 
 Reply = TypeVar("Reply", bound=Message)
@@ -85,7 +85,9 @@ class Accumulator(Generic[Reply]):
                         f"{given} came."
                     )
             shares.append((getattr(message, spec.name), weight))
-        shapes = [self._shapes(client, spec, *share) for spec, share in zip(self.specs, shares, strict=True)]
+        for spec, share in zip(self.specs, shares, strict=True):
+            self._check(client, spec, *share)
+        shapes = message_shapes(message)
         group = next((group for group in self._groups if group.shapes == shapes), None)
         if group is None:
             group = _Group(self.specs, shapes)
@@ -120,15 +122,12 @@ class Accumulator(Generic[Reply]):
             if group is largest:
                 continue
             other = largest or next(other for other in self._groups if other is not group)
-            spec, mine, theirs = next(
-                (spec, *pair)
-                for spec, *pair in zip(self.specs, group.shapes, other.shapes, strict=True)
-                if pair[0] != pair[1]
-            )
+            name = next(name for name, mine in group.shapes.items() if other.shapes[name] != mine)
+            mine, theirs = group.shapes[name], other.shapes[name]
             who = f"{len(other.clients)} other clients'" if largest else f"client {other.clients[0]}'s"
             for client in group.clients:
                 found[client] = (
-                    f"client {client}: {self.kind.__name__}.{spec.name} has {differing(mine, theirs)}, {who} has "
+                    f"client {client}: {self.kind.__name__}.{name} has {differing(mine, theirs)}, {who} has "
                     f"{differing(theirs, mine)}. "
                     f"All clients must run the same model and settings to be summed."
                 )
@@ -141,18 +140,17 @@ class Accumulator(Generic[Reply]):
             return None
         return groups[0]
 
-    def _shapes(self, client: ClientId, spec: FieldSpec, value: Any, weight: float) -> Any:
-        """Names and shapes of what can be summed."""
+    def _check(self, client: ClientId, spec: FieldSpec, value: Any, weight: float) -> None:
+        """Refuse what cannot be summed."""
         if value is None:
             raise MessageError(f"client {client}: {self.kind.__name__}.{spec.name} is missing from a sum.")
-        if spec.form == "plain":
-            return None
-        if weight != int(weight) and not all(map(torch.is_floating_point, tensors_in(value))):
+        if spec.form == "plain" or weight == int(weight):
+            return
+        if not all(map(torch.is_floating_point, tensors_in(value))):
             raise MessageError(
                 f"client {client}: {self.kind.__name__}.{spec.name} holds whole numbers, which the weight {weight} "
                 f"would make fractions; send them as floats."
             )
-        return shapes_of(value)
 
 
 class _Group:
@@ -164,7 +162,7 @@ class _Group:
         sizes: Per field that might overflow, what no entry of the sum can be larger than.
     """
 
-    def __init__(self, specs: Sequence[FieldSpec], shapes: list[Any]):
+    def __init__(self, specs: Sequence[FieldSpec], shapes: Mapping[str, Any]):
         self.specs, self.shapes = specs, shapes
         self.clients: list[ClientId] = []
         self.sizes: dict[int, float] = {}
@@ -291,13 +289,6 @@ def _first(tensor: Tensor, weight: float) -> Tensor:
     return total.mul_(weight if tensor.is_floating_point() else int(weight)) if weight != 1.0 else total
 
 
-def tensors_in(value: Any) -> Iterable[Tensor]:
-    """The tensors of a field."""
-    if isinstance(value, Tensor):
-        return (value,)
-    return value.values() if isinstance(value, Mapping) else value
-
-
 def _is_whole(value: Any) -> bool:
     if isinstance(value, int | float):
         return isinstance(value, int)
@@ -316,29 +307,3 @@ def _size(value: Any, weight: float) -> float:
         elif not tensor.is_floating_point():
             sizes.append(2.0**32)
     return max(sizes) * weight
-
-
-def shapes_of(value: Any) -> Any:
-    """Shapes of a tensor, or of each of several, by name where they have names."""
-    if isinstance(value, Tensor):
-        return _shape(value)
-    if isinstance(value, Mapping):
-        return {key: _shape(tensor) for key, tensor in value.items()}
-    return [_shape(tensor) for tensor in value]
-
-
-def _shape(tensor: Tensor) -> tuple[int | str, ...]:
-    """Sizes, and whether the entries are whole numbers: those are summed in another type."""
-    return tuple(tensor.shape) if tensor.is_floating_point() else (*tensor.shape, "whole numbers")
-
-
-def differing(shapes: Any, others: Any) -> str:
-    """What of some shapes is not in others, in a few words: names and sizes may come from somebody who lies."""
-    if isinstance(shapes, Mapping):
-        mine = [f"{name} {shape}" for name, shape in shapes.items() if others.get(name) != shape]
-    elif isinstance(shapes, list):
-        mine = [f"{len(shapes)} tensors", *(str(shape) for shape in shapes)]
-    else:
-        mine = [str(shapes)]
-    text = ", ".join(mine[:3]) + (f" and {len(mine) - 3} more" if len(mine) > 3 else "")
-    return f"the shape {text[:300]}" if mine else "nothing of that"

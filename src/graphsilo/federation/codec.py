@@ -26,7 +26,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError, nearest, shown
 from graphsilo.federation.kinds import LARGEST, LARGEST_WHOLE, WEIGHTS
-from graphsilo.federation.message import DTYPES, FieldSpec, Message
+from graphsilo.federation.message import DTYPES, FieldSpec, Message, message_shapes
 
 MAGIC = b"GSM1"
 ALIGN = 64
@@ -290,6 +290,17 @@ def decode(
             that do not fit, with bytes of no field, with numbers that are too large, or with NaN or infinity where
             they are not allowed.
     """
+    return decode_known(data, kind, limit=limit, largest_value=largest_value)[0]
+
+
+def decode_known(
+    data: NDArray[np.uint8] | bytes | bytearray | memoryview,
+    kind: type[M],
+    *,
+    limit: int = DEFAULT_LIMIT,
+    largest_value: float | None = None,
+) -> tuple[M, Mapping[str, Any]]:
+    """What ``decode`` gives, and names and shapes of its tensors by field (``message_shapes``)."""
     size = data.nbytes if isinstance(data, np.ndarray | memoryview) else len(data)
     if size > limit:
         raise MessageError(
@@ -300,7 +311,7 @@ def decode(
     key = _header_bytes(buffer, kind.__name__, MAX_HEADER)
     layout = _LAYOUTS.get((kind, largest_value, key))
     if layout is not None and layout.size == buffer.shape[0]:
-        return kind(**layout.read(buffer, kind.__name__))
+        return kind(**layout.read(buffer, kind.__name__)), layout.shapes
     (name, body, length), start = _open(key, kind.__name__, _unpack_header)
     if name != kind.wire_name():
         raise MessageError(f"{kind.wire_name()} was expected, {shown(name)} came.")
@@ -320,13 +331,15 @@ def decode(
         elif spec.required:
             raise MessageError(f"{kind.__name__}.{spec.name} is missing.")
     unpacker.finish()
+    message = kind(**values)
+    shapes = message_shapes(message)
     if len(key) <= _MAX_KEPT_HEADER:
         if len(_LAYOUTS) >= _MAX_LAYOUTS:
             _LAYOUTS.clear()
         _LAYOUTS[kind, largest_value, key] = unpacker.layout(
-            [(spec, values[spec.name]) for spec in kind.specs() if spec.name in values]
+            [(spec, values[spec.name]) for spec in kind.specs() if spec.name in values], shapes
         )
-    return kind(**values)
+    return message, shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,6 +563,7 @@ class _Layout:
         runs: The same tensors as they are read.
         gaps: Every byte that belongs to no tensor and not to the header.
         largest: The smallest of the bounds of all tensors that have one, where these are float32; else None.
+        shapes: As ``message_shapes`` gives them.
     """
 
     size: int
@@ -559,6 +573,7 @@ class _Layout:
     runs: tuple[_Slot | _Run, ...]
     gaps: NDArray[np.int64]
     largest: float | None
+    shapes: Mapping[str, Any]
 
     def read(self, buffer: NDArray[np.uint8], owner: str) -> dict[str, Any]:
         _check_gaps(buffer, self.gaps, owner)
@@ -665,7 +680,7 @@ class _Unpacker:
             [np.arange(end, begin) for end, begin in zip([self.header, *ends], begins, strict=True)], dtype=np.int64
         )
 
-    def layout(self, values: list[tuple[FieldSpec, Any]]) -> _Layout:
+    def layout(self, values: list[tuple[FieldSpec, Any]], shapes: Mapping[str, Any]) -> _Layout:
         """What was read, for the next message with the same header."""
         fields: list[tuple[str, str, Any]] = []
         runs: list[_Slot | _Run] = []
@@ -684,7 +699,14 @@ class _Unpacker:
             fields.append((spec.name, spec.form, _copied(content)))
         size = self.start + self.length
         return _Layout(
-            size, self.start, tuple(fields), tuple(self.slots), tuple(runs), self.gaps(), _common_largest(self.slots)
+            size,
+            self.start,
+            tuple(fields),
+            tuple(self.slots),
+            tuple(runs),
+            self.gaps(),
+            _common_largest(self.slots),
+            shapes,
         )
 
     def field(self, spec: FieldSpec, raw: msgspec.Raw, read: Callable[[msgspec.Raw], Any]) -> Any:

@@ -10,7 +10,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, dataclass_transform, get_args, get_origin
 
 import torch
@@ -261,3 +261,42 @@ def _spec(cls: type[Message], field: dataclasses.Field, annotation: Any) -> Fiel
         largest=meta["largest"],
         like=meta["like"],
     )
+
+
+def tensors_in(value: Any) -> Iterable[Tensor]:
+    """The tensors of a field."""
+    if isinstance(value, Tensor):
+        return (value,)
+    return value.values() if isinstance(value, Mapping) else value
+
+
+def message_shapes(message: Message) -> dict[str, Any]:
+    """Names and shapes of a message's tensors, by field."""
+    fields = [(spec.name, getattr(message, spec.name)) for spec in message.specs() if spec.form != "plain"]
+    return {name: None if value is None else shapes_of(value) for name, value in fields}
+
+
+def shapes_of(value: Any) -> Any:
+    """Shapes of a tensor, or of each of several, by name where they have names."""
+    if isinstance(value, Tensor):
+        return _shape(value)
+    if isinstance(value, Mapping):
+        return {key: _shape(tensor) for key, tensor in value.items()}
+    return [_shape(tensor) for tensor in value]
+
+
+def _shape(tensor: Tensor) -> tuple[int | str, ...]:
+    """Sizes, and whether the entries are whole numbers: those are summed in another type."""
+    return tuple(tensor.shape) if tensor.is_floating_point() else (*tensor.shape, "whole numbers")
+
+
+def differing(shapes: Any, others: Any) -> str:
+    """What of some shapes is not in others, in a few words: names and sizes may come from somebody who lies."""
+    if isinstance(shapes, Mapping):
+        mine = [f"{name} {shape}" for name, shape in shapes.items() if others.get(name) != shape]
+    elif isinstance(shapes, list):
+        mine = [f"{len(shapes)} tensors", *(str(shape) for shape in shapes)]
+    else:
+        mine = [str(shapes)]
+    text = ", ".join(mine[:3]) + (f" and {len(mine) - 3} more" if len(mine) > 3 else "")
+    return f"the shape {text[:300]}" if mine else "nothing of that"

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError
-from graphsilo.federation.accumulator import differing, shapes_of
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.message import Message, Tensors, differing, sends, shapes_of
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig, setting

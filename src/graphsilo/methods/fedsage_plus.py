@@ -20,10 +20,9 @@ from torch import Tensor
 
 from graphsilo.data.graph import Graph
 from graphsilo.errors import MessageError, UnsupportedError
-from graphsilo.federation.accumulator import differing, shapes_of
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, Handler, Reply, Request, handler
-from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.message import Message, Tensors, differing, sends, shapes_of
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg, fedsage

@@ -12,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from graphsilo.errors import FederationError, MessageError
-from graphsilo.federation.accumulator import differing, shapes_of, tensors_in
 from graphsilo.federation.client import ClientBase
-from graphsilo.federation.codec import Encoded, decode, encode
+from graphsilo.federation.codec import Encoded, decode_known, encode
 from graphsilo.federation.interface import (
     Accumulator,
     Failure,
@@ -27,7 +26,7 @@ from graphsilo.federation.interface import (
 )
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
-from graphsilo.federation.message import Message
+from graphsilo.federation.message import Message, differing, shapes_of, tensors_in
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.machine import peak
 from graphsilo.runtime.parking import Residents
@@ -144,13 +143,13 @@ class LocalFederation(Federation):
         _, reply_type = handler.types_cached()
         requests = dict.fromkeys(chosen, request) if isinstance(request, Message) else request
         encoded: dict[int, Encoded] = {}  # a broadcast is encoded once
-        shapes: dict[int, dict[str, Any]] = {}
+        wanted: dict[int, dict[str, Any]] = {}
         for client in chosen:
             message = requests[client]
             if id(message) not in encoded:
                 _check_request(message)
                 encoded[id(message)] = encode(message)
-                shapes[id(message)] = _expected(message, reply_type)
+                wanted[id(message)] = _expected(message, reply_type)
         outgoing = {client: encoded[id(requests[client])] for client in chosen}
         for client in chosen:
             self.ledger.record(client, "down", handler.name, outgoing[client])
@@ -163,9 +162,9 @@ class LocalFederation(Federation):
             self.ledger.record(client, "up", handler.name, reply)
             answer: Reply | Failure
             try:
-                answer = decode(reply.data, reply_type, largest_value=self.largest_value)
+                answer, found = decode_known(reply.data, reply_type, largest_value=self.largest_value)
                 self._check_weights(client, answer)
-                _check_shapes(answer, shapes[id(requests[client])])
+                _check_shapes(reply_type, found, wanted[id(requests[client])])
                 if check is not None:
                     check(client, answer)
             except MessageError as error:
@@ -233,18 +232,18 @@ def _expected(request: Message, kind: type[Message]) -> dict[str, Any]:
     return {name: shapes_of(value) for name, value in known if value is not None}
 
 
-def _check_shapes(answer: Message, expected: Mapping[str, Any]) -> None:
+def _check_shapes(kind: type[Message], found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Refuse an answer whose tensors are not those of the request's field of the same name.
 
     Raises:
         MessageError: They are not.
     """
     for name, wanted in expected.items():
-        value = getattr(answer, name)
-        if value is not None and (found := shapes_of(value)) != wanted:
+        mine = found[name]
+        if mine is not None and mine != wanted:
             raise MessageError(
-                f"{type(answer).__name__}.{name} has {differing(found, wanted)}; what it was asked with has "
-                f"{differing(wanted, found)}. All clients must run the same model and settings; an answer that is "
+                f"{kind.__name__}.{name} has {differing(mine, wanted)}; what it was asked with has "
+                f"{differing(wanted, mine)}. All clients must run the same model and settings; an answer that is "
                 f"meant to hold other tensors than the request needs a field of another name."
             )
 
