@@ -78,7 +78,7 @@ LIES: dict[str, tuple[str, str | None, Change, str]] = {
         "call", "train", lambda h: {"id": h["id"], "ok": False, "kind": "X", "text": "a\n2026 b\x1b[2J"}, "a 2026 b "
     ),
     "a-book": (
-        "call", "train", lambda h: {"id": h["id"], "ok": False, "kind": "X", "text": "z" * 10**6}, r"site 'south': z"
+        "call", "train", lambda h: {"id": h["id"], "ok": False, "kind": "X", "text": "z" * 10**5}, r"site 'south': z"
     ),
 }  # fmt: skip
 
