@@ -66,8 +66,13 @@ class Accumulator(Generic[Reply]):
                     f"must name a number in the same message."
                 )
 
-    def add(self, client: ClientId, message: Reply) -> None:
+    def add(self, client: ClientId, message: Reply, shapes: Mapping[str, Any] | None = None) -> None:
         """Add one client's message. Its tensors must stay as they are until ``message`` is called.
+
+        Args:
+            client: Whose it is.
+            message: What is added.
+            shapes: Its ``message_shapes``, where they are known.
 
         Raises:
             MessageError: It lacks something, its weight cannot be one, or the sum would overflow with it; the sum stays
@@ -87,7 +92,7 @@ class Accumulator(Generic[Reply]):
             shares.append((getattr(message, spec.name), weight))
         for spec, share in zip(self.specs, shares, strict=True):
             self._check(client, spec, *share)
-        shapes = message_shapes(message)
+        shapes = message_shapes(message) if shapes is None else shapes
         group = next((group for group in self._groups if group.shapes == shapes), None)
         if group is None:
             group = _Group(self.specs, shapes)

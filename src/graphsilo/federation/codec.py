@@ -561,7 +561,7 @@ class _Layout:
         fields: Name, form, and a plain field's value, the keys of named tensors, or the length of a list.
         slots: The tensors, in field order.
         runs: The same tensors as they are read.
-        gaps: Every byte that belongs to no tensor and not to the header.
+        gaps: Where bytes begin and end that belong to no tensor and not to the header.
         largest: The smallest of the bounds of all tensors that have one, where these are float32; else None.
         shapes: As ``message_shapes`` gives them.
     """
@@ -571,7 +571,7 @@ class _Layout:
     fields: tuple[tuple[str, str, Any], ...]
     slots: tuple[_Slot, ...]
     runs: tuple[_Slot | _Run, ...]
-    gaps: NDArray[np.int64]
+    gaps: tuple[tuple[int, int], ...]
     largest: float | None
     shapes: Mapping[str, Any]
 
@@ -606,9 +606,11 @@ def _copied(value: Any) -> Any:
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
-def _check_gaps(buffer: NDArray[np.uint8], gaps: NDArray[np.int64], owner: str) -> None:
-    if buffer[gaps].any():
-        raise MessageError(f"{owner}: bytes between the tensors are not zero, and belong to no field.")
+def _check_gaps(buffer: NDArray[np.uint8], gaps: Sequence[tuple[int, int]], owner: str) -> None:
+    whole = buffer.data
+    for begin, end in gaps:
+        if whole[begin:end].tobytes().count(0) != end - begin:
+            raise MessageError(f"{owner}: bytes between the tensors are not zero, and belong to no field.")
 
 
 def _common_largest(slots: Sequence[_Slot]) -> float | None:
@@ -672,13 +674,12 @@ class _Unpacker:
         _check_gaps(self.buffer, self.gaps(), self.owner)
         _check_numbers(self.slots, self.tensors)
 
-    def gaps(self) -> NDArray[np.int64]:
-        """Where every byte lies that only fills up."""
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """Where bytes begin and end that only fill up."""
         ends = [slot.offset + slot.count * slot.dtype.itemsize for slot in self.slots]
         begins = [*[slot.offset for slot in self.slots], self.start + self.length]
-        return np.concatenate(
-            [np.arange(end, begin) for end, begin in zip([self.header, *ends], begins, strict=True)], dtype=np.int64
-        )
+        pairs = zip([self.header, *ends], begins, strict=True)
+        return tuple((end, begin) for end, begin in pairs if end < begin)
 
     def layout(self, values: list[tuple[FieldSpec, Any]], shapes: Mapping[str, Any]) -> _Layout:
         """What was read, for the next message with the same header."""

@@ -72,7 +72,7 @@ class LocalFederation(Federation):
     ) -> Replies[Reply]:
         answers: dict[ClientId, Reply] = {}
         failures: dict[ClientId, Failure] = {}
-        for client, reply in self._exchange(handler, request, to, timeout, check):
+        for client, reply, _ in self._exchange(handler, request, to, timeout, check):
             if isinstance(reply, Failure):
                 failures[client] = reply
             else:
@@ -90,10 +90,10 @@ class LocalFederation(Federation):
         _, reply_type = handler.types_cached()
         total = Accumulator(reply_type)
         failures: dict[ClientId, Failure] = {}
-        for client, reply in self._exchange(handler, request, to, timeout):
+        for client, reply, shapes in self._exchange(handler, request, to, timeout):
             if not isinstance(reply, Failure):
                 try:
-                    total.add(client, reply)
+                    total.add(client, reply, shapes)
                 except MessageError as error:
                     reply = self._failed(client, handler, error)
             if isinstance(reply, Failure):
@@ -138,7 +138,8 @@ class LocalFederation(Federation):
         to: Any,
         timeout: Any,
         check: Callable[[ClientId, Reply], None] | None = None,
-    ) -> Iterator[tuple[ClientId, Reply | Failure]]:
+    ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
+        """Who answered what, and the names and shapes of the answer's tensors."""
         chosen = self.addressees(request, to)
         _, reply_type = handler.types_cached()
         requests = dict.fromkeys(chosen, request) if isinstance(request, Message) else request
@@ -157,10 +158,11 @@ class LocalFederation(Federation):
             self.participants.add(client)
             if isinstance(reply, Failure):
                 self.failures.append(reply)
-                yield client, reply
+                yield client, reply, {}
                 continue
             self.ledger.record(client, "up", handler.name, reply)
             answer: Reply | Failure
+            found: Mapping[str, Any] = {}
             try:
                 answer, found = decode_known(reply.data, reply_type, largest_value=self.largest_value)
                 self._check_weights(client, answer)
@@ -169,7 +171,7 @@ class LocalFederation(Federation):
                     check(client, answer)
             except MessageError as error:
                 answer = self._failed(client, handler, error)
-            yield client, answer
+            yield client, answer, found
 
     def note_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
