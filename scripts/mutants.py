@@ -123,12 +123,16 @@ def passes(tests: list[str], cpu_seconds: float) -> bool:
         finally:
             os._exit(status)
     deadline = time.monotonic() + 20 * cpu_seconds  # the processor may be shared; a mutant may wait for ever
-    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # whatever the tests started, too
-    if ended[0] == 0:
-        os.waitpid(child, 0)
+    ended = 0, 0
+    try:
+        while ended[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            ended = os.waitpid(child, os.WNOHANG)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # whatever the tests started, too
+        if ended[0] == 0:
+            os.waitpid(child, 0)
     return ended[0] != 0 and os.waitstatus_to_exitcode(ended[1]) == 0
 
 

@@ -603,3 +603,21 @@ def test_equal_contents_share_a_template_and_others_do_not() -> None:
     transposed = torch.arange(6.0).reshape(2, 3).t()
     sent = decode(encode(note(weights={"w": transposed})).data, Note)
     assert torch.equal(sent.weights["w"], transposed)
+
+
+def test_only_small_headers_are_kept_and_not_many(monkeypatch):
+    monkeypatch.setattr(codec, "_TEMPLATES", {})
+    monkeypatch.setattr(codec, "_LAYOUTS", {})
+    monkeypatch.setattr(codec, "_MAX_LAYOUTS", 3)
+    kept = []
+    for names in (1, 400, 2, 3, 4):  # 400 names of four letters, with type and size, are more than 4096 bytes
+        sent = Weights(weights={f"w{index:03}": torch.full((2,), float(index)) for index in range(names)})
+        for _ in range(2):
+            assert float(decode(encode(sent).data, Weights).weights[f"w{names - 1:03}"][1]) == names - 1
+        kept.append((len(codec._TEMPLATES), len(codec._LAYOUTS)))
+    # A template is found by the plain values, the same in all of these; a layout by the whole header.
+    assert kept == [(1, 1), (1, 1), (1, 2), (1, 3), (1, 1)]
+    for number in range(4):
+        encode(Weights(weights={}, samples=10.0 + number))
+        kept.append(len(codec._TEMPLATES))
+    assert kept[5:] == [2, 3, 1, 2]
