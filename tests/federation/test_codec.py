@@ -621,3 +621,13 @@ def test_only_small_headers_are_kept_and_not_many(monkeypatch):
         encode(Weights(weights={}, samples=10.0 + number))
         kept.append(len(codec._TEMPLATES))
     assert kept[5:] == [2, 3, 1, 2]
+
+
+def test_what_is_kept_of_a_message_is_not_the_message(monkeypatch):
+    monkeypatch.setattr(codec, "_TEMPLATES", {})
+    table = {"a": [1]}
+    shared = {"one": torch.ones(1, 2), "other": torch.ones(1, dtype=torch.int64), "named": {}, "number": 1}
+    for value in (1, 2):
+        table["a"][0] = value  # the same object, changed after it was sent
+        assert decode(encode(Everything(**shared, table=table)).data, Everything).table == {"a": [value]}
+    assert [template.contents.tensors for template in codec._TEMPLATES.values()] == [[]]

@@ -11,7 +11,7 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
-from graphsilo.methods import fedavg
+from graphsilo.methods import fedavg, local
 from graphsilo.methods.fedavg import TrainReply, TrainRequest, step_to
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.local import weights_of
@@ -277,6 +277,21 @@ def test_state_comes_back(kit):
     again, _ = kit.quadratic("fedavg", TWO)
     again.load_state(server.state())
     assert kit.value_of(again.aggregate()) == kit.value_of(server.weights)
+
+
+def test_the_bytes_of_a_run_are_foreseen(kit):
+    silos = [kit.tiny_silo(client) for client in range(4)]
+    server, _ = kit.build("fedavg", silos, rounds=5, participation=0.5)
+    # Five rounds of two clients, a model of 4 bytes per entry each way.
+    entries = sum(weight.numel() for weight in server.weights.values())
+    assert server.expected_bytes() == (5 * 2 * 4 * entries, 5 * 2 * 4 * entries)
+    assert kit.build("local", silos)[0].expected_bytes() == (0, 0)
+
+
+def test_local_counts_who_trained(kit):
+    _, federation = kit.build("local", [kit.tiny_silo(client) for client in range(3)])
+    federation.at("round", 1)
+    assert federation.sum(local.Client.train_alone, local.TrainRequest(), to=(0, 2)).require(2).clients == 2
 
 
 def test_local_never_mixes(kit):

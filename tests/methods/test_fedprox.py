@@ -156,3 +156,12 @@ def test_the_pull_is_the_gradient_of_a_penalty_in_the_loss(kit, optimizer):
     for name in pulled:
         torch.testing.assert_close(pulled[name], penalised[name], atol=1e-5, rtol=1e-4)
     assert max(float((pulled[name] - free[name]).abs().max()) for name in pulled) > 1e-3
+
+
+def test_settings():
+    config = registry.load("fedprox").config
+    assert (config().mu, config().stragglers) == (0.01, 0.0)
+    assert (config(mu=0.0, stragglers=1.0).mu, config(stragglers=1.0).stragglers) == (0.0, 1.0)
+    for wrong in ({"mu": -0.1}, {"stragglers": -0.1}, {"stragglers": 1.1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            config(**wrong)

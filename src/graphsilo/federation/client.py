@@ -222,7 +222,7 @@ class ClientBase(ABC, Generic[ConfigT]):
             self._repeat = repeat
         return sum(output.nbytes for output in self._foreseen.values())
 
-    def finish(self, *, embeddings: bool, study: bool = False) -> dict[str, Any]:
+    def finish(self, *, embeddings: bool, study: bool) -> dict[str, Any]:
         """Models of the last and the best round, by what features are scaled and filled, and embeddings of the best
         on the first evaluation set."""
         result: dict[str, Any] = {"last": self.final_models(), "best": self._best}
