@@ -11,13 +11,13 @@ import torch
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import ConfigError, FederationError
-from graphsilo.experiments.conformance import check_method, hide_labels
+from graphsilo.experiments.conformance import assemble, check_method, hide_labels
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import encode
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.server import ServerContext
-from graphsilo.methods.fedpg import Client, check_widths, depth_of
+from graphsilo.methods.fedpg import Client, HelloReply, check_widths, depth_of
 from graphsilo.methods.fedpg_prototypes import centre
 from graphsilo.models import build as build_model
 from graphsilo.models import pool
@@ -416,6 +416,21 @@ def test_different_widths_are_refused_by_name(kit):
     with pytest.raises(ConfigError):
         check_widths({0: 64, 7: 32})
     check_widths({0: 64, 7: 64})
+
+
+@pytest.mark.parametrize(("width", "depth"), [(10**9, 3), (0, 3), (-1, 3), (8, -1)])
+def test_client_that_lies_of_its_model_fails_whoever_it_is(width, depth):
+    class Lying(InProcess):
+        def deliver(self, handler, *rest):
+            for client, answer in super().deliver(handler, *rest):
+                lie = client == 0 and handler == "hello"
+                yield client, encode(HelloReply(width=width, depth=depth)) if lie else answer
+
+    server, federation, _ = assemble(registry.load("fedpg"), {**SHORT, "min_clients": 3}, runtime=Lying)
+    federation.at("setup", 0)
+    server.set_up(federation)
+    assert (server.width, [failure.client for failure in federation.failures]) == (8, [0])
+    assert str(width if depth == 3 else depth) in federation.failures[0].reason
 
 
 @pytest.mark.parametrize("name", ["sgc", "ssgc", "gcn", "mlp", "gin"])

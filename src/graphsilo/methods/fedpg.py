@@ -9,6 +9,7 @@ client, the prototypes of similar clients.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.interface import Failure, Federation, Replies, handler
 from graphsilo.federation.message import Empty, Message, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -408,7 +409,11 @@ class Server(ServerBase[FedPGConfig]):
 
     def set_up(self, federation: Federation) -> None:
         """Learn how wide and how deep the clients' models are."""
-        replies = federation.ask(Client.hello, Empty()).require(self.config.min_clients)
+        replies = federation.ask(Client.hello, Empty(), check=_check_hello)
+        widths = Counter(reply.width for _, reply in replies).most_common()
+        if self.config.min_clients is not None and len(widths) > 1 and widths[0][1] > widths[1][1]:
+            replies = _without_other_widths(federation, replies, widths[0][0])
+        replies.require(self.config.min_clients)
         check_widths({client: reply.width for client, reply in replies})
         depths = [reply.depth for _, reply in replies]
         deepest = min(*depths, DEEPEST) if self.config.hops is None else self.config.hops
@@ -559,6 +564,24 @@ def mean_cosine(rows: Tensor) -> float:
         return 0.0
     unit = unit_rows(rows)
     return float((unit.sum(0).square().sum() - unit.square().sum()) / (count * (count - 1)))
+
+
+def _check_hello(client: ClientId, reply: HelloReply) -> None:
+    if reply.width < 1 or reply.depth < 0:
+        raise MessageError(f"client {client} says that its model has {reply.depth} layers of {reply.width} entries.")
+
+
+def _without_other_widths(federation: Federation, replies: Replies[HelloReply], width: int) -> Replies[HelloReply]:
+    """The answers of those with the width that most have; the others have failed."""
+    failures = dict(replies.failures)
+    for client, reply in replies:
+        if reply.width != width:
+            reason = f"its embeddings have {reply.width} entries, those of most others {width}"
+            failures[client] = Failure(client, Client.hello.name, "MessageError", reason)
+            federation.note_failure(failures[client])
+    return Replies(
+        {client: reply for client, reply in replies if client not in failures}, dict(sorted(failures.items()))
+    )
 
 
 def check_widths(widths: Mapping[ClientId, int]) -> None:
