@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from graphsilo.federation.accumulator import _joined, _size
+from graphsilo.federation.accumulator import Accumulator, _joined, _size
+from graphsilo.federation.message import Message, sends
 
 
 def test_tensors_that_lie_behind_each_other_are_one():
@@ -46,3 +47,15 @@ def test_how_large_an_entry_of_a_share_can_be():
     assert _size(torch.zeros(0, dtype=torch.float64), 1.0) == 0.0
     assert _size(torch.tensor([1], dtype=torch.uint8), 2.0) == 2.0**33  # more than any narrow whole number
     assert _size(torch.tensor([1e30]), 2.0) == 0.0  # far from what a float64 sum can hold
+
+
+class Number(Message):
+    hits: int = sends("counts", weighted_by="share")
+    share: float = sends("counts")
+
+
+def test_fractions_of_whole_numbers_are_not_cut():
+    total = Accumulator(Number)
+    total.add(0, Number(hits=3, share=0.5))
+    total.add(1, Number(hits=2, share=2.0))
+    assert total.message().hits == 5.5  # 3 · 0.5 + 2 · 2

@@ -36,6 +36,12 @@ def test_by_hand(kit):
     assert kit.value_of(weights) == pytest.approx(1.67, abs=1e-6)
 
 
+def test_one_item_in_all_is_enough(kit):
+    # 1 -> 0.9 -> 0.81
+    server, federation = kit.quadratic("fedavg", TWO[:1])
+    assert kit.value_of(rounds(server, federation)) == pytest.approx(0.81, abs=1e-6)
+
+
 def test_second_round_starts_from_the_mean(kit):
     # 1.67 · 0.81 = 1.3527 and 4 - 0.49 · 2.33 = 2.8583; the mean is 2.1055.
     server, federation = kit.quadratic("fedavg", TWO)

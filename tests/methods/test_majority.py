@@ -29,6 +29,14 @@ def test_the_answer_is_the_share_of_each_class_in_training(kit):
     assert federation.ledger.total("round")["up"] < 3 * 100
 
 
+def test_its_rounds_are_those_of_the_rows_beside_it(kit):
+    config = registry.load("majority").config
+    assert config().rounds == 100
+    assert kit.build("majority", [kit.tiny_silo(0)], rounds=7)[0].rounds == 1
+    with pytest.raises(ValueError, match="rounds"):
+        config(rounds=0)
+
+
 @pytest.mark.parametrize("task", ["node", "graph"])
 def test_scores_are_those_of_the_label_counts(task, small_graphs):
     overrides = {"evaluation.auc": True, "evaluation.models": False, **small_graphs[task]}
