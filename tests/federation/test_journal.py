@@ -124,6 +124,15 @@ def test_long_and_odd_values(log):
     assert str(entry).endswith("counts (the number 0.125; many, 800 B), scores (the text 'nan')")
 
 
+def test_a_text_of_two_hundred_signs_is_the_longest_that_is_kept(log):
+    for length in (198, 199):  # and two quotes
+        log.sent(
+            "r", "m", 1, "x", Mixed(rows=torch.zeros(1), counts=torch.zeros(1), number=1, other=1, text="a" * length)
+        )
+    kept = [{note.name: note.value for note in entry.fields}["text"] for entry in read(log.path)]
+    assert kept == ["a" * 198, None]
+
+
 def test_sizes():
     assert [size(count) for count in (0, 9, 999, 1000, 9949, 9950, 999_499, 999_500, 61_400_000, 3 * 10**12)] == [
         "0 B", "9 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "61 MB", "3.0 TB",

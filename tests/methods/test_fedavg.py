@@ -317,4 +317,5 @@ def test_registry_entries():
     assert registry.load("FedAvg").name == "fedavg"
     assert registry.load("global").pooled
     assert registry.load("local").heterogeneous
+    assert registry.load("local").alone
     assert not registry.load("fedavg").heterogeneous

@@ -165,3 +165,5 @@ def test_settings():
     for wrong in ({"mu": -0.1}, {"stragglers": -0.1}, {"stragglers": 1.1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             config(**wrong)
+    with pytest.raises(ValueError, match="frozen"):
+        config().mu = 1.0

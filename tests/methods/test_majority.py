@@ -12,6 +12,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
+from graphsilo.methods import majority
 
 
 def test_the_answer_is_the_share_of_each_class_in_training(kit):
@@ -27,6 +28,7 @@ def test_the_answer_is_the_share_of_each_class_in_training(kit):
     ]  # fmt: skip
     assert all(part.argmax(1).tolist() == [0] * 6 for part in found)  # the first of equals
     assert federation.ledger.total("round")["up"] < 3 * 100
+    assert federation.sum(majority.Client.count, majority.CountRequest(), to=(0, 2)).require(2).clients == 2
 
 
 def test_its_rounds_are_those_of_the_rows_beside_it(kit):
