@@ -175,8 +175,11 @@ class AllNodes:
 
     def __init__(self, features: Features):
         self.features = features
-        squares = features.multiply(features) if sp.issparse(features) else np.square(features)
-        self.squares = np.asarray(squares.sum(axis=1), dtype=np.float32).reshape(-1, 1)
+        if sp.issparse(features):
+            squares = np.asarray(features.multiply(features).sum(axis=1))
+        else:
+            squares = np.einsum("ij,ij->i", features, features)
+        self.squares = squares.astype(np.float32).reshape(-1, 1)
 
     def nearest(self, generated: Tensor, rows: NDArray[np.int64] | None = None) -> Tensor:
         """[m, d] for each generated row [m, d] the node with the least ‖x_u‖² − 2 x̂·x_u, the first of several.
