@@ -61,7 +61,7 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
     generator_weight_decay: float = setting(1e-4, "L2 weight decay of the generator", source="release", ge=0)
     generator_hidden: tuple[int, ...] = setting(
         (256, 64), "hidden widths of the feature generator; its last layer has up to 5 · width · features weights",
-        source="ours, for a thirtieth of the bytes; release 256, 2048", min_length=1,
+        source="ours, for 25 times fewer bytes; release 256, 2048", min_length=1,
     )  # fmt: skip
     encoder_widths: tuple[int, int] = setting(
         (32, 128), "hidden width of encoder and auxiliary classifier, and width of the embedding", source="release"
