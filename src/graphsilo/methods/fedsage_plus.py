@@ -81,8 +81,10 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
     )  # fmt: skip
     alpha: float = setting(1.0, "weight of the other clients' features beside one's own (α)", source="release", ge=0)
     count_bias: float = setting(
-        1.0, "where the bias of the predicted count starts; 0 may leave the generator dead from the start",
-        source="ours", ge=-100,
+        1.0,
+        "where the bias of the predicted count starts; 0 may leave the generator dead from the start",
+        source="ours",
+        ge=-100,
     )
     loss_counts: Literal["round", "truncate", "stochastic"] = setting(
         "stochastic", "how a predicted count becomes a number of neighbours in the losses",
