@@ -294,6 +294,18 @@ def test_the_bytes_of_a_run_are_foreseen(kit):
     assert kit.build("local", silos)[0].expected_bytes() == (0, 0)
 
 
+def test_the_own_model_and_the_shared_one_answer_each_for_itself(kit):
+    _, federation = kit.build("fedavg", [kit.tiny_silo(0)])
+    client = federation.client(0)
+    own = client.predict(client.data)
+    assert torch.equal(client.predict(client.data, "aggregate"), own)  # nothing else has come yet
+    client.install_aggregate({name: torch.zeros_like(weight) for name, weight in client.weights.items()})
+    # Weights of 0 say that two classes are alike: log 1/2.
+    assert client.predict(client.data, "aggregate").flatten().tolist() == pytest.approx([float(np.log(0.5))] * 12)
+    assert torch.equal(client.predict(client.data, "own"), own)
+    assert not torch.equal(client.predict(client.data, "aggregate"), own)
+
+
 def test_local_counts_who_trained(kit):
     _, federation = kit.build("local", [kit.tiny_silo(client) for client in range(3)])
     federation.at("round", 1)
