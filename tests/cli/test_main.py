@@ -64,7 +64,7 @@ def test_partition_imports_no_torch():
         (["run", "--data", "Corra"], "did you mean 'Cora'?"),
         (["run", "--seeds", "one"], "--seeds takes whole numbers"),
         (["run", "--workers", "0"], "run.workers"),
-        (["run", "nowhere.yaml"], "nowhere.yaml cannot be read"),
+        (["run", "nowhere.yaml"], "the configuration nowhere.yaml does not exist"),
         (["list", "model"], "did you mean 'models'?"),
         (["explain", "fedavgg"], "did you mean 'fedavg'?"),
         (["predict"], "--run"),

@@ -125,7 +125,7 @@ TREE = {"result": None, "server": {"w": torch.arange(3.0)}, "number": 0.1}
 def test_a_checkpoint_comes_back(tmp_path):
     kept = Checkpoints(tmp_path, "print")
     assert kept.load(0) is None
-    kept.save(0, TREE)
+    kept.save(0, TREE, {})
     tree = kept.load(0)
     assert torch.equal(tree["server"]["w"], TREE["server"]["w"])
     assert tree["number"] == 0.1
@@ -138,7 +138,7 @@ def test_parked_clients_keep_their_files_and_only_these(tmp_path):
     one.write_bytes(b"first")
     two.write_bytes(b"second")
     clients = {0: ParkedState(one, False), 1: ParkedState(two, True), 2: ParkedState(None, False)}
-    kept.save(0, {**TREE, "clients": clients})
+    kept.save(0, {**TREE, "clients": clients}, {})
     beside = tmp_path / "checkpoints" / "seed-0.clients"
     assert {path.name for path in beside.iterdir()} == {
         hashlib.sha256(data).hexdigest() for data in (b"first", b"second")
@@ -147,24 +147,24 @@ def test_parked_clients_keep_their_files_and_only_these(tmp_path):
     newer = tmp_path / "client-1.2"
     newer.write_bytes(b"third")
     two.unlink()
-    kept.save(0, {**TREE, "clients": {**clients, 1: ParkedState(newer, False)}})
+    kept.save(0, {**TREE, "clients": {**clients, 1: ParkedState(newer, False)}}, {})
     found = Checkpoints(tmp_path / "checkpoints", "print").load(0)["clients"]
     assert [state.path and state.path.read_bytes() for state in found.values()] == [b"first", b"third", None]
     assert [state.remember for state in found.values()] == [False, False, False]
     assert len(list(beside.iterdir())) == 2
-    kept.save(0, TREE)
+    kept.save(0, TREE, {})
     assert not beside.exists()
 
 
 def test_another_runs_checkpoint_is_refused(tmp_path):
-    Checkpoints(tmp_path, "print").save(0, TREE)
+    Checkpoints(tmp_path, "print").save(0, TREE, {})
     with pytest.raises(RunError, match="belongs to another configuration, data set or partition"):
         Checkpoints(tmp_path, "other").load(0)
 
 
 def test_damage_anywhere_is_seen(tmp_path):
     kept = Checkpoints(tmp_path, "print")
-    kept.save(3, TREE)
+    kept.save(3, TREE, {})
     path = tmp_path / "seed-3.ckpt"
     good = path.read_bytes()
     for place in range(0, len(good), 7):
@@ -184,17 +184,17 @@ def test_damage_anywhere_is_seen(tmp_path):
 def test_a_later_format_is_refused(tmp_path, monkeypatch):
     from graphsilo.experiments import checkpoint
 
-    monkeypatch.setattr(checkpoint, "FORMAT", 2)
-    Checkpoints(tmp_path, "print").save(0, TREE)
+    monkeypatch.setattr(checkpoint, "FORMAT", 3)
+    Checkpoints(tmp_path, "print").save(0, TREE, {})
     monkeypatch.undo()
-    with pytest.raises(RunError, match="has format 2; this graphsilo reads 1"):
+    with pytest.raises(RunError, match="has format 3; this graphsilo reads 2"):
         Checkpoints(tmp_path, "print").load(0)
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, request):
     kept = Checkpoints(tmp_path, "print")
-    kept.save(0, TREE)
+    kept.save(0, TREE, {})
     request.getfixturevalue("full")
     with pytest.raises(RunError, match="could not be written"):
-        kept.save(0, {**TREE, "number": 0.2})
+        kept.save(0, {**TREE, "number": 0.2}, {})
     assert kept.load(0)["number"] == 0.1

@@ -135,13 +135,13 @@ def test_link_prediction(small, method):
     assert fair(seed["test"]["auc"])
     assert fair(seed["test"]["ap"])
     scores = [row["validation"]["auc"] for row in seed["rounds"]]
-    assert seed["best_round"] == int(np.argmax(scores)) + 1
-    if method == "global":
-        assert [client["test"] for client in seed["clients"]] == [{}] * 3
+    if method == "local":  # each silo has a best round of its own
+        assert seed["best_round"] == max(client["best_round"] for client in seed["clients"])
     else:
-        each = [client["test"]["auc"] for client in seed["clients"]]
-        nodes = [client["nodes"] for client in seed["clients"]]
-        assert seed["test"]["auc"] == pytest.approx(np.average(each, weights=nodes))
+        assert seed["best_round"] == int(np.argmax(scores)) + 1
+    each = [client["test"]["auc"] for client in seed["clients"]]
+    nodes = [client["nodes"] for client in seed["clients"]]
+    assert seed["test"]["auc"] == pytest.approx(np.average(each, weights=nodes))
     assert conformance.numbers(run(config).tree) == conformance.numbers(run(config).tree)
 
 

@@ -141,13 +141,13 @@ def test_a_checkpoint_holds_it_once(played, tmp_path, limit):
     server, federation = played(limit)
     weight = sum(tensor.nbytes for tensor in federation.client(0).generators.values())
     kept = Checkpoints(tmp_path / "checkpoints", "print")
-    kept.save(0, {"server": server.state(), "clients": federation.client_states()})
+    kept.save(0, {"server": server.state(), "clients": federation.client_states()}, {})
     files = [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
     assert weight < sum(path.stat().st_size for path in files) < 1.5 * weight
     shared = [path for path in files if path.stat().st_size > weight]
     assert len(shared) == 1
     written = shared[0].stat().st_mtime_ns
-    kept.save(0, {"server": server.state(), "clients": federation.client_states()})
+    kept.save(0, {"server": server.state(), "clients": federation.client_states()}, {})
     assert shared[0].stat().st_mtime_ns == written
     for other in (None, 1):
         _, again = played(other, rounds=0)
@@ -161,8 +161,8 @@ def test_a_checkpoint_holds_it_once(played, tmp_path, limit):
     shared[0].write_bytes(data)
     with pytest.raises(RunError, match=r"seed-0\.ckpt is damaged: .* is missing or changed\. Delete both"):
         Checkpoints(tmp_path / "checkpoints", "print").load(0)
-    kept.save(0, {"result": {}})
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["seed-0.ckpt"]
+    kept.save(0, {"result": {}}, {})
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["seed-0.ckpt", "seed-0.history"]
 
 
 def test_processes_send_it_once_to_each_other(played):

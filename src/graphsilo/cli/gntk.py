@@ -102,8 +102,7 @@ def gntk_command(
     from graphsilo.errors import UnsupportedError
     from graphsilo.evaluate.gntk import check_size, compare
     from graphsilo.experiments import disk
-    from graphsilo.experiments.checks import check_clients
-    from graphsilo.experiments.effects import settled
+    from graphsilo.experiments.effects import check_clients, settled
     from graphsilo.experiments.simulation import prepare
 
     chosen = dict(settings or {})

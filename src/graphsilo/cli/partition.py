@@ -46,8 +46,7 @@ def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
         GraphsiloError: As loading and cutting do; or the command line says what has no effect.
     """
     from graphsilo.experiments import simulation
-    from graphsilo.experiments.checks import check_clients
-    from graphsilo.experiments.effects import settled
+    from graphsilo.experiments.effects import check_clients, settled
 
     config = settled(config)
     task: Task

@@ -452,8 +452,7 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
     from graphsilo.data.scaling import scale_tree
     from graphsilo.data.store import SiloStore
     from graphsilo.errors import RunError
-    from graphsilo.experiments.checks import check_clients
-    from graphsilo.experiments.effects import settled
+    from graphsilo.experiments.effects import check_clients, settled
     from graphsilo.experiments.simulation import prepare
 
     simulation = prepare(settled(config))

@@ -11,7 +11,6 @@ import torch
 from graphsilo import models
 from graphsilo.data.cache import cache_root
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition import Partition
 from graphsilo.data.silo import Silo
 from graphsilo.data.sizes import require_memory
 from graphsilo.errors import ConfigError, UnsupportedError
@@ -181,26 +180,3 @@ def _views(silo: Silo, settings: MethodConfig) -> tuple[int, ...] | None:
     if 0 < settings.batch_size < items:
         return None
     return (items, silo.num_items) if items else (silo.num_items,)
-
-
-def check_clients(config: RunConfig, partition: Partition) -> None:
-    """Refuse a number of clients or a rule that was given where the data or a stored partition has already decided.
-
-    Raises:
-        ConfigError: They say something else than the partition that is used.
-    """
-    chosen = config.partition
-    many = isinstance(config.data.name, list) and partition.rule in ("files", "domains")
-    if chosen.file is None and not many:
-        return
-    by = f"the stored partition {chosen.file} has" if chosen.file else "one client per data set or file makes"
-    if config.says("partition.clients") and chosen.clients != partition.num_clients:
-        raise ConfigError(
-            f"{chosen.clients} clients are asked for (partition.clients, --clients), but {by} "
-            f"{partition.num_clients}. Leave the number out, or cut the data anew with a rule."
-        )
-    if chosen.file and config.says("partition.rule") and chosen.rule not in ("auto", partition.rule):
-        raise ConfigError(
-            f"partition.rule asks for '{chosen.rule}', but the stored partition {chosen.file} was cut by "
-            f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut anew."
-        )

@@ -88,6 +88,29 @@ def settled(config: RunConfig, *, task: Task | None = None, partition: Partition
     return _without(config, idle) if idle else config
 
 
+def check_clients(config: RunConfig, partition: Partition) -> None:
+    """Refuse a number of clients or a rule that was given where the data or a stored partition has already decided.
+
+    Raises:
+        ConfigError: They say something else than the partition that is used.
+    """
+    chosen = config.partition
+    many = isinstance(config.data.name, list) and partition.rule in ("files", "domains")
+    if chosen.file is None and not many:
+        return
+    by = f"the stored partition {chosen.file} has" if chosen.file else "one client per data set or file makes"
+    if config.says("partition.clients") and chosen.clients != partition.num_clients:
+        raise ConfigError(
+            f"{chosen.clients} clients are asked for (partition.clients, --clients), but {by} "
+            f"{partition.num_clients}. Leave the number out, or cut the data anew with a rule."
+        )
+    if chosen.file and config.says("partition.rule") and chosen.rule not in ("auto", partition.rule):
+        raise ConfigError(
+            f"partition.rule asks for '{chosen.rule}', but the stored partition {chosen.file} was cut by "
+            f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut anew."
+        )
+
+
 def _idle(case: Case) -> Iterator[tuple[str, str]]:
     for name in case.config.given:
         section, _, key = name.partition(".")

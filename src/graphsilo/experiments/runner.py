@@ -12,10 +12,10 @@ import torch
 from graphsilo import documents
 from graphsilo.experiments import disk, results
 from graphsilo.experiments.checkpoint import Checkpoints
-from graphsilo.experiments.checks import check_clients, check_device, check_precision, check_room, check_support
+from graphsilo.experiments.checks import check_device, check_precision, check_room, check_support
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import REFERENCES, RunConfig
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.kept import adopted, check_places
 from graphsilo.experiments.observer import Observer, Silent
 from graphsilo.experiments.outputs import write_missing_embeddings

@@ -25,9 +25,9 @@ import torch
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.silo import Silo
 from graphsilo.experiments import results
-from graphsilo.experiments.checks import check_clients, check_device, check_precision, check_room, check_support
+from graphsilo.experiments.checks import check_device, check_precision, check_room, check_support
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.planning.meter import Meter, Trial, Weighed
 from graphsilo.experiments.simulation import Simulation, complete_config, prepare
