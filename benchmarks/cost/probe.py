@@ -100,8 +100,9 @@ class Watch:
 
         modules: tuple[Any, ...] = (in_process, dispatch)
         for module in modules:
-            for name in ("encode", "decode"):
-                setattr(module, name, self.codec(getattr(module, name)))
+            for name in ("encode", "decode", "decode_known"):
+                if hasattr(module, name):
+                    setattr(module, name, self.codec(getattr(module, name)))
         ledger.Ledger.record = self.codec(ledger.Ledger.record)  # type: ignore[method-assign]
         place: Any = seed
         steps = place.SeedRun
