@@ -61,7 +61,7 @@ class SeedRun:
         self.modes = modes_of(config.evaluation, method)
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
-        self.alone = getattr(method_config, "best_round", "common") == "own"
+        self.own_rounds = getattr(method_config, "best_round", "common") == "own"
         self._kept_rounds = 0
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
@@ -240,7 +240,7 @@ class SeedRun:
                 federation, server, self.method.client, self.modes, auc=config.auc or self.metric == "auc",
                 minimum=self.method_config.min_clients, to=self.scored,
             )  # fmt: skip
-            better = progress.note(number, scores, self.modes, self.metric, alone=self.alone)
+            better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds)
             if better and self.keeps_models:
                 federation.remember(None if better is True else better)
             failures += federation.failures

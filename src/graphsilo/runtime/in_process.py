@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.errors import FederationError, MessageError
+from graphsilo.errors import FederationError, MessageError, one_line
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import Encoded, decode_known, encode
 from graphsilo.federation.interface import (
@@ -105,8 +105,7 @@ class LocalFederation(Federation):
     def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
         """An answer that cannot be taken, as a failure of who sent it."""
         # Names of tensors come from who sent them: no line of a log or a terminal may be made of these.
-        text = "".join(sign if sign.isprintable() else " " for sign in str(error)[:_LONGEST_TEXT])
-        failure = Failure(client, handler.name, type(error).__name__, text)
+        failure = Failure(client, handler.name, type(error).__name__, one_line(error, _LONGEST_TEXT))
         self.failures.append(failure)
         return failure
 

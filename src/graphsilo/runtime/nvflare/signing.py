@@ -55,7 +55,7 @@ class Signer:
     def signed(self, site: str, body: Body) -> bytearray:
         """A request, with the proof that it is the coordinator's and for this site."""
         signature = self._key.sign(_said(site, body))
-        return bytearray(b"".join((self._prefix, signature, body)))
+        return bytearray().join((self._prefix, signature, body))
 
 
 class Verifier:
