@@ -11,7 +11,7 @@ from graphsilo.data.partition import Partition
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.resume import check_free, stored_config
+from graphsilo.experiments.resume import holds_run, stored_config
 from graphsilo.experiments.simulation import Simulation
 
 DATA, PARTITION = "data.npz", "partition.npz"
@@ -51,7 +51,7 @@ def check_places(folder: Path, simulation: Cohort) -> None:
         RunError: There is one.
     """
     place = folder / PARTITION
-    if not isinstance(simulation, Simulation) or not place.exists() or _holds_run(folder):
+    if not isinstance(simulation, Simulation) or not place.exists() or holds_run(folder):
         return
     stored = stored_config(folder)
     if stored is not None and _named(stored) != str(place.resolve()):
@@ -76,7 +76,7 @@ def _is_place(target: Path, source: Path, *, resume: bool) -> bool:
     """
     if not target.exists() or _same(target, source):
         return True
-    if resume and _holds_run(target.parent):
+    if resume and holds_run(target.parent):
         return False
     raise _other(target, "graph" if target.name == DATA else "partition")
 
@@ -102,11 +102,3 @@ def _same(one: Path, other: Path) -> bool:
 
 def _splits(graph: Graph | GraphCollection) -> dict[str, bytes]:
     return {} if isinstance(graph, GraphCollection) else {name: mask.tobytes() for name, mask in graph.splits.items()}
-
-
-def _holds_run(folder: Path) -> bool:
-    try:
-        check_free(folder)
-    except RunError:
-        return True
-    return False

@@ -28,10 +28,15 @@ def check_free(folder: Path) -> None:
     Raises:
         RunError: It holds one.
     """
-    if (folder / "result.json").exists() or has_checkpoints(folder):
+    if holds_run(folder):
         raise RunError(
             f"{folder} already holds a run. Continue it with --resume, choose another --out, or delete the folder."
         )
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run has left its result or a checkpoint in a folder."""
+    return (folder / "result.json").exists() or has_checkpoints(folder)
 
 
 def has_checkpoints(folder: Path) -> bool:
@@ -157,7 +162,7 @@ def check_outputs(folder: Path, wanted: EvaluationConfig) -> None:
     Raises:
         RunError: Models, or embeddings that need them, cannot be had any more.
     """
-    if not (folder / "result.json").exists() and not has_checkpoints(folder):
+    if not holds_run(folder):
         return
     evaluation = (stored_config(folder) or {}).get("evaluation")
     if not isinstance(evaluation, Mapping):
