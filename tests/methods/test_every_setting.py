@@ -17,11 +17,13 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.effects import settled
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import encode_tree
 from graphsilo.federation.server import ServerContext
+from graphsilo.federation.settings import ABOVE_ZERO
 from graphsilo.runtime.in_process import InProcess
 from graphsilo.types import Precision
 
@@ -174,6 +176,51 @@ def test_it_is_heard(method, field, value):
     assert learned(method, frozen({**base, field: value}), task) != learned(method, frozen(base), task)
 
 
+def conditions(method: str, field: str) -> list[tuple[str, Value]]:
+    """Values of other settings at which a setting says that it is idle."""
+    extra = METHODS[method].config.model_fields[field].json_schema_extra
+    found: list[tuple[str, Value]] = []
+    for other, allowed in (extra.get("when", {}) if isinstance(extra, dict) else {}).items():
+        if other == "task":
+            found.append((other, next(task for task in METHODS[method].tasks if task not in allowed)))
+        elif allowed == ABOVE_ZERO:
+            found.append((other, 0))
+        elif allowed == [0.0]:
+            found.append((other, 50.0))
+        else:
+            annotation = METHODS[method].config.model_fields[other].annotation
+            known = (True, False) if annotation is bool else get_args(annotation)
+            found.extend((other, value) for value in known if value not in allowed)
+    return found
+
+
+IDLE = [
+    pytest.param(method, field, value, off, id=f"{method}-{field}-{value}-{off[0]}-{off[1]}")
+    for method, field in FIELDS
+    for off in conditions(method, field)
+    for value in options(method, field)
+]
+
+
+@pytest.mark.parametrize(("method", "field", "value", "off"), IDLE)
+def test_it_is_idle_where_it_says_so(method, field, value, off):
+    """And a run that asks for it there is refused."""
+    other, at = off
+    task = at if other == "task" else TASK.get((method, field), "node")
+    base = {**BASE.get(method, {}), **about(WITH, method, field, {}), **({} if other == "task" else {other: at})}
+    base.pop(field, None)
+    assert learned(method, frozen({**base, field: value}), task, models=True) == learned(
+        method, frozen(base), task, models=True
+    )
+    if value == METHODS[method].config.model_fields[field].default:
+        return
+    said = {f"method.{name}": each for name, each in {**base, field: value}.items()}
+    config = load_config(overrides={"method.name": method, "task": task, **said})
+    named = "the task" if other == "task" else f"method.{other}"
+    with pytest.raises(ConfigError, match=rf"method\.{field} would have no effect: {named} is "):
+        settled(config.with_explicit([f"method.{field}"]), task=task)
+
+
 def frozen(settings: Settings) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(settings.items()))
 
@@ -185,8 +232,15 @@ def test_the_precision_of_a_run_is_heard(method):
 
 
 @cache
-def learned(name: str, settings: tuple[tuple[str, Any], ...], task: str, precision: Precision = "float32") -> bytes:
-    """Every client's state after three rounds."""
+def learned(
+    name: str,
+    settings: tuple[tuple[str, Any], ...],
+    task: str,
+    precision: Precision = "float32",
+    *,
+    models: bool = False,
+) -> bytes:
+    """Every client's state after three rounds, or its models alone."""
     method = METHODS[name]
     config = method.config(**dict(settings))
     silos = silos_for(task)
@@ -202,7 +256,8 @@ def learned(name: str, settings: tuple[tuple[str, Any], ...], task: str, precisi
     for number in range(1, min(3, server.rounds) + 1):
         federation.at("round", number)
         server.round(federation, number)
-    return b"".join(encode_tree(federation.client(client).state()).tobytes() for client in federation.clients)
+    clients = [federation.client(client) for client in federation.clients]
+    return b"".join(encode_tree(client.final_models() if models else client.state()).tobytes() for client in clients)
 
 
 @cache

@@ -19,6 +19,7 @@ from graphsilo.errors import ConfigError, shown
 from graphsilo.experiments.config import SECTIONS, RunConfig
 from graphsilo.experiments.doors import FLAGS
 from graphsilo.federation import registry
+from graphsilo.federation.settings import ABOVE_ZERO
 from graphsilo.types import Task
 
 
@@ -254,18 +255,29 @@ def _perturb(case: Case, key: str, value: Any) -> str | None:
 
 
 def _method(case: Case, key: str, value: Any) -> str | None:
-    """What a method declares: the setting matters where another has one of some values."""
+    """What a method declares: the setting matters where others have certain values."""
     kind = registry.load(case.config.method.name).config
     field = kind.model_fields.get(key)
-    extra = field.json_schema_extra if field is not None else None
-    if field is None or not isinstance(extra, dict) or value == field.default:
+    if field is None or value == field.default:
         return None
-    settings = case.config.method_config()
-    when: Any = extra.get("when") or {}
+    return _unmet(case, kind.model_fields, case.config.method_config(), key)
+
+
+def _unmet(case: Case, fields: Mapping[str, Any], settings: Any, key: str) -> str | None:
+    """The condition of a setting that does not hold, or that of a setting which its condition is about."""
+    extra = fields[key].json_schema_extra if key in fields else None
+    when: Mapping[str, Any] = extra.get("when", {}) if isinstance(extra, dict) else {}
     for other, allowed in when.items():
-        now = getattr(settings, other)
-        if now not in allowed:
-            return f"method.{other} is {shown(now)}; it is used where that is {' or '.join(map(shown, allowed))}"
+        now: Any = case.task if other == "task" else getattr(settings, other)
+        if other == "task" and now is None:
+            continue
+        holds = (now or 0) > 0 if allowed == ABOVE_ZERO else now in allowed
+        if not holds:
+            values = allowed if allowed == ABOVE_ZERO else " or ".join(map(shown, allowed))
+            named = "the task" if other == "task" else f"method.{other}"
+            return f"{named} is {shown(now)}; it is used where that is {values}"
+        if reason := _unmet(case, fields, settings, other):
+            return reason
     return None
 
 

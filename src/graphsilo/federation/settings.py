@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -12,23 +12,26 @@ from pydantic_core import PydanticCustomError
 
 from graphsilo.errors import ConfigError, nearest
 
+ABOVE_ZERO = "above 0"
+"""A condition of ``setting``: the other setting is a number above 0."""
+Conditions: TypeAlias = Mapping[str, Sequence[Any] | Literal["above 0"]]
 
-def setting(
-    default: Any, description: str, *, source: str = "", when: Mapping[str, Sequence[Any]] | None = None, **bounds: Any
-) -> Any:
+
+def setting(default: Any, description: str, *, source: str = "", when: Conditions | None = None, **bounds: Any) -> Any:
     """A setting of a method or of a section.
 
     Args:
         default: Its default.
         description: What it means, for people.
         source: Where the default comes from.
-        when: For a setting that matters only where others have certain values: those others and their values, e.g.
-            ``{"optimizer": ("sgd",)}``. Where they have not, a run that is asked for it refuses it or remarks on it.
+        when: For a setting that matters only where others matter and have certain values: those others and their
+            values, ``{"optimizer": ("sgd",)}``, or ``ABOVE_ZERO``; ``task`` is the run's. Where they have not, a run
+            that is asked for it refuses it or remarks on it.
         bounds: ge, gt, le, lt, min_length.
     """
     extra: dict[str, Any] = {"source": source}
     if when is not None:
-        extra["when"] = {name: list(values) for name, values in when.items()}
+        extra["when"] = {name: values if values == ABOVE_ZERO else list(values) for name, values in when.items()}
     return Field(default, description=description, json_schema_extra=extra, **bounds)
 
 

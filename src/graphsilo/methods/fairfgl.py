@@ -30,7 +30,7 @@ from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
-from graphsilo.federation.settings import LocalTrainingConfig, setting
+from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.methods.fairfgl_clusters import cluster
 from graphsilo.methods.fairfgl_updates import (
@@ -59,37 +59,55 @@ class FairFGLConfig(LocalTrainingConfig):
         source="FairFGL, section IV", ge=0,
     )  # fmt: skip
     alpha: Literal["entries", "scalar"] = setting(
-        "entries", "the history's share α in the fused weights: one per weight, or one number", source="FairFGL"
+        "entries",
+        "the history's share α in the fused weights: one per weight, or one number",
+        source="FairFGL",
+        when={"alpha_learned": (True,)},
     )
     alpha_start: float = setting(
-        0.5, "where α starts; 0 means that the model is not mixed with the history, ever", ge=0, lt=1
+        0.5,
+        "where α starts; 0 means that the model is not mixed with the history, ever",
+        ge=0,
+        lt=1,
+        when={"history": ABOVE_ZERO},
     )
-    alpha_learned: bool = setting(True, "whether α is trained", source="FairFGL")
+    alpha_learned: bool = setting(True, "whether α is trained", source="FairFGL", when={"alpha_start": ABOVE_ZERO})
     distillation: float = setting(
-        1.0, "weight of the distillation from the history on unlabelled nodes; 0 is without", source="FairFGL", ge=0
+        1.0,
+        "weight of the distillation from the history on unlabelled nodes; 0 is without",
+        source="FairFGL",
+        ge=0,
+        when={"history": ABOVE_ZERO},
     )
     distillation_until: int | None = setting(
         None, "the distillation's weight falls in a straight line from round 1 to 0 after this round; none: it stays",
-        source="ours", ge=1,
+        source="ours", ge=1, when={"distillation": ABOVE_ZERO},
     )  # fmt: skip
     alignment: float = setting(
         1.0, "weight of S_loss, which draws heterophilous nodes of majority classes to their prototype; 0 is without",
         source="FairFGL", ge=0,
     )  # fmt: skip
     alignment_target: Literal["prototype", "node"] = setting(
-        "prototype", "S_loss is KL(prototype ‖ node), or KL(node ‖ prototype) as printed", source="FairFGL's text"
+        "prototype",
+        "S_loss is KL(prototype ‖ node), or KL(node ‖ prototype) as printed",
+        source="FairFGL's text",
+        when={"alignment": ABOVE_ZERO},
     )
     pseudo_labels: bool = setting(
-        False, "count unlabelled neighbours by the history's prediction when nodes are ranked by homophily"
+        False,
+        "count unlabelled neighbours by the history's prediction when nodes are ranked by homophily",
+        when={"alignment": ABOVE_ZERO},
     )
     correction: bool = setting(
         True, "take what opposes the most dissimilar client out of the gradient; false is the ablation without "
         "gradient modification", source="FairFGL",
     )  # fmt: skip
-    correction_margin: float = setting(0.0, "length added along that client's direction after a correction", ge=0)
+    correction_margin: float = setting(
+        0.0, "length added along that client's direction after a correction", ge=0, when={"correction": (True,)}
+    )
     deviated_gradient: Literal["loss", "update"] = setting(
         "loss", "the opposing direction: the gradient of the own loss at the dissimilar client's model, or that "
-        "client's negative update", source="FairFGL",
+        "client's negative update", source="FairFGL", when={"correction": (True,)},
     )  # fmt: skip
     top_k: float = setting(
         0.5, "share of the entries of an update that is uploaded, the most changed ones", source="FairFGL: 0.2 to 0.6",

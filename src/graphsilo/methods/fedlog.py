@@ -29,7 +29,7 @@ from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
-from graphsilo.federation.settings import MethodConfig, setting
+from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
 from graphsilo.methods import fedlog_generator as generators
 from graphsilo.methods import fedlog_mixing as mixing
 from graphsilo.methods.fedlog_layers import BRANCHES, Classifiers, Distance, Interaction, Mixing
@@ -105,7 +105,11 @@ class FedLoGConfig(MethodConfig):
         source="paper; release embedding",
     )  # fmt: skip
     interp: int = setting(
-        8, "Chebyshev nodes per target in a classifier's layer; 0 evaluates every pair", source="ours", ge=0
+        8,
+        "Chebyshev nodes per target in a classifier's layer; 0 evaluates every pair",
+        source="ours",
+        ge=0,
+        when={"interaction": ("full",)},
     )
     mixing: Mixing = setting(
         "probabilities", "what the loss mixes of the two branches", source="paper; release logarithms"
@@ -113,57 +117,115 @@ class FedLoGConfig(MethodConfig):
     local_generalization: bool = setting(True, "train on synthetic nodes; off is an ablation", source="paper")
     generalization: Literal["joint", "sequential"] = setting(
         "joint", "when: in every step beside a batch, or in steps of their own after the local epochs",
-        source="paper says both; release joint",
+        source="paper says both; release joint", when={"local_generalization": (True,)},
     )  # fmt: skip
     neighbour_generator: bool = setting(
-        True, "give synthetic nodes a generated neighbour; off is an ablation", source="paper"
+        True,
+        "give synthetic nodes a generated neighbour; off is an ablation",
+        source="paper",
+        when={"local_generalization": (True,)},
     )
-    adaptive_factor: bool = setting(True, "make learned classes harder; off is an ablation", source="paper")
+    adaptive_factor: bool = setting(
+        True, "make learned classes harder; off is an ablation", source="paper", when={"local_generalization": (True,)}
+    )
     difficulty_step: float = setting(
-        1e-3, "what a recognised class's difficulty gains a round", source="paper", ge=0, le=1
+        1e-3,
+        "what a recognised class's difficulty gains a round",
+        source="paper",
+        ge=0,
+        le=1,
+        when={"adaptive_factor": (True,)},
     )
     difficulty_decrease: float = setting(
-        1e-3, "what the other classes' difficulty loses a round", source="release; paper 0", ge=0, le=1
+        1e-3,
+        "what the other classes' difficulty loses a round",
+        source="release; paper 0",
+        ge=0,
+        le=1,
+        when={"adaptive_factor": (True,)},
     )
     difficulty_threshold: float = setting(
-        0.8, "accuracy on a class's synthetic nodes above which it becomes harder", source="release", ge=0, le=1
+        0.8,
+        "accuracy on a class's synthetic nodes above which it becomes harder",
+        source="release",
+        ge=0,
+        le=1,
+        when={"adaptive_factor": (True,)},
     )
-    generator_epochs: int = setting(100, "epochs of the neighbour generator (P)", source="paper", ge=1)
-    generator_lr: float = setting(1e-2, "learning rate of the neighbour generator", source="release", gt=0)
-    generator_hops: int = setting(1, "hops of the neighbourhood whose mean it learns (h)", source="release", ge=1)
+    generator_epochs: int = setting(
+        100, "epochs of the neighbour generator (P)", source="paper", ge=1, when={"class_generators": (True,)}
+    )
+    generator_lr: float = setting(
+        1e-2, "learning rate of the neighbour generator", source="release", gt=0, when={"class_generators": (True,)}
+    )
+    generator_hops: int = setting(
+        1,
+        "hops of the neighbourhood whose mean it learns (h)",
+        source="release",
+        ge=1,
+        when={"class_generators": (True,)},
+    )
     generator_output: Literal["auto", "tanh", "identity"] = setting(
-        "auto", "its last activation; auto: tanh if every client's features lie within -1 and 1", source="release tanh"
+        "auto",
+        "its last activation; auto: tanh if every client's features lie within -1 and 1",
+        source="release tanh",
+        when={"neighbour_generator": (True,)},
     )
-    grad_weight: float = setting(1.0, "weight of the gradient loss", source="paper", ge=0)
-    networks: int = setting(20, "random networks of the gradient loss (N)", source="paper", ge=1)
+    grad_weight: float = setting(
+        1.0, "weight of the gradient loss", source="paper", ge=0, when={"class_generators": (True,)}
+    )
+    networks: int = setting(
+        20, "random networks of the gradient loss (N)", source="paper", ge=1, when={"grad_weight": ABOVE_ZERO}
+    )
     nets_per_epoch: int = setting(
-        1, "how many of them an epoch uses: an unbiased estimate; N is the paper's sum", source="ours; paper N", ge=1
+        1,
+        "how many of them an epoch uses: an unbiased estimate; N is the paper's sum",
+        source="ours; paper N",
+        ge=1,
+        when={"matching": ("mean",)},
     )
     matching: generators.Matching = setting(
         "mean", "gradient loss: mean over the networks, or one new network per epoch with weight 1/N",
-        source="paper; release last",
+        source="paper; release last", when={"class_generators": (True,)},
     )  # fmt: skip
     class_generators: bool = setting(
-        True, "use the class-wise generators; otherwise ones that were never trained", source="paper; release no"
+        True,
+        "use the class-wise generators; otherwise ones that were never trained",
+        source="paper; release no",
+        when={"neighbour_generator": (True,)},
     )
     pretrain_epochs: int = setting(
         0, "supervised epochs before round 1, stopped by validation accuracy", source="paper none; release 100", ge=0
     )
-    pretrain_patience: int = setting(10, "epochs without a better validation accuracy", source="release", ge=1)
+    pretrain_patience: int = setting(
+        10, "epochs without a better validation accuracy", source="release", ge=1, when={"pretrain_epochs": ABOVE_ZERO}
+    )
     synthetic: Knowledge = setting(
         "HH", "classes (head or tail) and branch (head or tail degree) that synthetic nodes are made of",
-        source="paper, appendices G.2 and M",
+        source="paper, appendices G.2 and M", when={"local_generalization": (True,)},
     )  # fmt: skip
-    permute: bool = setting(False, "shuffle a class's learnable nodes before mixing", source="release yes")
+    permute: bool = setting(
+        False,
+        "shuffle a class's learnable nodes before mixing",
+        source="release yes",
+        when={"local_generalization": (True,)},
+    )
     rate_noise: float = setting(
-        0.0, "a: class rates are uploaded with noise N(0, (a·r)²), drawn once per client", source="paper", ge=0
+        0.0,
+        "a: class rates are uploaded with noise N(0, (a·r)²), drawn once per client",
+        source="paper",
+        ge=0,
+        when={"local_generalization": (True,)},
     )
     rate_permutation: bool = setting(
-        False, "upload class rates permuted among the head and among the tail classes", source="paper"
+        False,
+        "upload class rates permuted among the head and among the tail classes",
+        source="paper",
+        when={"local_generalization": (True,)},
     )
     receiver: int | None = setting(
         None, "one client that trains on the synthetic nodes of the others, who only contribute",
-        source="ours, after appendix C", ge=0,
+        source="ours, after appendix C", ge=0, when={"local_generalization": (True,)},
     )  # fmt: skip
 
     @model_validator(mode="before")

@@ -23,7 +23,7 @@ from graphsilo.federation.interface import Failure, Federation, Replies, handler
 from graphsilo.federation.message import Empty, Message, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
-from graphsilo.federation.settings import LocalTrainingConfig, setting
+from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.methods.fedpg_generator import (
     PrototypeGenerator,
@@ -65,7 +65,7 @@ class FedPGConfig(LocalTrainingConfig):
     )
     reduction: Literal["norm_sum", "squared_mean"] = setting(
         "squared_mean", "distance to received prototypes: mean of squares, or sum of norms over classes and hops",
-        source="validation; paper: norm_sum",
+        source="validation; paper: norm_sum", when={"mu": ABOVE_ZERO},
     )  # fmt: skip
     alpha: float = setting(
         0.5, "share α of the universal prototype in what a client receives", source="ours; paper: a moderate one",
@@ -82,7 +82,7 @@ class FedPGConfig(LocalTrainingConfig):
         ge=0,
     )
     neighbourhood: Literal["exact", "within"] = setting(
-        "exact", "neighbours at hop h: nodes at distance h, or at 1 to h"
+        "exact", "neighbours at hop h: nodes at distance h, or at 1 to h", when={"task": ("node",)}
     )
     neighbour_weights: Literal["mean", "scorer"] = setting(
         "mean", "weights of an item's neighbours: equal, or a trained softmax", source="paper: scorer"
@@ -96,7 +96,7 @@ class FedPGConfig(LocalTrainingConfig):
     )  # fmt: skip
     confidence: float = setting(
         0.8, "smallest probability of a predicted class that counts", source="validation; paper: none, that is 0",
-        ge=0, le=1,
+        ge=0, le=1, when={"annotation": ("predicted",)},
     )  # fmt: skip
     centred: bool = setting(
         True, "take prototypes relative to the mean over the client's classes, at each hop",
@@ -113,30 +113,65 @@ class FedPGConfig(LocalTrainingConfig):
         "free", "length of universal prototypes: as generated, the mean length of the first uploads, or a number",
         source="paper: free",
     )  # fmt: skip
-    restart: bool = setting(False, "start the generator anew in each round")
-    server_epochs: int = setting(30, "steps E_s of the generator in a round", source="validation", ge=1)
-    server_lr: float = setting(0.01, "learning rate of the generator", source="ours", gt=0)
-    server_optimizer: Literal["adam", "sgd"] = setting("adam", "optimiser of the generator")
-    temperature: float = setting(1.0, "divisor of the generator's cosines", source="paper: none, that is 1", ge=0.05)
+    restart: bool = setting(False, "start the generator anew in each round", when={"generator": ("trained",)})
+    server_epochs: int = setting(
+        30, "steps E_s of the generator in a round", source="validation", ge=1, when={"generator": ("trained",)}
+    )
+    server_lr: float = setting(
+        0.01, "learning rate of the generator", source="ours", gt=0, when={"generator": ("trained",)}
+    )
+    server_optimizer: Literal["adam", "sgd"] = setting(
+        "adam", "optimiser of the generator", when={"generator": ("trained",)}
+    )
+    temperature: float = setting(
+        1.0,
+        "divisor of the generator's cosines",
+        source="paper: none, that is 1",
+        ge=0.05,
+        when={"generator": ("trained",)},
+    )
     hop_share: float = setting(
         0.5, "Δs: prototypes of other hops in the query sets, relative to those of the hop itself",
-        source="paper searches 0 to 1", ge=0, le=1,
+        source="paper searches 0 to 1", ge=0, le=1, when={"generator": ("trained",)},
     )  # fmt: skip
-    margin: float = setting(0.5, "ε: largest margin of the generator's loss; 0 for none", source="paper", ge=0)
+    margin: float = setting(
+        0.5,
+        "ε: largest margin of the generator's loss; 0 for none",
+        source="paper",
+        ge=0,
+        when={"generator": ("trained",)},
+    )
     margin_sign: Literal["minus", "paper"] = setting(
-        "minus", "the margin makes positives harder, or is added as printed", source="paper's intent"
+        "minus",
+        "the margin makes positives harder, or is added as printed",
+        source="paper's intent",
+        when={"margin": ABOVE_ZERO},
     )
     discrepancy: Literal["one_minus_cosine", "cosine"] = setting(
-        "one_minus_cosine", "how far apart two class centres are; cosine as printed", source="paper's intent"
+        "one_minus_cosine",
+        "how far apart two class centres are; cosine as printed",
+        source="paper's intent",
+        when={"margin": ABOVE_ZERO},
     )
     noise: float = setting(
         0.0, "share of a prototype's dimensions that get noise before upload", source="paper 0.1, 0.2", ge=0, le=1
     )
-    noise_scale: float = setting(1.0, "standard deviation of that noise, in root mean squares of the prototypes", ge=0)
-    graph_similarity: float = setting(
-        0.9, "graph classification: smallest cosine τ₁ of neighbouring graphs at hop 1", ge=-1, le=1
+    noise_scale: float = setting(
+        1.0,
+        "standard deviation of that noise, in root mean squares of the prototypes",
+        ge=0,
+        when={"noise": ABOVE_ZERO},
     )
-    graph_decay: float = setting(0.9, "graph classification: τ_h = τ₁ · decay^(h-1)", gt=0, le=1)
+    graph_similarity: float = setting(
+        0.9,
+        "graph classification: smallest cosine τ₁ of neighbouring graphs at hop 1",
+        ge=-1,
+        le=1,
+        when={"task": ("graph",)},
+    )
+    graph_decay: float = setting(
+        0.9, "graph classification: τ_h = τ₁ · decay^(h-1)", gt=0, le=1, when={"task": ("graph",)}
+    )
 
 
 class HelloReply(Message):

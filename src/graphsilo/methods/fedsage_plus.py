@@ -53,7 +53,7 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         "weights", "what goes to the others: the generator's weights and embeddings, gradients of the weights coming "
         "back; or generated features and the gradients of these, a hundredth of the bytes, which tell whoever sees "
         "them the others' features",
-        source="Zhang et al.; FederatedScope-GNN",
+        source="Zhang et al.; FederatedScope-GNN", when={"neighgen": ("own",)},
     )  # fmt: skip
     local_generator_epochs: int = setting(20, "epochs each client trains its generator alone", source="release", ge=0)
     generator_epochs: int = setting(20, "epochs with the other clients' gradients", source="release", ge=0)
@@ -79,7 +79,13 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         "sum", "L_f adds up squared differences over generated neighbours and features, or divides by 5 · features",
         source="Zhang et al., eq. 5; release mean",
     )  # fmt: skip
-    alpha: float = setting(1.0, "weight of the other clients' features beside one's own (α)", source="release", ge=0)
+    alpha: float = setting(
+        1.0,
+        "weight of the other clients' features beside one's own (α)",
+        source="release",
+        ge=0,
+        when={"neighgen": ("own",)},
+    )
     count_bias: float = setting(
         1.0,
         "where the bias of the predicted count starts; 0 may leave the generator dead from the start",
@@ -101,11 +107,12 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
     cross_targets: Literal["neighbours", "all"] = setting(
         "all", "what a client compares another's generated features with: the nearest of all its nodes, or of five "
         "neighbours of a random node, drawn for each generated row",
-        source="Zhang et al., Algorithm 1, line 25; release neighbours",
+        source="Zhang et al., Algorithm 1, line 25; release neighbours", when={"neighgen": ("own",)},
     )  # fmt: skip
     helpers: int = setting(
         3, "how many other clients, drawn anew in every epoch, compare a client's generator; their sum is scaled up to "
         "all of them. 0: all of them do", source="ours, for fewer bytes; Zhang et al. 0", ge=0,
+        when={"neighgen": ("own",)},
     )  # fmt: skip
 
     @property
