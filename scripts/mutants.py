@@ -2,12 +2,14 @@
 
 The changes (of an operator, number, condition, loop, exception or decorator) are Cosmic Ray's. This file draws a
 seeded sample of places, one change for each, and tests it in a fork of a process that has imported torch already. What
-does not compile, or changes only annotations, arguments of decorators or how an argument may be passed, is not drawn.
+does not compile is not drawn, nor what changes only annotations, arguments of decorators, how an argument may be
+passed, `is` to `==`, or a decorator that saves time or memory alone (a cache, no_grad) or is there for type checkers.
 A mutant is killed where a test fails, its module cannot be imported, or the tests need far more time than without it.
 The survivors and the table end up in .benchmarks/mutants.md.
 
 The nearest tests of federation/codec.py are tests/federation/test_codec*.py and all in that folder that import it; of
-methods/fedlog_step.py also test_fedlog*.py. A survivor may be noticed elsewhere: the score is a lower bound.
+methods/fedlog_step.py also test_fedlog*.py, and what the tests of every method say of fedlog; of all of federation what
+they say of fedavg. A survivor may be noticed elsewhere: the score is a lower bound.
 """
 
 from __future__ import annotations
@@ -38,9 +40,13 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGE = CHECKOUT / "src" / "graphsilo"
 TESTS = CHECKOUT / "tests"
 ROOMS = ("evaluate", "federation", "methods")
-BASICS = {"federation": "methods/test_fedavg.py", "methods": "methods/test_conformance.py"}
-"""What also tests a module of the room that has no test file of its own."""
+EVERY_METHOD = ("test_conformance.py", "test_every_setting.py", "test_every_backbone.py", "test_bytes.py")
+UNNOTICED = {"cache", "no_grad", "dataclass_transform"}
+"""Decorators without which nothing is different but time, memory or what a type checker says."""
 COSTLY_IMPORTS = ("numpy", "scipy.sparse", "sklearn.metrics", "torch", "torch_geometric", "pydantic", "hypothesis")
+NOTHING_FOUND = 5
+"""What pytest ends with where no test is selected."""
+SAME: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
 OPERATORS = {name: plugins.get_operator(name) for name in plugins.operator_names()}
 
 
@@ -54,14 +60,26 @@ def modules_of(name: str) -> list[Path]:
     return [file for file in found if file.name != "__init__.py"]
 
 
-def nearest_tests(module: Path) -> list[str]:
+def nearest_tests(module: Path) -> list[list[str]]:
+    """Arguments of pytest, for one call after the other."""
     room, stem = module.parent.name, module.stem
     imports = re.compile(rf"graphsilo\.{room}\.{stem}\b|from graphsilo\.{room} import [^\n]*\b{stem}\b")
-    family = stem.split("_")[0] if room == "methods" else stem
-    near = {file for start in (stem, family) for file in (TESTS / room).glob(f"test_{start}*.py")}
-    near |= set() if near or room not in BASICS else {TESTS / BASICS[room]}
+    owner = method_of(module) if room == "methods" else stem
+    near = {file for start in (stem, owner) for file in (TESTS / room).glob(f"test_{start}*.py")}
     near |= {file for file in (TESTS / room).glob("test_*.py") if imports.search(file.read_text())}
-    return [str(file) for file in sorted(near, key=lambda file: (stem not in file.stem, file))]
+    calls = [[str(file) for file in sorted(near, key=lambda file: (stem not in file.stem, file))]]
+    if room != "evaluate":
+        name = owner if room == "methods" else "fedavg"
+        files = [*EVERY_METHOD, *(["test_fedavg.py"] if room == "federation" else [])]
+        about = f"test_{name} or [{name}- or [{name}]"
+        calls.append(["-k", about, *(str(TESTS / "methods" / file) for file in files)])
+    return [call for call in calls if call]
+
+
+def method_of(module: Path) -> str:
+    """The method that a module of the room belongs to: fedlog of fedlog_step.py."""
+    names = [file.stem.rstrip("_") for file in module.parent.glob("*.py") if "\nMETHOD = " in file.read_text()]
+    return max((name for name in names if module.stem.startswith(name)), key=len)
 
 
 def meaning(source: str) -> str:
@@ -72,6 +90,13 @@ def meaning(source: str) -> str:
             setattr(node, field, None)
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             node.decorator_list = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+            names = [getattr(each, "attr", getattr(each, "id", "")) for each in node.decorator_list]
+            checked = any(name.endswith("_validator") for name in names)  # pydantic makes a class method of it
+            unnoticed = UNNOTICED | ({"classmethod"} if checked else set())
+            pairs = zip(node.decorator_list, names, strict=True)
+            node.decorator_list = [each for each, name in pairs if name not in unnoticed]
+        if isinstance(node, ast.Compare):
+            node.ops = [SAME.get(type(each), type(each))() for each in node.ops]
         if isinstance(node, ast.arguments):
             node.args, node.posonlyargs, node.kwonlyargs = [*node.posonlyargs, *node.args, *node.kwonlyargs], [], []
             node.defaults, node.kw_defaults = [each for each in (*node.defaults, *node.kw_defaults) if each], []
@@ -109,7 +134,7 @@ def seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def passes(tests: list[str], cpu_seconds: float) -> bool:
+def passes(tests: list[list[str]], cpu_seconds: float) -> bool:
     """Run tests in a fork."""
     child = os.fork()
     if child == 0:
@@ -119,7 +144,8 @@ def passes(tests: list[str], cpu_seconds: float) -> bool:
             resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_seconds), int(cpu_seconds)))
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-            status = int(importlib.import_module("pytest").main(["-x", "-m", "not slow", *tests]))
+            main = importlib.import_module("pytest").main
+            status = int(any(main(["-x", "-n0", "-m", "not slow", *call]) not in (0, NOTHING_FOUND) for call in tests))
         finally:
             os._exit(status)
     deadline = time.monotonic() + 20 * cpu_seconds  # the processor may be shared; a mutant may wait for ever
@@ -138,21 +164,17 @@ def passes(tests: list[str], cpu_seconds: float) -> bool:
 
 def tried(copy: Path, options: argparse.Namespace) -> Iterator[tuple[str, str, bool]]:
     """Label, diff, and whether it was killed, of each mutant of the sample."""
-    limits: dict[Path, float] = {}
+    limits: dict[tuple[str, ...], float] = {}
     modules = [module for name in options.module or ROOMS for module in modules_of(name)]
     for number, (module, mutant) in enumerate(drawn(modules, options.seed), 1):
-        label, tests, source, start = (
-            str(module.relative_to(PACKAGE)),
-            nearest_tests(module),
-            module.read_text(),
-            seconds(),
-        )
-        if module not in limits and not passes(tests, 600):
-            raise SystemExit(f"the tests of {label} fail before anything is changed: {' '.join(tests)}")
-        limits.setdefault(module, 10 + 3 * (seconds() - start))
+        label, tests, source = str(module.relative_to(PACKAGE)), nearest_tests(module), module.read_text()
+        all_tests, start = tuple(sorted({name for call in tests for name in call})), seconds()
+        if all_tests not in limits and not passes(tests, 600):
+            raise SystemExit(f"the tests of {label} fail before anything is changed: {' '.join(all_tests)}")
+        limits.setdefault(all_tests, 10 + 3 * (seconds() - start))
         (copy / label).write_text(mutant)
         os.utime(copy / label, (number, number))  # its own time: cached bytecode of another mutant never fits
-        killed = not passes(tests, limits[module])
+        killed = not passes(tests, limits[all_tests])
         shutil.copy2(module, copy / label)
         lines = source.splitlines(), mutant.splitlines()
         yield label, "\n".join(difflib.unified_diff(*lines, f"a/{label}", f"b/{label}", lineterm="", n=1)), killed
