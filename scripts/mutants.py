@@ -40,7 +40,13 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGE = CHECKOUT / "src" / "graphsilo"
 TESTS = CHECKOUT / "tests"
 ROOMS = ("evaluate", "federation", "methods")
-EVERY_METHOD = ("test_conformance.py", "test_every_setting.py", "test_every_backbone.py", "test_bytes.py")
+EVERY_METHOD = (
+    "test_settings.py",
+    "test_conformance.py",
+    "test_every_setting.py",
+    "test_every_backbone.py",
+    "test_bytes.py",
+)
 UNNOTICED = {"cache", "no_grad", "dataclass_transform"}
 """Decorators without which nothing is different but time, memory or what a type checker says."""
 COSTLY_IMPORTS = ("numpy", "scipy.sparse", "sklearn.metrics", "torch", "torch_geometric", "pydantic", "hypothesis")

@@ -1,0 +1,217 @@
+"""What a person who sets nothing gets, and which numbers are refused: every number and switch of every method.
+
+A line is: name, default, and what is taken as an interval; a switch has none. ``[`` takes its end, ``(`` does not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from graphsilo.errors import ConfigError
+from graphsilo.federation import registry
+
+ROUNDS = """
+    rounds 100 [1, inf)
+    participation 1.0 (0, 1]
+    min_clients None [1, inf)
+"""
+LOCAL_TRAINING = f"""{ROUNDS}
+    local_epochs 3 [1, inf)
+    batch_size 0 [0, inf)
+    lr 0.01 (0, inf)
+    weight_decay 0.0005 [0, inf)
+    momentum 0.0 [0, 1)
+    reset_optimizer False
+"""
+AVERAGING = f"""{LOCAL_TRAINING}
+    server_lr 1.0 (0, inf)
+"""
+TABLES = {
+    "majority": ROUNDS,
+    "local": LOCAL_TRAINING,
+    "fedavg": AVERAGING,
+    "fedsage": AVERAGING,
+    "global": f"""{AVERAGING}
+        cross_edges True
+    """,
+    "fedprox": f"""{AVERAGING}
+        mu 0.01 [0, inf)
+        stragglers 0.0 [0, 1]
+    """,
+    "fairfgl": f"""{LOCAL_TRAINING}
+        rounds 150 [1, inf)
+        history 5 [0, inf)
+        alpha_start 0.5 [0, 1)
+        alpha_learned True
+        distillation 1.0 [0, inf)
+        distillation_until None [1, inf)
+        alignment 1.0 [0, inf)
+        pseudo_labels False
+        correction True
+        correction_margin 0.0 [0, inf)
+        top_k 0.5 (0, 1]
+        clustering True
+        eta None (0, inf)
+    """,
+    "fedlog": f"""{ROUNDS}
+        local_epochs 1 [1, inf)
+        batch_size 64 [0, inf)
+        lr 0.001 (0, inf)
+        prototype_lr 0.001 (0, inf)
+        weight_decay 0.0005 [0, inf)
+        reset_optimizer False
+        embedding_dim 64 [1, inf)
+        prototypes 20 [1, inf)
+        degree_threshold 3.0 [0, inf)
+        norm_weight 0.1 [0, inf)
+        interaction_layers 2 [1, inf)
+        layer_norm True
+        interp 8 [0, inf)
+        local_generalization True
+        neighbour_generator True
+        adaptive_factor True
+        difficulty_step 0.001 [0, 1]
+        difficulty_decrease 0.001 [0, 1]
+        difficulty_threshold 0.8 [0, 1]
+        generator_epochs 100 [1, inf)
+        generator_lr 0.01 (0, inf)
+        generator_hops 1 [1, inf)
+        grad_weight 1.0 [0, inf)
+        networks 20 [1, inf)
+        nets_per_epoch 1 [1, 20]
+        class_generators True
+        pretrain_epochs 0 [0, inf)
+        pretrain_patience 10 [1, inf)
+        permute False
+        rate_noise 0.0 [0, inf)
+        rate_permutation False
+        receiver None [0, inf)
+    """,
+    "fedpg": f"""{LOCAL_TRAINING}
+        mu 0.3 [0, inf)
+        alpha 0.5 [0, 1]
+        hops None [0, inf)
+        max_neighbours 32 [0, inf)
+        confidence 0.8 [0, 1]
+        centred True
+        restart False
+        server_epochs 30 [1, inf)
+        server_lr 0.01 (0, inf)
+        similarity 0.9 (-inf, inf)
+        temperature 1.0 [0.05, inf)
+        hop_share 0.5 [0, 1]
+        margin 0.5 [0, inf)
+        noise 0.0 [0, 1]
+        noise_scale 1.0 [0, inf)
+        graph_similarity 0.9 [-1, 1]
+        graph_decay 0.9 (0, 1]
+    """,
+    "fedsage_plus": f"""{AVERAGING}
+        hidden_share 0.95 [0, 1)
+        local_generator_epochs 20 [0, inf)
+        generator_epochs 20 [0, inf)
+        generator_lr 0.001 (0, inf)
+        generator_weight_decay 0.0001 [0, inf)
+        generator_dropout 0.5 [0, 1)
+        lambda_d 1.0 [0, inf)
+        lambda_f 0.01 [0, inf)
+        lambda_c 1.0 [0, inf)
+        alpha 1.0 [0, inf)
+        count_bias 1.0 [-100, inf)
+        helpers 3 [0, inf)
+    """,
+    "opfgl": f"""{ROUNDS}
+        hops 2 [0, inf)
+        min_count 2 [2, inf)
+        lp_steps 2 [0, inf)
+        lp_alpha 0.9 [0, 1]
+        lp_self_loops False
+        expand True
+        expand_classes 1 [0, inf)
+        expand_confidence 1.0 [0, 1]
+        expand_degree 3 [0, inf)
+        delta 0.01 [0, 1]
+        nodes_per_class 1 [1, inf)
+        nodes_percent 0.0 [0, 100]
+        feature_weight 10.0 [0, inf)
+        smooth_weight 0.1 [0, inf)
+        surrogate_steps 3000 [0, inf)
+        cycle 50 [1, inf)
+        link_steps 10 [0, inf)
+        lr_features 0.005 (0, inf)
+        lr_links 0.001 (0, inf)
+        link_hidden 128 [1, inf)
+        link_norm True
+        stage1_lr 0.0001 (0, inf)
+        stage1_epochs 3000 [1, inf)
+        stage1_check 100 [1, inf)
+        stage2_lr 5e-05 (0, inf)
+        stage2_epochs 3000 [1, inf)
+        stage2_check 100 [1, inf)
+        patience 10 [1, inf)
+        dropout False
+        beta 1.0 [0, inf)
+        gamma_min 0.0 [0, inf)
+        gamma_max None [0, inf)
+        normalise_soft_labels True
+        kl_mean True
+        focal_gamma 2.0 [0, inf)
+        link_pretrain True
+        link_epochs 200 [1, inf)
+        link_lr 0.01 (0, inf)
+        link_check 10 [1, inf)
+    """,
+}
+
+LISTS: dict[str, dict[str, Any]] = {
+    "fedsage": {"fan_out": 0},
+    "fedsage_plus": {"fan_out": 0, "generator_hidden": (256, 64), "encoder_widths": (32, 128)},
+}
+
+
+def rows(method: str) -> dict[str, tuple[str, str]]:
+    """Default and interval of each setting; a later line overrides an earlier one."""
+    lines = (line.split(maxsplit=2) for line in TABLES[method].splitlines() if line.strip())
+    return {line[0]: (line[1], line[2] if len(line) > 2 else "") for line in lines}
+
+
+def edges(interval: str, whole: bool) -> tuple[list[float], list[float]]:
+    """The outermost numbers that are taken, and the next ones, that are not."""
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    taken, refused = [], []
+    for end, outwards, closed in ((low, -1, interval[0] == "["), (high, 1, interval[-1] == "]")):
+        if math.isinf(end):
+            continue
+        beside = (
+            (lambda way, end=end: end + way) if whole else (lambda way, end=end: math.nextafter(end, way * math.inf))
+        )
+        taken.append(end if closed else beside(-outwards))
+        refused.append(beside(outwards) if closed else end)
+    return ([int(each) for each in taken], [int(each) for each in refused]) if whole else (taken, refused)
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_defaults(method):
+    usual = registry.load(method).config().model_dump()
+    words = {name: value for name, value in usual.items() if isinstance(value, str)}
+    assert {name: str(value) for name, value in usual.items() if name not in {*words, *LISTS.get(method, ())}} == {
+        name: default for name, (default, _) in rows(method).items()
+    }
+    assert {name: usual[name] for name in LISTS.get(method, ())} == LISTS.get(method, {})
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_bounds(method):
+    config = registry.load(method).config
+    for name, (_, interval) in rows(method).items():
+        if not interval:
+            continue
+        taken, refused = edges(interval, "float" not in str(config.model_fields[name].annotation))
+        for value in taken:
+            assert getattr(config(**{name: value}), name) == value
+        for value in refused:
+            with pytest.raises((ConfigError, ValueError), match=name):
+                config(**{name: value})
