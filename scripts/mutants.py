@@ -3,13 +3,15 @@
 The changes (of an operator, number, condition, loop, exception or decorator) are Cosmic Ray's. This file draws a
 seeded sample of places, one change for each, and tests it in a fork of a process that has imported torch already. What
 does not compile is not drawn, nor what changes only annotations, arguments of decorators, how an argument may be
-passed, `is` to `==`, or a decorator that saves time or memory alone (a cache, no_grad) or is there for type checkers.
+passed, `is` to `==`, whether zip is strict, or a decorator that saves time or memory alone (a cache, no_grad) or is
+there for type checkers.
 A mutant is killed where a test fails, its module cannot be imported, or the tests need far more time than without it.
 The survivors and the table end up in .benchmarks/mutants.md.
 
-The nearest tests of federation/codec.py are tests/federation/test_codec*.py and all in that folder that import it; of
-methods/fedlog_step.py also test_fedlog*.py, and what the tests of every method say of fedlog; of all of federation what
-they say of fedavg. A survivor may be noticed elsewhere: the score is a lower bound.
+The nearest tests of federation/codec.py are tests/federation/test_codec*.py and all in that folder that import it;
+where it has none, those of the modules that import it. Of methods/fedlog_step.py they are also test_fedlog*.py and what
+the tests of every method say of fedlog, of federation what these say of fedavg. A survivor may be noticed elsewhere:
+the score is a lower bound.
 """
 
 from __future__ import annotations
@@ -69,13 +71,19 @@ def modules_of(name: str) -> list[Path]:
 def nearest_tests(module: Path) -> list[list[str]]:
     """Arguments of pytest, for one call after the other."""
     room, stem = module.parent.name, module.stem
+    name = method_of(module) if room == "methods" else stem
     imports = re.compile(rf"graphsilo\.{room}\.{stem}\b|from graphsilo\.{room} import [^\n]*\b{stem}\b")
-    owner = method_of(module) if room == "methods" else stem
-    near = {file for start in (stem, owner) for file in (TESTS / room).glob(f"test_{start}*.py")}
+
+    def tests_of(*names: str) -> set[Path]:
+        return {file for start in names for file in (TESTS / room).glob(f"test_{start}*.py")}
+
+    near = tests_of(stem, name)
+    if not near:
+        near = tests_of(*(file.stem for file in module.parent.glob("*.py") if imports.search(file.read_text())))
     near |= {file for file in (TESTS / room).glob("test_*.py") if imports.search(file.read_text())}
     calls = [[str(file) for file in sorted(near, key=lambda file: (stem not in file.stem, file))]]
     if room != "evaluate":
-        name = owner if room == "methods" else "fedavg"
+        name = name if room == "methods" else "fedavg"
         files = [*EVERY_METHOD, *(["test_fedavg.py"] if room == "federation" else [])]
         about = f"test_{name} or [{name}- or [{name}]"
         calls.append(["-k", about, *(str(TESTS / "methods" / file) for file in files)])
@@ -101,6 +109,8 @@ def meaning(source: str) -> str:
             unnoticed = UNNOTICED | ({"classmethod"} if checked else set())
             pairs = zip(node.decorator_list, names, strict=True)
             node.decorator_list = [each for each, name in pairs if name not in unnoticed]
+        if isinstance(node, ast.Call):
+            node.keywords = [each for each in node.keywords if each.arg != "strict"]
         if isinstance(node, ast.Compare):
             node.ops = [SAME.get(type(each), type(each))() for each in node.ops]
         if isinstance(node, ast.arguments):

@@ -668,3 +668,14 @@ def test_a_number_may_be_as_large_as_its_kinds_bound_and_no_larger(field):
             )
     with pytest.raises(MessageError, match=r"Bounded\.listed holds 9\.01e\+15"):
         decode(encode(Bounded(wide=torch.zeros(1), listed=[0.0, -(2.0**53) - 2])).data, Bounded, largest_value=1.0)
+
+
+def test_a_whole_number_may_be_as_large_as_its_kinds_bound_and_no_larger():
+    class Whole(Message):
+        count: int = sends("counts")
+        names: list[str] = sends("control", default=())
+
+    for size in (2**53, -(2**53)):
+        assert decode(encode(Whole(count=size, names=["a"])).data, Whole, largest_value=1.0).count == size
+        with pytest.raises(MessageError, match=r"Whole\.count holds 1\.8e\+16; at most 9\.01e\+15 is taken"):
+            decode(encode(Whole(count=2 * size)).data, Whole, largest_value=1.0)

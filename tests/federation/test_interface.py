@@ -273,6 +273,15 @@ def test_a_missing_optional_field():
         total([Maybe()], Maybe)
 
 
+def test_a_missing_weight():
+    class Maybe(Message):
+        value: float = sends("score", weighted_by="size")
+        size: float | None = sends("counts", default=None)
+
+    with pytest.raises(MessageError, match=r"client 0: Maybe\.size is a weight and must be at least 0; None came"):
+        total([Maybe(value=1.0)], Maybe)
+
+
 def test_replies_require():
     failure = Failure(3, "train", "ValueError", "no data", "Traceback: here")
     replies = Replies({1: update([1.0], 1.0), 2: update([2.0], 1.0)}, {3: failure})

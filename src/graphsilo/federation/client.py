@@ -394,11 +394,8 @@ def _score_classes(
     probabilities = output.exp().cpu().numpy()
     scores: dict[str, list[float]] = {}
     for kind, items in evaluation.items.items():
-        labels = evaluation.graph.labels[items]
-        known = labels >= 0
-        rows = probabilities[items][known]
-        values = rows[:, 1] if rows.shape[1] == 2 else rows
-        scores[f"{name}/{kind}/auc"] = _by_part(roc_auc, labels[known], values, owner[items][known], parts)
+        labels, values = evaluation.graph.labels[items], probabilities[items]
+        scores[f"{name}/{kind}/auc"] = _by_part(roc_auc, labels, values, owner[items], parts)
     return scores
 
 

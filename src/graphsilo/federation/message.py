@@ -67,13 +67,13 @@ class FieldSpec:
     weighted_by: str | None
     required: bool
     has_floats: bool
-    relayed: bool = False
-    per_class: bool | str | None = None
-    only_with: tuple[tuple[str, Any], ...] = ()
-    recoverable: bool = False
-    dtypes: tuple[torch.dtype, ...] = (torch.float32,)
-    largest: float | None = None
-    like: str | None = None
+    relayed: bool
+    per_class: bool | str | None
+    only_with: tuple[tuple[str, Any], ...]
+    recoverable: bool
+    dtypes: tuple[torch.dtype, ...]
+    largest: float | None
+    like: str | None
 
 
 def sends(

@@ -192,10 +192,10 @@ class DisclosurePolicy(Settings):
                 f"this silo does not take part in {method.title}: policy.methods allows {allowed}. Run one of these, "
                 f"or ask the silo's owner to add '{method.name}'."
             )
-        if self.max_rounds is not None and _rounds(method, config) > self.max_rounds:
+        if self.max_rounds is not None and _rounds_are_set(method) and config.rounds > self.max_rounds:
             raise DisclosureError(
                 f"this silo takes part in {self.max_rounds} rounds at most (policy.max_rounds); the run has "
-                f"{_rounds(method, config)}. Set method.rounds={self.max_rounds}."
+                f"{config.rounds}. Set method.rounds={self.max_rounds}."
             )
         small = small_classes(class_counts, self.min_class_count)
         for step, reply in _answers(method.client):
@@ -284,11 +284,11 @@ def _named(settings: Iterable[tuple[str, Any]]) -> str:
     return f" than {text}" if text else ""
 
 
-def _rounds(method: Method, config: MethodConfig) -> int:
-    """Rounds of a run; 1 where the server decides by itself, which the gate counts."""
+def _rounds_are_set(method: Method) -> bool:
+    """Whether a run has as many rounds as its settings say; where the server decides by itself, the gate counts."""
     from graphsilo.federation.server import ServerBase
 
-    return config.rounds if method.server.rounds is ServerBase.rounds else 1
+    return method.server.rounds is ServerBase.rounds
 
 
 def _answers(client: type[ClientBase]) -> Iterator[tuple[str, type[Message]]]:

@@ -1,0 +1,199 @@
+"""What every client does, whatever its method: score its predictions, draw, and hand over its models at the end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from graphsilo.data.graph import Graph
+from graphsilo.data.scaling import FeatureScale
+from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.federation.client import (
+    ClientBase,
+    ClientContext,
+    EvaluateRequest,
+    ModelSpec,
+    _parts,
+    _score_classes,
+    log_probabilities,
+)
+from graphsilo.federation.settings import MethodConfig
+
+
+class Oracle(ClientBase[MethodConfig]):
+    """Predicts what it was given; its model is one number, its embedding twice that."""
+
+    output: torch.Tensor
+    model = 1.0
+
+    def predict(self, data, view="own"):
+        return self.output if view == "own" else -self.output
+
+    def final_models(self):
+        return {"own": {"x": torch.tensor([self.model])}}
+
+    def load_final(self, models):
+        self.model = float(models["own"]["x"])
+
+    def embed(self, data):
+        return torch.full((2, 1), 2 * self.model)
+
+    def study(self):
+        return {"model": self.model}
+
+
+def path(labels, classes=2):
+    count = len(labels)
+    edges = np.stack([np.arange(count - 1), np.arange(1, count)])
+    return Graph(
+        np.eye(count, dtype=np.float32), np.concatenate([edges, edges[::-1]], axis=1), np.array(labels), classes
+    )
+
+
+def client_of(output, labels, items, *, task="node", classes=2, **more):
+    graph = path(labels, classes)
+    sets = (EvaluationSet("seen", graph, {name: np.array(each) for name, each in items.items()}),)
+    silo = Silo(0, graph, np.array([0]), sets, Schema(task, len(labels), classes), **more)
+    client = Oracle(ClientContext(0, silo, MethodConfig(), ModelSpec("gcn", {}), 0))
+    client.output = torch.tensor(output)
+    return client
+
+
+def pairs(*columns):
+    return np.array(columns).T
+
+
+def test_links_are_scored_by_hand():
+    # Scores are products: (0, 1) 2, (1, 2) 6, (0, 3) -1; (0, 2) 3.
+    links = Links(
+        train=pairs((0, 1)), val=pairs((0, 1), (1, 2), (0, 3)), val_negative=pairs((0, 2)),
+        test=pairs((1, 2)), test_negative=pairs((0, 3), (0, 2)),
+    )  # fmt: skip
+    client = client_of([[1.0], [2.0], [3.0], [-1.0]], [0, 1, 0, 1], {"val": []}, task="link", links=links)
+    reply = client.evaluate(EvaluateRequest(views=["own"]))
+    # val: one of three positives is above the negative; in order 6 +, 3 -, 2 +, -1 +: (1 + 2/3 + 3/4) / 3.
+    expected = {"val/auc": [1 / 3, 4], "val/ap": [29 / 36, 4], "test/auc": [1, 3], "test/ap": [1, 3]}
+    assert sorted(reply.scores) == sorted(f"own/seen/{name}" for name in expected)
+    for name, value in expected.items():
+        assert reply.scores[f"own/seen/{name}"] == pytest.approx(value)
+    assert (reply.kinds, reply.parts, reply.sizes.tolist()) == ({"own/seen": []}, [1], [4])
+    assert reply.counts.shape == (0, 4, 2, 2)
+    client.silo = replace(client.silo, links=None)
+    with pytest.raises(MessageError, match="holds no links"):
+        client.evaluate(EvaluateRequest(views=["own"]))
+
+
+def test_links_of_a_pooled_silo_are_scored_client_by_client():
+    # Nodes 0 to 2 are the first client's, 3 to 5 the second's: there the negative, 3 · 3, is above one positive, 2 · 3.
+    none = np.zeros((2, 0), dtype=np.int64)
+    links = Links(none, none, none, pairs((0, 1), (3, 4), (3, 5)), pairs((0, 2), (4, 5)))
+    output = [[1.0], [2.0], [1.0], [2.0], [3.0], [4.0]]
+    client = client_of(output, [0] * 6, {"val": []}, task="link", links=links, parts=2)
+    part = np.array([0, 0, 0, 1, 1, 1])
+    client.silo = replace(client.silo, evaluations=(replace(client.silo.seen, part=part),))
+    reply = client.evaluate(EvaluateRequest(views=["own"]))
+    assert reply.scores["own/seen/test/auc"] == [1.0, 2.0, 0.0, 3.0]  # 2 > 1; neither 6 nor 8 is above 12
+    value, weight, *_ = reply.scores["own/seen/val/auc"]
+    assert math.isnan(value)
+    assert weight == 0
+    assert (reply.parts, reply.sizes.tolist()) == ([2], [3, 3])
+
+
+def test_classes_are_counted_and_ranked_by_hand():
+    # Probabilities of class 1; the last node has no label, and validation holds one class only.
+    ones = [0.9, 0.8, 0.8, 0.1, 0.3, 0.99]
+    output = [[math.log(1 - p), math.log(p)] for p in ones]
+    client = client_of(output, [1, 0, 1, 0, 0, -1], {"val": [4], "test": [0, 1, 2, 3, 5]})
+    reply = client.evaluate(EvaluateRequest(views=["own"], auc=True))
+    assert reply.scores["own/seen/test/auc"] == pytest.approx([3.5 / 4, 4])
+    assert math.isnan(reply.scores["own/seen/val/auc"][0])
+    assert reply.counts.sum(1).tolist() == [[[1, 0], [0, 0]], [[1, 1], [0, 2]]]
+    assert (reply.kinds, reply.parts, reply.sizes.tolist()) == ({"own/seen": ["val", "test"]}, [1], [6])
+    assert client.evaluate(EvaluateRequest(views=["own"])).scores == {}  # not asked for
+
+
+def test_only_the_views_that_are_asked_for_are_scored():
+    client = client_of([[0.0, -1.0]] * 2, [0, 0], {"test": [0, 1]})
+    client.install_aggregate = lambda weights: None
+    both = client.evaluate(EvaluateRequest(views=["own", "aggregate"], aggregate={}))
+    assert list(both.kinds) == ["own/seen", "aggregate/seen"]
+    assert both.counts.sum(1)[:, 0].tolist() == [[2, 0], [0, 2]]  # the aggregate says class 1
+    assert list(client.evaluate(EvaluateRequest(views=["own"], global_views=["aggregate"])).kinds) == ["own/seen"]
+    pooled = replace(client.silo.seen, name="global")
+    client.silo = replace(client.silo, evaluations=(client.silo.seen, pooled))
+    assert list(client.evaluate(EvaluateRequest(views=["own"], global_views=["aggregate"])).kinds) == [
+        "own/seen", "aggregate/global",
+    ]  # fmt: skip
+
+
+def test_the_pooled_graph_is_one_question_of_everybody():
+    evaluation = EvaluationSet("global", path([0, 1, 1]), {"test": np.array([0, 1, 2])}, part=np.array([0, 1, 1]))
+    owner, parts = _parts(client_of([[0.0]], [0, 1], {}, parts=2).silo, evaluation)
+    assert (owner.tolist(), parts) == ([0, 0, 0], 1)
+    output = torch.tensor([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3], [0.2, 0.1, 0.7]]).log()
+    three = replace(evaluation, graph=path([1, 0, 2], classes=3))
+    # One class against the rest: class 0 holds 0.3, above 0.1 and 0.2; class 1 0.7, class 2 0.7: all in order.
+    assert _score_classes("a", three, output, owner, parts) == {"a/test/auc": [1.0, 3.0]}
+
+
+def test_models_scale_and_embeddings_at_the_end():
+    client = client_of([[0.0]], [0, 1], {})
+    result = client.finish(embeddings=True, study=False)
+    assert sorted(result) == ["best", "embeddings", "last"]
+    assert (result["best"], result["embeddings"].tolist()) == (None, [[2.0], [2.0]])
+    client.remember()
+    client.model = 5.0
+    client.silo = replace(client.silo, scale=FeatureScale(np.zeros(2), np.full(2, 3.0)), fills={"age": 4.0})
+    result = client.finish(embeddings=True, study=True)
+    assert result["best"]["own"]["x"].tolist() == [1.0]
+    assert result["embeddings"].tolist() == [[2.0], [2.0]]  # of the best model
+    assert result["last"]["own"]["x"].tolist() == [5.0]
+    assert (client.model, result["study"]) == (5.0, {"model": 5.0})  # which is put back
+    assert (result["scale"]["factor"].tolist(), float(result["fills"]["age"])) == ([3.0, 3.0], 4.0)
+    client.embed = lambda data: None
+    assert sorted(client.finish(embeddings=True, study=False)) == ["best", "fills", "last", "scale"]
+    assert sorted(client.finish(embeddings=False, study=False)) == ["best", "fills", "last", "scale"]
+
+
+def drawn(client, *names):
+    return int(torch.randint(2**31, (), generator=client.generator(*names)))
+
+
+def test_a_step_that_is_asked_again_in_a_round_draws_anew():
+    client = client_of([[0.0]], [0, 1], {})
+    client.begin("train", 1)
+    first = drawn(client, "batches")
+    assert drawn(client, "batches") == first
+    assert drawn(client, "dropout") != first
+    client.begin("other", 1)
+    assert drawn(client, "batches") == first  # of another step it is the first call
+    client.begin("train", 1)
+    again = drawn(client, "batches")
+    client.begin("train", 1)
+    assert len({first, again, drawn(client, "batches")}) == 3
+    client.begin("train", 2)
+    second = drawn(client, "batches")
+    client.begin("train", 1)
+    assert drawn(client, "batches") == first != second
+
+
+@pytest.mark.parametrize("classes", [2, 15, 16, 17])
+def test_log_probabilities_of_few_and_of_many_classes(classes):
+    logits = torch.randn(5, classes, generator=torch.Generator().manual_seed(0))
+    data = client_of([[0.0]], [0, 1], {}).data
+    found = log_probabilities(lambda view: logits, data, "node")
+    torch.testing.assert_close(found, F.log_softmax(logits, dim=1))
+    assert found.is_contiguous()
+    assert torch.equal(log_probabilities(lambda view: logits, data, "link"), logits)
+
+
+def test_a_method_without_aggregate_says_so():
+    client = client_of([[0.0, 0.0]] * 2, [0, 1], {"test": [0]})
+    with pytest.raises(UnsupportedError, match="no aggregated model to evaluate"):
+        client.evaluate(EvaluateRequest(views=["aggregate"], aggregate={}))
