@@ -58,6 +58,9 @@ def test_two_clients_weighted_by_hand():
     assert close(result["pooled"]["accuracy"], 4 / 6)
     assert close(result["pooled"]["macro_f1"], (8 / 10 + 0) / 2)
     assert result["per_class_f1"] == [pytest.approx((10 * 1 + 30 * 4 / 6) / 40), 0.0]
+    # At client 1 half of what is predicted as class 0 is right; class 1 is never predicted, so never found.
+    assert result["per_class_precision"] == [pytest.approx((10 * 1 + 30 / 2) / 40), None]
+    assert result["per_class_recall"] == [1.0, 0.0]
     assert result["worst_client"] == {"client": 9, "accuracy": 0.5}
     assert result["spread"] == {"std": 0.25, "min": 0.5, "max": 1.0}
     assert result["items"] == 6
@@ -179,6 +182,13 @@ def test_everything_equals_scikit_learn(seed, clients, classes):
         expected = reference.f1_score(y, p, average=None, labels=present)
         assert [row["per_class_f1"][c] for c in present] == pytest.approx(expected.tolist(), abs=1e-12)
         assert all(row["per_class_f1"][c] is None for c in range(classes) if c not in present)
+        for name, score, among in (
+            ("per_class_precision", reference.precision_score, np.unique(p)),
+            ("per_class_recall", reference.recall_score, np.unique(y)),
+        ):
+            expected = score(y, p, average=None, labels=among)
+            assert [row[name][c] for c in among] == pytest.approx(expected.tolist(), abs=1e-12)
+            assert all(row[name][c] is None for c in range(classes) if c not in among)
         for name, mask in inside.items():
             if mask.any():
                 own = np.unique(y[mask])

@@ -15,7 +15,7 @@ is nobody's label, so it counts as a miss of class 0 and not as a class of its o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -72,6 +72,12 @@ def recall(of: Margins) -> Values:
 def f1(of: Margins) -> Values:
     """[..., C] 2·hits / (actual + predicted); NaN where the class is neither a label nor a prediction."""
     return _ratio(2 * of.hits, of.actual + of.predicted)
+
+
+PER_CLASS: dict[str, Callable[[Margins], Values]] = {
+    "per_class_f1": f1, "per_class_precision": precision, "per_class_recall": recall,
+}  # fmt: skip
+"""Scores of each class."""
 
 
 def macro_f1(of: Margins) -> Values:
@@ -150,11 +156,11 @@ def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | No
             weights of the others are renormalised, metric by metric.
         clients: Numbers of the clients, by default 0 to K - 1.
     Returns:
-        JSON-able, None where missing: the names of ``LIGHT``, ``weighted_f1``, ``balanced_accuracy`` and the list
-        ``per_class_f1`` are node-weighted means over clients (a class counts for the clients that have it among
-        labels or predictions); ``pooled`` holds the same of the summed counts; ``worst_client`` its number and
-        accuracy (the first of equals); ``spread`` the unweighted standard deviation (ddof 0), minimum and maximum of
-        the clients' accuracies; ``items`` how many were scored.
+        JSON-able, None where missing: the names of ``LIGHT``, ``weighted_f1``, ``balanced_accuracy`` and the lists of
+        ``PER_CLASS`` are node-weighted means over clients (of a class, over those where it has that score); ``pooled``
+        holds the same of the summed counts; ``worst_client`` its number and accuracy (the first of equals); ``spread``
+        the unweighted standard deviation (ddof 0), minimum and maximum of the clients' accuracies; ``items`` how many
+        were scored.
     Raises:
         DataError: ``counts``, ``weights`` or ``clients`` do not fit together, or a weight is negative.
     """
@@ -163,8 +169,9 @@ def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | No
     table = _table(counts)
     summary: Summary = {name: _plain(weighted_mean(values, share)) for name, values in table.items()}
     each = group_margins(counts)
-    per_class = f1(Margins(*(array[:, 0] for array in each)))
-    summary["per_class_f1"] = _plain_list(weighted_mean(per_class.T, share))
+    everybody = Margins(*(array[:, 0] for array in each))
+    for name, score in PER_CLASS.items():
+        summary[name] = _plain_list(weighted_mean(score(everybody).T, share))
 
     pool = counts.sum(axis=0, keepdims=True)
     summary["pooled"] = per_client(pool)[0]
@@ -195,15 +202,15 @@ def per_client(counts: Counts, *, clients: Sequence[int] | None = None) -> list[
     counts, _ = _checked(counts, np.ones(len(counts)), axes=4)
     names = _names(clients, len(counts))
     table = _table(counts)
-    of = group_margins(counts)
-    classes = f1(Margins(*(array[:, 0] for array in of)))
+    everybody = Margins(*(array[:, 0] for array in group_margins(counts)))
+    classes = {name: score(everybody) for name, score in PER_CLASS.items()}
     sizes = counts.sum(axis=(1, 2, 3))
     return [
         {
             "client": names[row],
             "items": int(sizes[row]),
             **{name: _plain(values[row]) for name, values in table.items()},
-            "per_class_f1": _plain_list(classes[row]),
+            **{name: _plain_list(values[row]) for name, values in classes.items()},
         }
         for row in range(len(counts))
     ]
