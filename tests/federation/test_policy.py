@@ -326,10 +326,11 @@ def test_sums_that_scale_features():
     column = torch.zeros(2, dtype=torch.float64)
     for rows in (0, 5):  # no row says nothing; the sums describe no class
         gate.check("feature_squares", FeatureSquares(num_samples=rows, squares=column))
-    with pytest.raises(
-        DisclosureError, match=r"over fewer rows here than this silo's policy.min_evaluation_count of 5"
-    ):
-        gate.check("feature_squares", FeatureSquares(num_samples=4, squares=column))
+    for rows in (1, 4):
+        with pytest.raises(
+            DisclosureError, match=r"over fewer rows here than this silo's policy.min_evaluation_count of 5"
+        ):
+            gate.check("feature_squares", FeatureSquares(num_samples=rows, squares=column))
 
 
 def test_whose_errors_are_told():

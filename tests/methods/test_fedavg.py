@@ -9,7 +9,6 @@ import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Schema, Silo
-from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.methods import fedavg, local
 from graphsilo.methods.fedavg import TrainReply, TrainRequest, step_to
@@ -323,11 +322,3 @@ def test_local_never_mixes(kit):
     mine, his = weights_of(federation.client(0).model), weights_of(alone.client(0).model)
     assert all(torch.equal(mine[name], his[name]) for name in mine)
     assert federation.ledger.by_kind("up") == {"counts": 0, "control": federation.ledger.total("round")["up"]}
-
-
-def test_registry_entries():
-    assert registry.load("FedAvg").name == "fedavg"
-    assert registry.load("global").pooled
-    assert registry.load("local").heterogeneous
-    assert registry.load("local").alone
-    assert not registry.load("fedavg").heterogeneous

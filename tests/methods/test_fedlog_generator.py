@@ -150,6 +150,31 @@ def test_fitting_lowers_the_loss_and_repeats_itself(random_graph, settings):
     assert all(torch.equal(start[name], kept[name]) for name in kept)
 
 
+@pytest.mark.parametrize(
+    ("settings", "count", "share"),
+    [
+        ({"per_epoch": 3}, 3, 2 / 3),  # the weight is shared by the networks that an epoch uses
+        ({"per_epoch": 2}, 2, 2 / 2),
+        ({"matching": "last"}, 1, 2 / 3),  # a fresh one, which counts as one of all
+        ({"weight": 0.0}, 0, 0.0),
+    ],
+    ids=str,
+)
+def test_the_loss_of_an_epoch(random_graph, settings, count, share):
+    fit = fitting(random_graph, **{"epochs": 1, "networks": 3, "weight": 2.0, **settings})
+    start, draw = fg.draw(7, torch.Generator().manual_seed(0)), torch.Generator().manual_seed(5)
+    _, (loss,) = fit.run(start, torch.Generator().manual_seed(5))
+    kept = [fit._network(draw) for _ in range(3)] if "per_epoch" in settings else []
+    with torch.no_grad():
+        fake, _ = fit._forward(start, draw)
+        chosen, found = fit._choose(kept, draw)
+        wanted = ((fake - fit.targets).square() * fit.known).sum()
+        wanted += share * sum(fit.matching.distance(network, fake)[0] for network in chosen)
+    assert (len(chosen), found) == (count, pytest.approx(share))
+    assert len({id(network) for network in chosen}) == count
+    assert loss == pytest.approx(float(wanted), rel=1e-5)
+
+
 def test_a_neighbour_learns_to_pull_as_the_graph_does(random_graph):
     """With a weight beside which the features' means count nothing, the distance of the gradients falls."""
     fit = fitting(random_graph, epochs=100, networks=1, weight=1e6, output="identity")

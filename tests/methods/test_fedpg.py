@@ -17,7 +17,7 @@ from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import encode
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.server import ServerContext
-from graphsilo.methods.fedpg import Client, HelloReply, check_widths, depth_of
+from graphsilo.methods.fedpg import Client, HelloReply, check_widths, depth_of, mean_cosine
 from graphsilo.methods.fedpg_prototypes import centre
 from graphsilo.models import build as build_model
 from graphsilo.models import pool
@@ -193,21 +193,36 @@ def test_the_servers_first_two_rounds_written_out(kit):
                 break
             terms = []
             for c in range(3):
-                for hop in range(2):
+                for hop in range(2):  # all classes are there, at both hops
                     near = torch.nn.functional.cosine_similarity(universal[c, hop], uploads[:, :, hop], dim=-1)
                     mine = (near[:, c] - margin)[held[:, c, hop]].exp().sum()
                     rest = [near[:, other][held[:, other, hop]].exp().sum() for other in range(3) if other != c]
                     terms.append(-(mine / (mine + sum(rest))).log())
             steps.zero_grad()
-            torch.stack(terms).mean().backward()
+            loss = torch.stack(terms).mean()
+            loss.backward()
             steps.step()
-        mixed = 0
+            if step in (0, 9):
+                name = "generator_loss" if step else "generator_loss_before"
+                assert server.log[name] == pytest.approx(loss.item(), rel=1e-4)
+        assert server.log["margin"] == pytest.approx(margin, rel=1e-5)
+        assert server.log["uploaded_norm"] == pytest.approx(float(uploads[held].norm(dim=1).mean()))
+        assert server.log["generated_norm"] == pytest.approx(float(universal.detach().norm(dim=2).mean()), rel=1e-4)
+        units = torch.nn.functional.normalize(uploads, dim=-1)
+        for name, each in (
+            ("uploaded_cosine", torch.stack([units[:, c][held[:, c]].mean(0) for c in range(3)])),
+            ("generated_cosine", torch.nn.functional.normalize(universal.detach(), dim=-1).mean(1)),
+        ):
+            apart = [torch.cosine_similarity(each[a], each[b], dim=0) for a, b in ((0, 1), (0, 2), (1, 2))]
+            assert server.log[name] == pytest.approx(float(sum(apart)) / 3, abs=1e-4)
+        mixed = groups = 0
         for i in range(4):
             shared = [held[i] & held[j] for j in range(4)]
             near = [
                 torch.cosine_similarity(uploads[i][both].flatten(), uploads[j][both].flatten(), dim=0)
                 for j, both in enumerate(shared)
             ]
+            groups += sum(j == i or float(near[j]) >= 0.6 for j in range(4))
             for c, hop in held[i].nonzero().tolist():
                 who = [j for j in range(4) if (j == i or near[j] >= 0.6) and held[j, c, hop]]
                 mixed += len(who) > 1
@@ -215,6 +230,7 @@ def test_the_servers_first_two_rounds_written_out(kit):
                 wanted = 0.3 * universal[c, hop].detach() + 0.7 * mean
                 torch.testing.assert_close(server.targets[i, c, hop], wanted, atol=1e-4, rtol=1e-4)
         assert mixed
+        assert server.log["similar_clients"] == groups / 4
 
 
 @pytest.mark.parametrize("setting", [{}, {"neighbour_weights": "scorer"}, {"annotation": "labelled"}], ids=str)
@@ -564,12 +580,28 @@ def test_links_are_not_supported():
 
 def test_study_stays_at_the_client(kit):
     server, federation = kit.build("fedpg", [silo_of(0)], **SHORT)
-    assert federation.client(0).study() == {}
+    client = federation.client(0)
+    assert client.study() == {}
     run(server, federation)
-    facts = federation.client(0).study()
-    assert facts["annotated"] == 24
-    assert 0 <= facts["predicted_classes_right"] <= 1
-    assert -1 <= facts["cosine_of_first_and_last_hop"] <= 1
+    facts = client.study()
+    assert facts["annotated"] == 24  # the confidence asked for is 0
+    guessed = np.setdiff1d(np.arange(24), client.silo.train)
+    right = client._membership.labels[guessed] == client.silo.graph.labels[guessed]
+    assert facts["predicted_classes_right"] == right.mean()
+    assert facts["embedding_norm"] == pytest.approx(client.embed(client.data).norm(dim=1).mean().item())
+    first, last = facts["prototypes"][:, 0], facts["prototypes"][:, -1]
+    both = first.any(1) & last.any(1)
+    cosines = torch.cosine_similarity(first, last, dim=1)[both]
+    assert facts["cosine_of_first_and_last_hop"] == pytest.approx(float(cosines.mean()), abs=1e-6)
+
+
+def test_the_mean_cosine_is_of_different_rows():
+    rows = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 0.0], [-1.0, 0.0]])
+    # Of six pairs three are at right angles, one is alike and two are opposite.
+    assert mean_cosine(rows) == pytest.approx((1 - 2) / 6)
+    assert mean_cosine(rows[:2]) == 0.0
+    assert mean_cosine(rows[[0, 2]]) == pytest.approx(1.0)
+    assert mean_cosine(rows[:1]) == mean_cosine(rows[:0]) == 0.0
 
 
 def test_too_few_answers_end_the_round(kit):

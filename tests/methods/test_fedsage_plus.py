@@ -26,6 +26,7 @@ from graphsilo.methods.fedsage_plus import (
     FedSagePlusConfig,
     ImproveRequest,
     OfferRequest,
+    PretrainReply,
     PretrainRequest,
     check_volume,
 )
@@ -431,8 +432,20 @@ def test_a_mended_client(kit):
         model="sage", count_bias=1.6, **SMALL, **ROUNDED,
     )  # fmt: skip
     train = [federation.client(client).silo.train.copy() for client in range(3)]
-    server.set_up(federation)
-    assert server.log["generated_neighbours"] > 0
+    spy = conformance.Spy(federation)
+    server.set_up(spy)
+    (looked,) = [each for each in spy.messages if isinstance(each, PretrainReply)]  # the sum of three
+    kept = missing = 0
+    for number in range(3):
+        client = federation.client(number)
+        is_hidden = np.isin(np.arange(24), client.hidden_nodes())
+        kept += int((~is_hidden).sum())
+        missing += int(client.graph.adjacency()[~is_hidden][:, is_hidden].sum())
+    assert (looked.nodes, looked.missing) == (kept, missing)
+    assert server.log["true_hidden_neighbours"] == missing / kept
+    assert server.log["predicted_hidden_neighbours"] == looked.predicted / kept
+    generated = sum(len(federation.client(client).mended) for client in range(3))
+    assert server.log["generated_neighbours"] == generated / kept > 0  # hidden ones are back, and get none
     for number in range(3):
         client = federation.client(number)
         counts = np.rint(client.mended.predicted.numpy()).clip(0, 5)

@@ -31,11 +31,11 @@ def graph_of(edges, features, labels):
 # -- by hand ---------------------------------------------------------------------------------------------------------
 
 
-def path():
+def path(dropout=0.0):
     """0 - 1 - 2 - 3 with 2 hidden: B = {1, 3}, and both lack node 2 with the features (1, 1)."""
     graph = graph_of([(0, 1), (1, 2), (2, 3)], [(1, 0), (0, 1), (1, 1), (0, 0)], [0, 0, 0, 1])
     impaired = impaired_graph.impair(graph, np.array([2]), np.array([1, 3]), graph.labels)
-    own = NeighGen(impaired, graph.features, Sizes(2, 2, (1, 1), (1,), 0.0), lambda name: generator(0, name))
+    own = NeighGen(impaired, graph.features, Sizes(2, 2, (1, 1), (1,), dropout), lambda name: generator(0, name))
     own.begin(lambda name: True)
     own.reach(1)
     for weight in own.weights.values():
@@ -76,6 +76,17 @@ def test_the_frozen_loss_is_the_same_without_the_counts():
     loss, _, generated = own.frozen_loss(draw(), Strength(2.0, 3.0, 5.0))
     assert loss.item() == pytest.approx(3 * 0.5 + 5 * CROSS_ENTROPY, rel=1e-6)
     assert [part.tolist() for part in generated] == [[[pytest.approx(0.5)] * 2] * 3]
+
+
+def test_a_frozen_classifier_has_no_dropout():
+    """What is generated is ½ whatever is dropped: only the classifier's hidden layer is left to drop from."""
+    own = path(dropout=0.5)
+    leaves, classes = own.trainable(1), Strength(0.0, 0.0, 1.0)
+    trained = {own.joint_loss(leaves, draw(seed), classes, "round", lambda slots: leaves).item() for seed in range(9)}
+    own.freeze("round")
+    frozen = [own.frozen_loss(draw(seed), classes)[0].item() for seed in range(9)]
+    assert frozen == pytest.approx([CROSS_ENTROPY] * 9)
+    assert len(trained) > 1
 
 
 def test_the_steps_lower_each_loss():

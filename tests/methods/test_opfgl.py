@@ -578,7 +578,13 @@ def test_study_counts_the_joined_nodes():
     study = federation.client(0).study()
     assert (study["expanded"], study["expanded_correct"]) == (1, 1)
     assert study["stage1_epochs"] in range(10, 70, 10)
+    assert study["stage2_epochs"] in range(10, 50, 10)
     assert study["gamma"].shape == (8,)
+    assert study["gamma_mean"] == pytest.approx(float(study["gamma"].mean()))
+    # Nodes 0 and 1, and 2, which joined; the one node of class 1 is too few for a variance.
+    assert server.log["statistics_nodes"] == 3
+    assert server.log["classes_without_statistics"] == 1
+    assert server.log["surrogate_nodes"] == 1
 
 
 def test_state_goes_out_and_comes_back():

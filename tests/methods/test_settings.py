@@ -1,6 +1,7 @@
 """What a person who sets nothing gets, and which numbers are refused: every number and switch of every method.
 
-A line is: name, default, and what is taken as an interval; a switch has none. ``[`` takes its end, ``(`` does not.
+And what a method says of itself. A line of settings is: name, default, and what is taken as an interval; a switch has
+none. ``[`` takes its end, ``(`` does not.
 """
 
 from __future__ import annotations
@@ -215,3 +216,37 @@ def test_bounds(method):
         for value in refused:
             with pytest.raises((ConfigError, ValueError), match=name):
                 config(**{name: value})
+
+
+GCN, SAGE = {"name": "gcn", "hidden": 64, "layers": 2}, {"name": "sage", "hidden": 64}
+EVERY_TASK, BOTH_MODELS = ("node", "graph", "link"), ("own", "aggregate")
+ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
+    "fairfgl": (("node",), BOTH_MODELS, set(), {"name": "gcn", "hidden": [64]}),
+    "fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
+    "fedlog": (("node",), ("own",), set(), {"name": "sage", "hidden": [128]}),
+    "fedpg": (("node", "graph"), ("own",), {"heterogeneous"}, {"node": {"name": "gamlp"}, "graph": {"name": "gin"}}),
+    "fedprox": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
+    "fedsage": (("node",), BOTH_MODELS, {"edge_weights"}, SAGE),
+    "fedsage_plus": (("node",), BOTH_MODELS, set(), SAGE),
+    "global": (EVERY_TASK, ("own",), {"pooled", "edge_weights"}, None),
+    "local": (EVERY_TASK, ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
+    "majority": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
+    "opfgl": (("node", "link"), ("own",), {"heterogeneous"}, GCN),
+}
+"""Tasks, model views, what holds of the method, and its paper's backbone."""
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_what_a_method_says_of_itself(name):
+    method = registry.load(name)
+    switches = {each for each in ("heterogeneous", "pooled", "edge_weights", "alone") if getattr(method, each)}
+    assert (method.tasks, method.evaluates, switches, method.model) == ENTRIES[name]
+
+
+def test_fedlogs_published_code_has_defaults_of_its_own():
+    usual, theirs = (registry.load("fedlog").config(**more).model_dump() for more in ({}, {"compat": "release"}))
+    assert {name: value for name, value in theirs.items() if value != usual[name]} == {
+        "compat": "release", "interaction": "inert", "distance": "embedding", "mixing": "logarithms",
+        "norm_weight": 1.0, "class_generators": False, "matching": "last", "pretrain_epochs": 100,
+        "weight_by": "uniform", "reset_optimizer": True, "permute": True,
+    }  # fmt: skip

@@ -185,13 +185,9 @@ def make_queries(
 def _split(
     values: Tensor, classes: Tensor, chosen: Tensor, present: Tensor, shift: float, margin: float
 ) -> SplitQueries:
-    hops, rows, alive = [], 0, present.any(0)
-    for level, mine in enumerate(chosen):
-        own = classes[mine]
-        learns = alive[:, level] & (torch.bincount(own, minlength=len(alive)) > 0)
-        hops.append(HopQueries(values[mine], own, learns))
-        rows += int(learns.sum())
-    return SplitQueries(values, hops, max(rows, 1), shift, margin)
+    alive = present.any(0)
+    hops = [HopQueries(values[mine], classes[mine], alive[:, level]) for level, mine in enumerate(chosen)]
+    return SplitQueries(values, hops, max(int(alive.sum()), 1), shift, margin)
 
 
 def contrastive_loss(
