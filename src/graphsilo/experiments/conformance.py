@@ -373,13 +373,12 @@ def small_config(
         "partition.rule": "random" if clients > 1 else "louvain",
         "partition.clients": clients,
         "model.hidden": 8,
-        "method.name": method.name,
         "evaluation.models": False,
     }
     rounds = {"rounds": 3} if "rounds" in method.config.model_fields else {}
-    overrides.update({f"method.{name}": value for name, value in {**rounds, **settings}.items()})
     overrides.update({f"run.{name}": value for name, value in (run or {}).items()})
-    return load_config(None, overrides=overrides)
+    # Said for many runs, in some of which a setting that shortens a step may have none to shorten.
+    return load_config({"method": {"name": method.name, **rounds, **settings}}, overrides=overrides)
 
 
 def assemble(
