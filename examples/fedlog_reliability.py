@@ -51,7 +51,7 @@ def configuration(options, receiver, settings):
             **settings,
         },
         assignments=options.set,
-    )
+    ).with_explicit(())  # what --set says is for all five: one of them may have no use for it
 
 
 def only_ask(simulation, receiver):

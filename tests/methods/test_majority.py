@@ -8,6 +8,7 @@ import torch
 
 from graphsilo.data.files import save_graph
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
@@ -65,6 +66,15 @@ def test_it_stands_beside_a_run_as_a_reference(small_graphs):
     assert rows["majority"] == alone["summary"]["test"]
 
 
+def test_settings_of_a_backbone_are_refused_and_those_of_the_run_beside_it_are_not(small_graphs):
+    settings = {**small_graphs["node"], "model.name": "sage", "method.rounds": 1}
+    with pytest.raises(ConfigError, match=r"model\.name \(--model\) would have no effect: Majority class has no back"):
+        run(load_config(overrides={**settings, "method.name": "majority"}))
+    beside = run(load_config(overrides={**settings, "method.name": "fedavg", "run.references": ["majority"]}))
+    assert beside.tree["config"]["model"]["name"] == "sage"
+    assert not any("backbone" in warning for warning in beside.tree["warnings"])
+
+
 @pytest.fixture(scope="module")
 def small_graphs(tmp_path_factory):
     """Settings of a graph and of a file with 60 small graphs, each in three silos with skewed labels."""
@@ -76,5 +86,5 @@ def small_graphs(tmp_path_factory):
     return {
         "node": {"data.name": "citation-sbm", "data.generator": {"nodes": 120, "classes": 3}, **cut},
         "graph": {"data.name": str(save_graph(tmp_path_factory.mktemp("graphs") / "threes.npz", graphs)),
-                  "task": "graph", "model.name": "gin", **cut},
+                  "task": "graph", **cut},
     }  # fmt: skip

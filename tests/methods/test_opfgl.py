@@ -30,7 +30,7 @@ from graphsilo.training.local import weights_of
 
 SHORT = {
     "surrogate_steps": 100, "lr_features": 5e-2, "stage1_epochs": 60, "stage1_check": 10, "stage1_lr": 1e-2,
-    "stage2_epochs": 40, "stage2_check": 10, "stage2_lr": 1e-2, "patience": 2, "link_epochs": 20,
+    "stage2_epochs": 40, "stage2_check": 10, "stage2_lr": 1e-2, "patience": 2,
 }  # fmt: skip
 METHOD = opfgl.METHOD
 
@@ -613,7 +613,7 @@ def test_only_chosen_clients_take_part():
 
 
 def link_run(**settings):
-    options = {f"method.{name}": value for name, value in {**SHORT, **settings}.items()}
+    options = {f"method.{name}": value for name, value in {**SHORT, "link_epochs": 20, **settings}.items()}
     return run(
         load_config(
             None,

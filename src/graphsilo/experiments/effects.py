@@ -263,6 +263,11 @@ def _method(case: Case, key: str, value: Any) -> str | None:
     return _unmet(case, kind.model_fields, case.config.method_config(), key)
 
 
+def _backbone(case: Case, key: str, value: Any) -> str | None:
+    method = registry.load(case.config.method.name)
+    return None if method.backbone else f"{method.title} has no backbone"
+
+
 def _unmet(case: Case, fields: Mapping[str, Any], settings: Any, key: str) -> str | None:
     """The condition of a setting that does not hold, or that of a setting which its condition is about."""
     extra = fields[key].json_schema_extra if key in fields else None
@@ -294,6 +299,7 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "scenario.*": (_scenario,),
     "perturb.keep_classes": (_perturb,),
     "method.*": (_method,),
+    "model.*": (_backbone,),
     "evaluation.select_by": (_select_by,),
     "evaluation.embeddings": (_embeddings,),
     "run.deadline": (_between,),

@@ -22,7 +22,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
             edges between silos.
     """
     method = "global" if name == "global_cut" else name
-    kind = registry.load(method).config
+    kind, backbone = registry.load(method).config, registry.load(method).backbone
     shared = config.method_config().model_dump()
     options = {key: value for key, value in shared.items() if key in kind.model_fields and key in _SCHEDULE}
     if name == "global_cut":
@@ -33,6 +33,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
             "evaluation": config.evaluation.model_copy(update={"modes": None, "embeddings": False}),
             "run": config.run.model_copy(update={"references": []}),
             "remarks": [],  # they stand beside the run's own
+            "given": [name for name in config.given if backbone or not name.startswith("model.")],
         }
     ).with_explicit(())
 

@@ -201,8 +201,8 @@ def _description(config: RunConfig, method: Method, simulation: Cohort, label: s
         "data": simulation.describe(),
         "clients": simulation.num_holders,
         "rule": simulation.rule,
-        "models": sorted({spec.name for spec in simulation.models.values()}),
+        "models": sorted({spec.name for spec in simulation.models.values()}) if method.backbone else ["no backbone"],
         "seeds": list(config.run.seeds),
-        "rounds": config.method_config().rounds,
+        "rounds": config.method_config().total_rounds,
         "workers": config.run.workers,
     }

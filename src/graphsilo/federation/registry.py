@@ -49,6 +49,7 @@ class Method:
         model: The paper's backbone as ``model`` settings, taken where the user names none; or such settings per task,
             ``{"node": {"name": ...}, "graph": {"name": ...}}``.
         alone: Its clients hear nothing of each other (a reference, not a federation).
+        backbone: Whether its clients run a backbone, so that ``model`` settings mean something.
         elsewhere: What the method is on other backbones than the paper's, where that is another method.
     """
 
@@ -66,6 +67,7 @@ class Method:
     edge_weights: bool = False
     model: Mapping[str, Any] | None = None
     alone: bool = False
+    backbone: bool = True
     elsewhere: str | None = None
 
 

@@ -51,8 +51,8 @@ class ServerBase(ABC, Generic[ConfigT]):
 
     @property
     def rounds(self) -> int:
-        """Communication rounds after set-up; one-shot methods say 1."""
-        return self.config.rounds
+        """Communication rounds after set-up."""
+        return self.config.total_rounds
 
     def expected_bytes(self) -> tuple[int, int]:
         """Bytes that all clients together send, and receive, in the whole run at most; zeros where nobody can say.

@@ -129,6 +129,11 @@ class MethodConfig(Settings):
     )
 
     @property
+    def total_rounds(self) -> int:
+        """Rounds that a run has after set-up; one-shot methods say 1."""
+        return self.rounds
+
+    @property
     def chooses_by_validation(self) -> bool:
         """Whether clients choose something by the score on their own validation nodes, such as when to stop."""
         return False

@@ -27,6 +27,10 @@ class MajorityConfig(MethodConfig):
 
     rounds: int = setting(100, "rounds of reference rows; the answer itself takes exactly one", source="OpenFGL", ge=1)
 
+    @property
+    def total_rounds(self) -> int:
+        return 1
+
 
 class CountRequest(Message):
     """Count the classes."""
@@ -72,10 +76,6 @@ class Client(ClientBase[MajorityConfig]):
 class Server(ServerBase[MajorityConfig]):
     """Only says when to count."""
 
-    @property
-    def rounds(self) -> int:
-        return 1
-
     def round(self, federation: Federation, number: int) -> None:
         federation.sum(Client.count, CountRequest(), to=self.select(federation, number)).require(
             self.config.min_clients
@@ -94,5 +94,6 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     alone=True,
+    backbone=False,
     edge_weights=True,
 )

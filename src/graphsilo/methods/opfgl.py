@@ -224,6 +224,10 @@ class OpFGLConfig(MethodConfig):
         return self
 
     @property
+    def total_rounds(self) -> int:
+        return 1
+
+    @property
     def chooses_by_validation(self) -> bool:
         """Both stages take the epoch that is best on it."""
         return True
@@ -570,10 +574,6 @@ class Server(ServerBase[OpFGLConfig]):
     def __init__(self, context: ServerContext[OpFGLConfig]):
         super().__init__(context)
         self.download: dict[str, Tensor] = {}
-
-    @property
-    def rounds(self) -> int:
-        return 1
 
     def set_up(self, federation: Federation) -> None:
         """The one upload, and the surrogate."""
