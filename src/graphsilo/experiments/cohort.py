@@ -64,6 +64,11 @@ class Cohort(ABC):
         return {}
 
     @property
+    def has_data(self) -> bool:
+        """Whether the data itself is here."""
+        return False
+
+    @property
     @abstractmethod
     def has_edge_weights(self) -> bool:
         """Whether edges have weights."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphsilo.errors import one_line
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.federation.registry import Method
 
+_FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
+_LONGEST_REASON = 300
 _MOST = 8
 """Silos that are named before the rest is only counted."""
 
@@ -28,14 +32,82 @@ def one_class(scores: SetScores) -> list[list[int]]:
     return found
 
 
-def outcome_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort: Cohort) -> list[str]:
-    """Says so where silos predict one class for everything at the reported round.
+def untrained(scores: SetScores, clients: int) -> list[list[int]]:
+    """[class, items] of the classes that are tested and that no client has a training item of.
+
+    Known from the tables that clients send to be evaluated; nothing where one of them sent none.
 
     Args:
-        seeds: Results of all seeds, with what ``one_class`` found.
+        scores: Of all clients.
+        clients: How many they should be.
+    """
+    if scores.counts is None or len(scores.clients) < clients or not {"train", "test"} <= set(scores.kinds):
+        return []
+    trained, tested = (scores.of(kind).sum(axis=(0, 1, 3)) for kind in ("train", "test"))
+    return [[int(label), int(tested[label])] for label in np.flatnonzero((trained == 0) & (tested > 0))]
+
+
+def untrained_words(lost: Sequence[Sequence[int]], names: Sequence[str] | None) -> str:
+    """A warning of such classes, given as [class, items] each."""
+    shown = [f"'{names[label]}'" if names else str(label) for label, _ in lost[:_MOST]]
+    more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
+    return (
+        f"no client trains the {'class' if len(lost) == 1 else 'classes'} {', '.join(shown)}{more}, and "
+        f"{sum(items for _, items in lost)} items of {'it' if len(lost) == 1 else 'them'} are asked for at test time: "
+        f"they cannot be found."
+    )
+
+
+def outcome_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort: Cohort) -> list[str]:
+    """What the outcome says that a person should know.
+
+    Args:
+        seeds: Results of all seeds.
         method: By which method.
         cohort: Who took part.
     """
+    lost = [] if cohort.has_data else seeds[0].get("untrained", [])  # who has the data knew before
+    return [
+        *([untrained_words(lost, cohort.schema.class_names)] if lost else ()),
+        *_failure_warnings(seeds, cohort),
+        *_one_class_warnings(seeds, method, cohort),
+    ]
+
+
+def _failure_warnings(seeds: Sequence[Mapping[str, Any]], cohort: Cohort) -> list[str]:
+    """Says which clients a run went on without, where ``method.min_clients`` let it."""
+    steps: dict[int, set[tuple[int, int]]] = {}
+    reasons: dict[int, str] = {}
+    for place, seed in enumerate(seeds):
+        for number, row in enumerate((seed["setup"], *seed["rounds"])):
+            for text in row.get("failures", ()):
+                found = _FAILURE.match(text)
+                if found:
+                    client = int(found[1])
+                    steps.setdefault(client, set()).add((place, number))
+                    reasons.setdefault(client, found[2])
+    names = {row["client"]: row.get("silo") for row in cohort.cut["per_client"]}
+    rounds = sum(len(seed["rounds"]) for seed in seeds)
+    found_so_far = []
+    for client in sorted(steps)[:_MOST]:
+        failed = sum(number > 0 for _, number in steps[client])
+        when = [f"{failed} of {rounds} rounds"] if failed else []
+        when += ["set-up"] if failed < len(steps[client]) else []
+        found_so_far.append(
+            f"client {_called(client, names)} failed in {' and in '.join(when)}, which went on without it; first in "
+            f"{one_line(reasons[client], _LONGEST_REASON)}"
+        )
+    if len(steps) > _MOST:
+        found_so_far.append(f"{len(steps) - _MOST} more clients failed; see failures in result.json.")
+    return found_so_far
+
+
+def _called(client: int, names: Mapping[int, str | None]) -> str:
+    return f"'{names[client]}'" if names.get(client) else str(client)
+
+
+def _one_class_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort: Cohort) -> list[str]:
+    """Says so where silos predict one class for everything at the reported round."""
     among = {tuple(pair) for seed in seeds for pair in seed.get("one_class", ())}
     if not among or method.name == "majority":  # which is meant to
         return []
@@ -48,7 +120,7 @@ def outcome_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort:
     if clients == [EVERYBODY] or scored <= set(clients):
         who, verb = "every silo", "predicts"
     else:
-        shown = ", ".join(f"'{names[client]}'" if names.get(client) else str(client) for client in clients[:_MOST])
+        shown = ", ".join(_called(client, names) for client in clients[:_MOST])
         more = f" and {len(clients) - _MOST} more" if len(clients) > _MOST else ""
         who, verb = (f"client {shown}", "predicts") if len(clients) == 1 else (f"clients {shown}{more}", "predict")
     in_seeds = [str(seed["seed"]) for seed in seeds if seed.get("one_class")]

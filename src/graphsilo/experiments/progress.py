@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +85,8 @@ class SeedProgress:
         """Take the server's own numbers of the last round."""
         if server.log:
             target = self.rounds[-1] if self.rounds else self.setup
-            target["log"] = dict(server.log)
+            # A number that is not finite is missing, as everywhere in the result.
+            target["log"] = {name: value if math.isfinite(value) else None for name, value in server.log.items()}
             server.log.clear()
 
     def state(self) -> dict[str, Any]:

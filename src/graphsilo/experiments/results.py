@@ -15,7 +15,7 @@ from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments import disk
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import Mode, RunConfig
-from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_warnings
+from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_warnings, untrained
 from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
 from graphsilo.federation.ledger import COLUMNS, Ledger
@@ -94,6 +94,7 @@ def seed_result(
         tree["confusion"] = counts.of("test").sum(axis=(0, 1)).tolist()
         tree["per_class_f1"] = main["test"].get("per_class_f1")
         tree["one_class"] = one_class(counts)
+        tree["untrained"] = untrained(counts, len(simulation.clients))
     steps = (progress.setup, *progress.rounds)
     for key in ("cpu_seconds", "wall_seconds"):
         tree[key] = sum(step[key] for step in steps)

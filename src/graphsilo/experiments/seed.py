@@ -22,6 +22,7 @@ from graphsilo.experiments.results import seed_result
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.codec import Encoded, encode
+from graphsilo.federation.interface import Failure
 from graphsilo.federation.kept import scale_of, scale_tensors
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
@@ -69,6 +70,7 @@ class SeedRun:
         self.scaling = simulation.scaling if hears else simulation.scaling.alone
         self.scale: FeatureScale | None = None
         self._agreed_in: dict[str, float] = {}
+        self._failed_before: list[Failure] = []
 
     def federation(self, ledger: Ledger) -> LocalFederation:
         """Clients of this seed in this process, or where they live."""
@@ -197,6 +199,7 @@ class SeedRun:
         federation.at("setup", 0)
         clock = _Clock(federation)
         self.scale = agree(federation, self.method_config.min_clients)
+        self._failed_before = list(federation.failures)
         self._hand_out(encode(message_of(self.scale)), federation)
         self._agreed_in = clock.stop()
 
@@ -214,6 +217,9 @@ class SeedRun:
         for key, seconds in self._agreed_in.items():
             taken[key] += seconds
         self.progress.setup = {**_bytes(ledger.total("setup")), **taken}
+        failures = [*self._failed_before, *federation.failures]
+        if failures:
+            self.progress.setup["failures"] = [str(failure) for failure in failures]
         self.progress.logs(server)
         # What was agreed on before is made again faster than it is kept.
         if self.config.run.checkpoint_every != 0 and ledger.total("setup")["up"] > before:

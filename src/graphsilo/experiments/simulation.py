@@ -34,6 +34,7 @@ from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort, per_client_warnings
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
 from graphsilo.experiments.doors import RECORDS
+from graphsilo.experiments.outcome import untrained_words
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.placement import free_memory
 from graphsilo.types import ClientId, Task
@@ -73,6 +74,10 @@ class Simulation(Cohort):
     @property
     def clients(self) -> tuple[ClientId, ...]:
         return tuple(silo.client for silo in self.silos)
+
+    @property
+    def has_data(self) -> bool:
+        return True
 
     @property
     def rule(self) -> str:
@@ -475,13 +480,7 @@ def _class_notes(silos: Sequence[Silo]) -> tuple[str, ...]:
     lost = np.flatnonzero((trained == 0) & (asked > 0))
     if not len(lost):
         return ()
-    names = [f"'{schema.class_names[label]}'" if schema.class_names else str(label) for label in lost[:8]]
-    more = f" and {len(lost) - 8} more" if len(lost) > 8 else ""
-    what = "class" if len(lost) == 1 else "classes"
-    return (
-        f"no client trains the {what} {', '.join(names)}{more}, and {int(asked[lost].sum())} items of "
-        f"{'it' if len(lost) == 1 else 'them'} are asked for at test time: they cannot be found.",
-    )
+    return (untrained_words([[int(label), int(asked[label])] for label in lost], schema.class_names),)
 
 
 def _pool_notes(config: RunConfig, method: Method | None, clients: int) -> tuple[str, ...]:

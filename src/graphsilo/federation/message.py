@@ -182,6 +182,16 @@ class Message:
             cls.__fields = tuple(_spec(cls, field, hints[field.name]) for field in dataclasses.fields(cast("Any", cls)))
         return cls.__fields
 
+    def check(self) -> None:
+        """Refuse what cannot be, such as a sum of squares below 0.
+
+        Called for every answer as it comes; the client whose answer it was has failed. What a field by itself can hold
+        is refused before (``sends``): this is for what only several fields together, or their meaning, can say.
+
+        Raises:
+            MessageError: The numbers contradict themselves.
+        """
+
     def __repr__(self) -> str:
         parts = []
         for spec in self.specs():

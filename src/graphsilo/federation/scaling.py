@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.data.scaling import FeatureScale, Sums, squares_of, sums_of, visible_rows
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.kept import scale_of, scale_tensors
@@ -21,6 +21,10 @@ from graphsilo.federation.settings import MethodConfig
 
 if TYPE_CHECKING:
     from graphsilo.models.view import GraphTensors
+
+_LARGEST_FEATURE = float(torch.finfo(torch.float32).max)
+_LARGEST_SQUARES = 1e100
+"""Whatever centre comes of sums that are taken, honest squares about it are below: nobody else fails for a liar."""
 
 
 class SumsRequest(Message):
@@ -42,6 +46,19 @@ class FeatureSums(Message):
     others: Tensor = sends("statistic", dtype=torch.int64, shape=("features",), per_class=False)
     filled: Tensor = sends("statistic", dtype=torch.int64, shape=("filled",), per_class=False)
 
+    def check(self) -> None:
+        for name, count in (("others", self.others), ("filled", self.filled)):
+            if count.numel() and not 0 <= int(count.min()) <= int(count.max()) <= self.num_samples:
+                raise MessageError(
+                    f"FeatureSums.{name} counts {int(count.min())} to {int(count.max())} entries of a column with "
+                    f"{self.num_samples} rows, which cannot be."
+                )
+        if self.sums.numel() and float(self.sums.abs().max()) > self.num_samples * _LARGEST_FEATURE:
+            raise MessageError(
+                f"FeatureSums.sums holds {float(self.sums.abs().max()):.3g}, more than {self.num_samples} rows of "
+                f"float32 numbers can add up to."
+            )
+
 
 class SquaresRequest(Message):
     """Add up the squares about the common centre.
@@ -62,7 +79,15 @@ class FeatureSquares(Message):
     """
 
     num_samples: int = sends("counts")
-    squares: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
+    squares: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("features",), per_class=False, largest=_LARGEST_SQUARES
+    )
+
+    def check(self) -> None:
+        if self.squares.numel() and float(self.squares.min()) < 0:
+            raise MessageError(
+                f"FeatureSquares.squares holds {float(self.squares.min()):.3g}: a sum of squares is at least 0."
+            )
 
 
 class AgreedScale(Message):

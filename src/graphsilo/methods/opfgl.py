@@ -25,7 +25,7 @@ from torch import Tensor
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, MessageError
 from graphsilo.evaluate.scores import roc_auc
 from graphsilo.federation.client import ClientBase, ClientContext, log_probabilities
 from graphsilo.federation.interface import Federation, handler
@@ -256,6 +256,16 @@ class Statistics(Message):
     totals: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
     within: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
     squares: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
+
+    def check(self) -> None:
+        if bool((self.contributors > 1).any()):
+            raise MessageError("Statistics.contributors is more than one client.")
+        for name, sums in (("within", self.within), ("squares", self.squares)):
+            if bool((sums < 0).any()):
+                raise MessageError(f"Statistics.{name} holds {float(sums.min()):.3g}: sums of squares are at least 0.")
+        nobody = self.counts == 0
+        if any(bool(sums[nobody].any()) for sums in (self.totals, self.within, self.squares)):
+            raise MessageError("Statistics says something of a class that it counts no node of.")
 
 
 class SurrogateRequest(Message):

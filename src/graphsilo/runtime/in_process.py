@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError, one_line
 from graphsilo.federation.client import ClientBase
@@ -109,11 +110,11 @@ class LocalFederation(Federation):
         self.failures.append(failure)
         return failure
 
-    def _check_weights(self, client: ClientId, message: Message) -> None:
+    def _check_counts(self, client: ClientId, message: Message) -> None:
         """Refuse a client that claims more items than its silo holds: it would outweigh everybody.
 
-        A weight is what a field of a sum is declared to be weighted by, and, where a method weighs answers itself,
-        what is called ``num_samples``.
+        Looked at are the weights, which are what a field of a sum is declared to be weighted by and, where a method
+        weighs answers itself, what is called ``num_samples``; and every tensor of counts without a bound of its own.
 
         Raises:
             MessageError: It does.
@@ -121,13 +122,20 @@ class LocalFederation(Federation):
         limit = self.limits.get(client)
         if limit is None:
             return
-        names = {spec.weighted_by for spec in message.specs() if spec.weighted_by is not None}
-        for name in sorted(names | {spec.name for spec in message.specs() if spec.name == _WEIGHT}):
-            weight = getattr(message, name)
-            if isinstance(weight, int | float) and not 0 <= weight <= limit:
+        specs = message.specs()
+        weights = {_WEIGHT, *(spec.weighted_by for spec in specs)}
+        for spec in specs:
+            value = getattr(message, spec.name)
+            low = high = 0.0
+            if spec.name in weights and isinstance(value, int | float):
+                low = high = value
+            elif isinstance(value, Tensor) and value.numel() and spec.kind == "counts" and spec.largest is None:
+                low, high = (float(edge) for edge in torch.aminmax(value))
+            if not 0 <= low <= high <= limit:
+                claimed = low if low < 0 else high
                 raise MessageError(
-                    f"client {client} claims to stand for {weight:g} items ({type(message).__name__}.{name}); its silo "
-                    f"said before round 1 that it holds {limit:g} at most."
+                    f"client {client} claims to stand for {claimed:g} items ({type(message).__name__}.{spec.name}); "
+                    f"its silo said before round 1 that it holds {limit:g} at most."
                 )
 
     def _exchange(
@@ -164,7 +172,8 @@ class LocalFederation(Federation):
             found: Mapping[str, Any] = {}
             try:
                 answer, found = decode_known(reply.data, reply_type, largest_value=self.largest_value)
-                self._check_weights(client, answer)
+                answer.check()
+                self._check_counts(client, answer)
                 _check_shapes(reply_type, found, wanted[id(requests[client])])
                 if check is not None:
                     check(client, answer)

@@ -27,7 +27,8 @@ from graphsilo.experiments.remote import run_over
 from graphsilo.federation import journal
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
-from graphsilo.methods import fairfgl, fedavg
+from graphsilo.federation.scaling import FeatureSquares, FeatureSums
+from graphsilo.methods import fairfgl, fedavg, opfgl
 from graphsilo.runtime.remote_sites import Gone, RemoteSites
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site import supervisor
@@ -126,7 +127,10 @@ def test_impossible_evaluation_is_left_out(lie: str, sites: Any, tmp_path: Path)
         carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "all")
     tree = carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "two", method__min_clients=2)
     assert [row["client"] for row in tree["seeds"][0]["clients"] if row["test"]] == [0, 2]
-    assert any("its evaluation cannot be" in line for line in tree["seeds"][0]["rounds"][0]["failures"])
+    (failure,) = tree["seeds"][0]["rounds"][0]["failures"]
+    assert re.match(
+        r"client 1 failed in 'evaluate' \(MessageError: (its evaluation cannot be|client 1 claims)", failure
+    )
 
 
 def test_weight_is_bounded_where_the_method_weighs_by_itself(sites: Any, tmp_path: Path) -> None:
@@ -414,3 +418,91 @@ def test_cards_and_failures_are_in_the_silos_log(make_sites: Callable[..., Any])
     assert str(first).startswith("before a run, the silo's card, to the coordinator: ")
     assert (second.way, second.handler, second.reason) == ("failed", "restore", refused["text"])
     assert ask(site, {"do": "cards"})["cpu"] == round(ask(site, {"do": "cards"})["cpu"], 2)
+
+
+def telling(handler: str, kind: Any, change: Callable[[Any], Any], rounds: tuple[int, ...] = (0, 1)) -> Any:
+    """The site 'south' (client 1) changes what it answers to one step."""
+
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != "south" or header.get("handler") != handler or header.get("round") not in rounds:
+            return answer
+        packet = unpack(answer)
+        encoded = unchecked(change(decode(bytes(packet.payloads[0]), kind)))
+        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
+        return pack(packet.header, [encoded.data])
+
+    return after
+
+
+SUMS: dict[str, tuple[str, Any, Callable[[Any], Any], str]] = {
+    "endless-sum": (
+        "feature_sums", FeatureSums, lambda m: replace(
+            m, num_samples=0, others=0 * m.others, sums=torch.full_like(m.sums, 1e30)
+        ), r"sums holds 1e\+30, more than 0 rows",
+    ),
+    "more-than-rows": (
+        "feature_sums", FeatureSums, lambda m: replace(m, others=m.others + 10**6), "others counts .* which cannot be",
+    ),
+    "fewer-than-none": (
+        "feature_sums", FeatureSums, lambda m: replace(m, others=m.others - 10**6), "others counts .* which cannot be",
+    ),
+    "negative-squares": (
+        "feature_squares", FeatureSquares, lambda m: replace(m, squares=m.squares - 1e9), "squares is at least 0",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", list(SUMS))
+def test_impossible_sums_for_scaling_fail_who_sent_them(lie: str, sites: Any, tmp_path: Path) -> None:
+    handler, kind, change, words = SUMS[lie]
+    meddling = Meddling(sites.transport, after=telling(handler, kind, change))
+    with pytest.raises(FederationError, match=rf"First failure: client 1 failed in '{handler}' \(.*{words}"):
+        carry_out(sites, meddling, tmp_path / "all")
+    tree = carry_out(sites, meddling, tmp_path / "two", method__min_clients=2)
+    (failure,) = tree["seeds"][0]["setup"]["failures"]
+    assert failure.startswith(f"client 1 failed in '{handler}'")
+    (warning,) = [text for text in tree["warnings"] if "failed in" in text]
+    assert warning.startswith(f"client 'south' failed in set-up, which went on without it; first in '{handler}'")
+
+
+def test_nobody_fails_for_the_largest_sums_of_another(sites: Any, tmp_path: Path) -> None:
+    change = telling("feature_sums", FeatureSums, lambda m: replace(m, sums=torch.full_like(m.sums, 1e35)))
+    tree = carry_out(sites, Meddling(sites.transport, after=change), tmp_path / "out", method__min_clients=2)
+    assert "failures" not in tree["seeds"][0]["setup"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: replace(m, counts=m.counts + 1e9), r"claims to stand for 1e\+09 items \(Statistics\.counts\)"),
+        (
+            lambda m: replace(m, labelled=m.labelled - 1e9),
+            r"claims to stand for -1e\+09 items \(Statistics\.labelled\)",
+        ),
+        (lambda m: replace(m, contributors=m.contributors + 1), "more than one client"),
+        (lambda m: replace(m, squares=m.squares - 1e9), "at least 0"),
+        (lambda m: replace(m, counts=torch.zeros_like(m.counts)), "counts no node of"),
+    ],
+    ids=["counts", "labelled", "contributors", "squares", "nothing"],
+)
+def test_impossible_class_statistics_fail_who_sent_them(
+    change: Callable[[Any], Any], words: str, sites: Any, tmp_path: Path
+) -> None:
+    meddling = Meddling(sites.transport, after=telling("statistics", opfgl.Statistics, change))
+    with pytest.raises(FederationError, match=rf"First failure: client 1 failed in 'statistics' \(.*{words}"):
+        carry_out(sites, meddling, tmp_path / "out", method__name="opfgl", method__rounds=None)
+
+
+def test_numbers_of_the_server_that_are_endless_are_missing(sites: Any, tmp_path: Path) -> None:
+    change = telling("statistics", opfgl.Statistics, lambda m: replace(m, totals=m.totals.sign() * 9e35))
+    overrides = {"method__name": "opfgl", "method__rounds": None}
+    tree = carry_out(sites, Meddling(sites.transport, after=change), tmp_path / "out", **overrides)
+    log = tree["seeds"][0]["setup"]["log"]
+    assert None in log.values()
+
+
+def test_who_was_left_out_is_told(sites: Any, tmp_path: Path) -> None:
+    lie = telling("train", fedavg.TrainReply, lambda m: replace(m, num_samples=1e9), rounds=(2,))
+    tree = carry_out(sites, Meddling(sites.transport, after=lie), tmp_path / "out", method__min_clients=2)
+    (warning,) = [text for text in tree["warnings"] if "failed in" in text]
+    assert warning.startswith("client 'south' failed in 1 of 2 rounds, which went on without it; first in 'train'")
