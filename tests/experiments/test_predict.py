@@ -400,3 +400,52 @@ def test_names_of_features_on_one_side(finished, tmp_path):
     graph = load(str(tmp_path / "own.yaml"))
     with pytest.raises(DataError, match=r"knows its 2 features by name \(a, ...\), and those of own have no names"):
         predict(tmp_path / "run", client=0, graph=replace(graph, feature_names=None))
+
+
+def described(folder, name, *, directed="false", weight=""):
+    """The ring's description, as one of other links."""
+    path = write_tables(folder, name)
+    edges = "".join(f"{name}-{row},{name}-{row - 1 if row else 29},{row + 1}\n" for row in range(30))
+    (folder / f"{name}-edges.csv").write_text(f"s,t,w\n{edges}")
+    file = folder / f"{name}.yaml"
+    text = file.read_text().replace("target: t", f"target: t{', weight: w' if weight else ''}")
+    file.write_text(text + f"directed: {directed}\n")
+    return path
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_links_with_weights_are_not_taken_for_links_without(tmp_path, weights):
+    """The same ring without its weights got other classes, without a word."""
+    trained, other = (described(tmp_path, name, weight=own) for name, own in (("own", weights), ("later", not weights)))
+    run(load_config(overrides={"data.name": trained, "partition.clients": 1, "method.rounds": 1}), out=tmp_path / "run")
+    words = "have no weights, and .* had some" if weights else "have weights, and .* had none"
+    with pytest.raises(DataError, match=f"links of later {words}"):
+        predict(tmp_path / "run", client=0, graph=other)
+    assert len(predict(tmp_path / "run", client=0, graph=trained).classes) == 30
+
+
+def test_a_table_without_directions_is_not_asked_of_a_model_with(tmp_path):
+    trained, other = (described(tmp_path, name, directed=own) for name, own in (("own", "true"), ("later", "false")))
+    run(load_config(overrides={"data.name": trained, "partition.clients": 1, "method.rounds": 1}), out=tmp_path / "run")
+    with pytest.raises(DataError, match=r"later\.yaml says that links have no direction.*Set directed: true"):
+        predict(tmp_path / "run", client=0, graph=other)
+
+
+def test_silos_with_and_without_directions_do_not_mix(tmp_path):
+    """Half of the links of one silo were trained one way only, without a word."""
+    names = [described(tmp_path, name, directed=own) for name, own in (("north", "true"), ("south", "false"))]
+    with pytest.raises(DataError, match=r"a direction at client 0 \(.*north.yaml\) and none at client 1 \(.*south"):
+        run(load_config(overrides={"data.name": names, "method.rounds": 1}))
+    assert run(load_config(overrides={"data.name": names, "method.rounds": 1, "data.undirected": True})).tree["seeds"]
+
+
+def test_what_is_said_of_names_is_true(tmp_path):
+    """Of tables with names it said that the model knows none; of two lists that begin alike it named the beginning."""
+    own, wide = write_tables(tmp_path, "own"), write_tables(tmp_path, "wide", features=("a", "c"))
+    run(load_config(overrides={"data.name": own, "partition.clients": 1, "method.rounds": 1}), out=tmp_path / "run")
+    made = predict(tmp_path / "run", client=0, graph=own)
+    assert made.on == "own, given"
+    with pytest.raises(ConfigError, match=r"node x is not on own, given, which holds 30 nodes"):
+        made.places(["x"])
+    with pytest.raises(DataError, match=r"the first to differ are 'b' and 'c'"):
+        predict(tmp_path / "run", client=0, graph=wide)

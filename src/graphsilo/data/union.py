@@ -41,7 +41,7 @@ def union(
             raise DataError(
                 f"all silos must describe nodes by the same features in the same order: {here} has "
                 f"{first.num_features}, {there} has {other.num_features}"
-                f"{_first_difference(first.feature_names, other.feature_names)}. In descriptions of tables, list the "
+                f"{first_difference(first.feature_names, other.feature_names)}. In descriptions of tables, list the "
                 f"columns under nodes.features and the words under nodes.one_hot alike."
             )
         if other.num_classes != first.num_classes or other.class_names != first.class_names:
@@ -105,13 +105,15 @@ def _classes(graph: Graph) -> str:
     return f"{graph.num_classes} ({shown})" if shown else "none"
 
 
-def _first_difference(left: tuple[str, ...] | None, right: tuple[str, ...] | None) -> str:
-    for mine, theirs in zip(left or (), right or (), strict=False):
+def first_difference(left: tuple[str, ...] | None, right: tuple[str, ...] | None) -> str:
+    """What to say of the first place where two lists of names differ; empty where one is missing or none does."""
+    if not left or not right:
+        return ""
+    for mine, theirs in zip(left, right, strict=False):
         if mine != theirs:
             return f"; the first to differ are '{mine}' and '{theirs}'"
-    longer = max(left or (), right or (), key=len)
-    shorter = min(len(left or ()), len(right or ()))
-    return f"; only one has '{longer[shorter]}'" if 0 < shorter < len(longer) else ""
+    longer, shorter = max(left, right, key=len), min(len(left), len(right))
+    return f"; only one has '{longer[shorter]}'" if shorter < len(longer) else ""
 
 
 def dense(features: Features) -> NDArray[np.float32]:

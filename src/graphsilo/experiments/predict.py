@@ -17,9 +17,9 @@ from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.own_silo import read_silo_file
 from graphsilo.data.scaling import scaled, scaled_graph
 from graphsilo.data.silo import Schema, Silo
-from graphsilo.data.tables import is_description
+from graphsilo.data.tables import is_description, read_spec
 from graphsilo.data.transforms import is_symmetric
-from graphsilo.data.union import check_finite
+from graphsilo.data.union import check_finite, first_difference
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.config import RunConfig, load_config
@@ -83,7 +83,8 @@ class Prediction:
             holds = f"{count} nodes with the ids of their table, such as {some}"
         else:
             holds = f"{count} nodes numbered from {self.node_ids.min()} to {self.node_ids.max()}"
-        return f"node {node} is not on {self.on}, which holds {holds}. Ask for no particular nodes to see them all."
+        on, _, _ = self.on.partition(";")
+        return f"node {node} is not on {on}, which holds {holds}. Ask for no particular nodes to see them all."
 
 
 def predict(
@@ -157,6 +158,7 @@ def predict(
         else:
             target = catalog.prepared(graph, options)
         on = f"{target.name}, given{_check_fits(target, silo.schema)}"
+        _check_links(graph, target, seen)
         check_finite(target)
         if kept.scale is not None:
             target = scaled_graph(target, kept.scale)
@@ -256,7 +258,8 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> str:
         raise DataError(
             f"the model was trained on {schema.num_features} features"
             f"{f' ({schema.feature_names[0]}, ...)' if schema.feature_names else ''}; {graph.name} has "
-            f"{graph.num_features}{f' ({names[0]}, ...)' if names else ''}. Give the same features in the same order."
+            f"{graph.num_features}{f' ({names[0]}, ...)' if names else ''}"
+            f"{first_difference(schema.feature_names, names)}. Give the same features in the same order."
         )
     if schema.feature_names and not names:
         raise DataError(
@@ -264,4 +267,33 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> str:
             f"of {graph.name} have no names, so that their order cannot be compared. Give the graph feature_names, or "
             f"describe its tables in a .yaml file."
         )
-    return "; the model knows no names of features, so that their order was not compared" if names else ""
+    unknown = names and not schema.feature_names
+    return "; the model knows no names of features, so that their order was not compared" if unknown else ""
+
+
+def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | GraphCollection, seen: Graph) -> None:
+    """Refuse links that are of another kind than those that the model was trained on: its answers would be others.
+
+    Args:
+        given: What was asked about.
+        target: It, as it was read and prepared.
+        seen: What the client trained on.
+
+    Raises:
+        DataError: Only one of them has weights, or directions.
+    """
+    links = target.union if isinstance(target, GraphCollection) else target
+    if not (links.num_edges and seen.num_edges):
+        return
+    if (links.edge_weights is None) != (seen.edge_weights is None):
+        here, there = ("weights", "none") if seen.edge_weights is None else ("no weights", "some")
+        raise DataError(
+            f"the links of {target.name} have {here}, and those that the model was trained on had {there}. Give links "
+            f"of the same kind (edges.weight in a description of tables)."
+        )
+    plain = isinstance(given, str | Path) and is_description(given) and not read_spec(given).directed
+    if plain and not is_symmetric(seen):
+        raise DataError(
+            f"{given} says that links have no direction, and those that the model was trained on had one. Set "
+            f"directed: true."
+        )

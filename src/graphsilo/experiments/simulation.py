@@ -29,6 +29,7 @@ from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.sizes import require_memory
 from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios, refuse_ratios
 from graphsilo.data.tables import is_description, read_spec
+from graphsilo.data.transforms import is_symmetric
 from graphsilo.data.union import check_finite, dense, own_partition, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort, per_client_warnings
@@ -224,6 +225,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
             return _prepare_graphs(config, method, [item for item in loaded if isinstance(item, GraphCollection)])
         if config.partition.split == "auto":
             _check_masks([item for item in loaded if isinstance(item, Graph)], list(config.data.name))
+        _check_directions([item for item in loaded if isinstance(item, Graph)], config)
         graph, sizes = union([item for item in loaded if isinstance(item, Graph)], names=list(config.data.name))
     else:
         graph, sizes = loaded, None
@@ -306,6 +308,28 @@ def _check_masks(graphs: list[Graph], names: list[str]) -> None:
         raise DataError(
             f"client {have} ({names[have]}) has masks that say which nodes train, validate and test, client {lack} "
             f"({names[lack]}) has none. Give them to all, or divide all nodes anew with partition.split=stratified."
+        )
+
+
+def _check_directions(graphs: list[Graph], config: RunConfig) -> None:
+    """Refuse silos of which some have links with a direction and some have links without.
+
+    Raises:
+        DataError: Names one of each.
+    """
+    names, symmetrised = list(config.data.name), config.data.options.get("undirected") is True
+    # A description says it; of a file that has links the links do.
+    told = [
+        not symmetrised and read_spec(name).directed if is_description(name)
+        else not is_symmetric(graph) if graph.num_edges
+        else None
+        for name, graph in zip(names, graphs, strict=True)
+    ]  # fmt: skip
+    if {True, False} <= set(told):
+        have, lack = told.index(True), told.index(False)
+        raise DataError(
+            f"links have a direction at client {have} ({names[have]}) and none at client {lack} ({names[lack]}): set "
+            f"`directed` alike in all descriptions, or drop all directions with data.undirected=true."
         )
 
 
