@@ -43,6 +43,7 @@ PACKAGE = CHECKOUT / "src" / "graphsilo"
 TESTS = CHECKOUT / "tests"
 ROOMS = ("evaluate", "federation", "methods")
 EVERY_METHOD = (
+    "test_messages.py",
     "test_settings.py",
     "test_conformance.py",
     "test_every_setting.py",

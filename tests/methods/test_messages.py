@@ -1,0 +1,106 @@
+"""What leaves a silo, field by field: no method begins to send something else unless a line here changes.
+
+A line is: step, field, kind of disclosure; types and shape of tensors; what else was declared of it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from graphsilo.federation import registry
+from graphsilo.federation.message import FieldSpec
+from graphsilo.federation.policy import _answers
+
+EVALUATE = """
+    evaluate kinds: control
+    evaluate parts: control
+    evaluate counts: counts int32 [rows, 4, classes, classes]
+    evaluate sizes: counts int64 [parts]
+    evaluate scores: score allow_nan
+"""
+MEAN = """
+    train weights: model float32 weighted_by=num_samples
+    train num_samples: counts
+"""
+SENT = {
+    "fedavg": MEAN,
+    "fedprox": MEAN,
+    "fedsage": MEAN,
+    "global": MEAN,
+    "local": """
+        train_alone clients: counts
+    """,
+    "majority": """
+        count clients: counts
+    """,
+    "fairfgl": """
+        train values: model float32 relayed
+        train positions: model int32 optional relayed
+        train bitmap: model uint8 optional relayed
+        train num_samples: counts
+    """,
+    "fedlog": f"""{MEAN}
+        check_range outside: counts
+        pretrain clients: counts
+        fit_generator generators: generator float32 per_class=True local_generalization=True neighbour_generator=True
+        fit_generator class_weights: counts float32 [classes] per_class=True local_generalization=True \
+neighbour_generator=True
+        take_generators clients: counts
+        train synthetic: synthetic float32 [nodes, features] per_class=True local_generalization=True
+        train class_weights: counts float32 [classes] per_class=True local_generalization=True
+    """,
+    "fedpg": """
+        hello width: control
+        hello depth: control
+        train prototypes: prototype float32 [classes, levels, width] per_class=True
+        train counts: counts int32 [classes] per_class=True
+    """,
+    "fedsage_plus": f"""{MEAN}
+        pretrain nodes: counts
+        pretrain missing: counts
+        pretrain predicted: counts
+        offer weights: generator float32 relayed neighgen=own exchange=weights
+        offer embeddings: embedding float32 [rows, width] relayed neighgen=own exchange=weights
+        offer counts: counts int64 [rows] relayed neighgen=own exchange=weights
+        compare gradient: gradient float32 like=weights neighgen=own exchange=weights
+        offer_outputs features: synthetic float32 [generated, features] relayed per_class=False neighgen=own \
+exchange=outputs
+        offer_outputs counts: counts int64 [rows] relayed neighgen=own exchange=outputs
+        compare_outputs gradient: gradient float32 [generated, features] recoverable like=features neighgen=own \
+exchange=outputs
+        shared_gradient gradient: gradient float32 weighted_by=clients like=weights neighgen=shared
+        shared_gradient clients: counts
+        mend nodes: counts
+        mend generated: counts
+    """,
+    "opfgl": """
+        statistics counts: counts float64 [classes] per_class=min_count
+        statistics labelled: counts float64 [classes] per_class=min_count
+        statistics contributors: counts float64 [classes] per_class=min_count
+        statistics totals: statistic float64 [classes, width] per_class=min_count
+        statistics within: statistic float64 [classes, width] per_class=min_count
+        statistics squares: statistic float64 [classes, width] per_class=min_count
+        personalise clients: counts
+        condense clients: counts
+    """,
+}
+
+
+def said(spec: FieldSpec) -> str:
+    """A field's declaration in the words of these lines."""
+    dtypes = [str(dtype).removeprefix("torch.") for dtype in spec.dtypes] if spec.form != "plain" else []
+    shape = [] if spec.shape is None else [f"[{', '.join(map(str, spec.shape))}]"]
+    switches = [name for name in ("optional", "allow_nan", "relayed", "recoverable") if getattr(spec, name)]
+    values = {name: getattr(spec, name) for name in ("per_class", "weighted_by", "largest", "like")}
+    words = [f"{name}={value}" for name, value in (*values.items(), *spec.only_with) if value is not None]
+    return " ".join([spec.kind, *dtypes, *shape, *switches, *words])
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_what_leaves_a_silo(method):
+    found = {
+        f"{step} {spec.name}: {said(spec)}"
+        for step, reply in _answers(registry.load(method).client)
+        for spec in reply.specs()
+    }
+    assert found == {line.strip() for line in (EVALUATE + SENT[method]).splitlines() if line.strip()}
