@@ -79,7 +79,7 @@ def partition(
         graph: What ``load`` gives, or its name.
         rule: As ``graphsilo list partitions`` shows it; ``auto`` is louvain for a graph, dirichlet for a collection.
         clients: K.
-        seed: Of the cut and its splits.
+        seed: Of the splits, of random rules and added links; Louvain and Metis take ``cut_seed`` for another cut.
         scenario: ``unseen`` and ``open`` keep a new client apart; see ``graphsilo list scenarios``.
         ratios: Shares of train, validation and test; None takes those the field uses for this data set.
         split: ``stratified``, ``global`` or ``predefined``; None takes the masks of your own data where it has some,
@@ -175,7 +175,7 @@ def run(
         data_root: Folder with PyG's raw files; None takes ``GRAPHSILO_DATA``, else they are downloaded.
         partition: Cutting rule, a stored partition (.npz), or what ``graphsilo.partition`` gave.
         clients: Number of clients.
-        partition_seed: Seed of the cut and its splits.
+        partition_seed: Seed of the splits, of random rules and added links; Louvain and Metis: ``partition.cut_seed``.
         scenario: ``seen``, ``unseen``, ``open`` or ``inductive``.
         task: ``node``, ``graph`` or ``link``; None takes what the data is made for.
         model: Backbone.

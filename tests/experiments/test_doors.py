@@ -679,3 +679,52 @@ def test_another_cut_replaces_that_of_a_run_stopped_before_its_first_checkpoint(
 def test_going_on_needs_a_folder():
     with pytest.raises(ConfigError, match=r"resume=True\) goes on with the run in a folder"):
         graphsilo.run(data=SMALL, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "lost"),
+    [
+        ({"name": "fedprox", "mu": 0.5}, "fedpg", "method.mu 0.5"),
+        ({"server_lr": 0.5}, "fedpg", "method.server_lr 0.5"),
+        ({"name": "fedsage_plus", "generator_epochs": 7}, "fedlog", "method.generator_epochs 7"),
+        ({"name": "opfgl", "hops": 1}, "fedpg", "method.hops 1"),
+    ],
+)
+def test_settings_that_methods_call_alike_and_mean_otherwise_stay_behind(base, method, lost):
+    """The strength of FedProx's proximal term became FedPG's pull towards prototypes, without a word."""
+    shared = {"lr": 0.05, "weight_decay": 0.0} if base.get("name") != "opfgl" else {"rounds": 3}
+    config = configure({"method": {**base, **shared}}, _call(method))
+    assert config.method_config() == configure({"method": {"name": method, **shared}}, _call()).method_config()
+    assert config.remarks == [
+        f"of what the configuration says, this is not used, since method.name is '{method}' now: {lost}."
+    ]
+
+
+def test_settings_of_one_meaning_go_along():
+    config = configure({"method": {"name": "fedavg", "server_lr": 0.5, "weight_by": "uniform"}}, _call("fedprox"))
+    assert (config.method_config().server_lr, config.method_config().weight_by, config.remarks) == (0.5, "uniform", [])
+    config = configure({"method": {"name": "fedavg", "weight_by": "uniform"}}, _call("fairfgl"))
+    assert (config.method_config().weight_by, config.remarks) == ("uniform", [])
+
+
+@pytest.mark.parametrize("pool", ["fedpg", [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}]])
+def test_a_setting_that_every_model_of_a_pool_has_for_itself(pool):
+    """config.yaml said 32, and every client ran 64."""
+    with pytest.raises(
+        ConfigError, match=r"model\.hidden would have no effect: every model of model\.pool has a value"
+    ):
+        api.run(data=SMALL, method="fedpg", rounds=1, clients=2, model={"pool": pool, "hidden": 32})
+    based = api.run({"model": {"pool": pool, "hidden": 32}}, data=SMALL, method="fedpg", rounds=1, clients=2)
+    assert "hidden" not in based.tree["config"]["model"]
+    assert "model.hidden 32 has no effect" in based.tree["config"]["remarks"][0]
+    assert api.run(data=SMALL, method="fedpg", rounds=1, clients=2, model={"pool": pool, "dropout": 0.1}).tree["seeds"]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_seeds_that_no_generator_takes(seed):
+    with pytest.raises(ConfigError, match=r"partition\.seed should be (greater|less) than or equal to"):
+        api.run(data=SMALL, clients=2, rounds=1, partition_seed=seed)
+    graph = graphsilo.load(**SMALL)
+    for wrong in ({"seed": seed}, {"cut_seed": seed}):
+        with pytest.raises(ConfigError, match=rf"seed.* must lie between 0 and 4294967295; got {seed}"):
+            graphsilo.partition(graph, "louvain", clients=2, **wrong)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from graphsilo import documents
+from graphsilo.data.partition.options import LARGEST_SEED
 from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, merge, option_names, tree_of
 from graphsilo.federation.kinds import LARGEST_WEIGHT
@@ -51,7 +52,10 @@ class PartitionConfig(Settings):
         "graphs, one each for several",
     )
     clients: int = setting(10, "number of clients", ge=1)
-    seed: int = setting(2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL")
+    seed: int = setting(
+        2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL", ge=0,
+        le=LARGEST_SEED,
+    )  # fmt: skip
     split: str = setting("auto", "auto, stratified (per class), global or predefined")
     split_index: int = setting(0, "which of several predefined splits", ge=0)
     ratios: tuple[float, float, float] | None = setting(None, "shares of train, val, test; none: the data's usual ones")

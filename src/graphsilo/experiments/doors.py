@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
+from inspect import get_annotations
 from os import PathLike, fspath
 from typing import Any
 
@@ -265,8 +266,34 @@ def _lost(section: str, values: Mapping[str, Any], call: Door, own: Collection[s
         known = set(own) - {"clients"}
     else:
         known = set(own) | option_names(section, call.values[f"{section}.{chosen}"])
+    if section == "method":
+        known -= _meant_otherwise(values.get("method.name"), call.values["method.name"])
     known -= set(CHOICES[section])
     return [name for name in values if name.partition(".")[0] == section and name.partition(".")[2] not in known]
+
+
+def _meant_otherwise(before: Any, now: Any) -> set[str]:
+    """Settings that two methods call alike and mean differently, as the mu of FedProx and that of FedPG.
+
+    They mean the same where one class declares them for both, and where they are about local training.
+    """
+    from graphsilo.federation import registry
+    from graphsilo.federation.settings import LocalTrainingConfig
+
+    try:
+        old, new = (registry.load(str(name or "fedavg")).config for name in (before, now))
+    except ConfigError:
+        return set()  # an unknown name is refused where it is used
+    alike = LocalTrainingConfig.model_fields.keys() | {"weight_by"}
+    return {
+        name
+        for name in (old.model_fields.keys() & new.model_fields.keys()) - alike
+        if _declared_by(old, name) is not _declared_by(new, name)
+    }
+
+
+def _declared_by(kind: type, name: str) -> type:
+    return [part for part in kind.__mro__ if name in get_annotations(part)][-1]
 
 
 def _reason(section: str, call: Door) -> str:

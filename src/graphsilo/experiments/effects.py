@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from graphsilo import models
 from graphsilo.data import catalog
 from graphsilo.data.partition import Partition
 from graphsilo.data.perturb import PerturbOptions
 from graphsilo.data.scenarios import CROP, SCENARIOS, ScenarioOptions, options_of
 from graphsilo.errors import ConfigError, shown
-from graphsilo.experiments.config import SECTIONS, RunConfig
+from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS
 from graphsilo.federation import registry
 from graphsilo.federation.settings import ABOVE_ZERO
@@ -286,6 +287,20 @@ def _unmet(case: Case, fields: Mapping[str, Any], settings: Any, key: str) -> st
     return None
 
 
+def _pool(case: Case, key: str, value: Any) -> str | None:
+    """A setting that every model of a pool has a value of its own for."""
+    pool = case.config.model.pool
+    if pool is None or key in ModelConfig.model_fields:
+        return None
+    try:
+        own = [extra for _, extra in models.pool(pool)] if isinstance(pool, str) else pool
+    except ConfigError:
+        return None  # an unknown pool is refused where it is used
+    if own and all(isinstance(extra, Mapping) and key in extra for extra in own):
+        return "every model of model.pool has a value of its own for it"
+    return None
+
+
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, list | tuple) else value
 
@@ -299,7 +314,7 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "scenario.*": (_scenario,),
     "perturb.keep_classes": (_perturb,),
     "method.*": (_method,),
-    "model.*": (_backbone,),
+    "model.*": (_backbone, _pool),
     "evaluation.select_by": (_select_by,),
     "evaluation.embeddings": (_embeddings,),
     "run.deadline": (_between,),

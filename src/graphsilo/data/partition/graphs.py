@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.dirichlet import DirichletOptions, share_out
-from graphsilo.data.partition.options import options_dict, parse_options
+from graphsilo.data.partition.options import check_seed, options_dict, parse_options
 from graphsilo.data.partition.random_nodes import RandomOptions
 from graphsilo.data.partition.registry import check_clients
 from graphsilo.data.splits import GRAPH_RATIOS, check_ratios, stratified_splits
@@ -152,6 +152,7 @@ def partition_graphs(
     if chosen is None:
         tail = nearest(rule, [known.name for known in _GRAPH_RULES])
         raise ConfigError(f"there is no partition rule '{rule}' for collections of graphs: {tail}")
+    check_seed(seed, "the seed of a partition")
     settings: Any = parse_options(chosen.options, options, owner=f"partition '{chosen.name}'")
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
     if chosen.name == "domains":

@@ -40,7 +40,23 @@ def parse_options(kind: type[Options], values: Mapping[str, Any] | object | None
             tail = nearest(str(name), known) if known else "it has no settings."
             raise ConfigError(f"unknown setting '{name}' for {owner}: {tail}")
         parsed[name] = _convert(value, hints[name], f"{owner}: {name}")
+    if parsed.get("cut_seed") is not None:
+        check_seed(parsed["cut_seed"], f"{owner}: cut_seed")
     return kind(**parsed)
+
+
+LARGEST_SEED = 2**32 - 1
+"""Of cuts and splits: what NumPy's, scikit-learn's and Metis' generators take alike."""
+
+
+def check_seed(seed: int, name: str) -> None:
+    """Refuse a seed that the generators of cuts and splits do not take.
+
+    Raises:
+        ConfigError: It is negative or larger than 2^32 - 1.
+    """
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ConfigError(f"{name} must lie between 0 and {LARGEST_SEED}; got {seed}.")
 
 
 def options_dict(options: object) -> dict[str, Any]:

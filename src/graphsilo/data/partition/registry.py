@@ -12,7 +12,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition import dirichlet, files, label_imbalance, louvain, metis, overlap, random_nodes, topology
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import options_dict, parse_options
+from graphsilo.data.partition.options import check_seed, options_dict, parse_options
 from graphsilo.data.splits import SplitMode, check_mode, check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
 
@@ -176,6 +176,7 @@ def partition(
     state is neither read nor changed.
     """
     chosen = entry(rule)
+    check_seed(seed, "the seed of a partition")
     settings: Any = parse_options(chosen.options, options, owner=f"partition '{chosen.name}'")
     shares = ratios_for(graph.name) if ratios is None else check_ratios(ratios)
     mode = None if split is None else check_mode(split)
