@@ -319,3 +319,28 @@ def test_the_command(tmp_path, monkeypatch, call):
     code, out, _ = call("federation", "status", "--kit", tmp_path, "--json")
     assert json.loads(out)["sites"][1]["state"] == "waiting"
     assert federation_live.SHOWN_EVENTS == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["federation", "submit", "--continue", "2", "--set", "method.rounds=3"], "leave out --set"),
+        (["federation", "submit", "--continue", "2", "--out", "there"], "leave out --out"),
+        (["serve", "KIT", "--set", "method.rounds=3"], "--set is about a CONFIG.yaml"),
+        (["serve", "KIT", "--out", "there"], "--out is about a CONFIG.yaml"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(arguments, words, tmp_path, monkeypatch, call):
+    from graphsilo.runtime import engines
+
+    class Kit:
+        folder = tmp_path
+
+    monkeypatch.setattr(engines, "coordinator_kit", lambda folder: Kit)
+    stopped = replace(RUNNING, state="stopped")
+    (tmp_path / "jobs" / RUNNING.id).mkdir(parents=True)
+    (tmp_path / "jobs" / RUNNING.id / "job.json").write_text(json.dumps(asdict(stopped)))
+    code, _, err = call(*arguments)
+    assert code == 2
+    assert words in err.replace("\n", " ")
+    assert json.loads((tmp_path / "jobs" / RUNNING.id / "job.json").read_text())["state"] == "stopped"

@@ -83,3 +83,15 @@ def test_what_is_not_there(call, log, tmp_path):
     code, _, err = call("silo", "log", log, "--run", "firts")
     assert code == 1
     assert "holds nothing of a run 'firts'; did you mean 'first'?" in err
+
+
+def test_what_a_coordinator_calls_a_run_is_no_line_of_its_own(call, tmp_path):
+    path = tmp_path / "north.jsonl"
+    Journal(path, sync=False).failed("x\x1b[2J\nwhat left the silo", "fedavg\n", 0, "open", "no\nrun first (fedavg):")
+    _, out, _ = call("silo", "log", path)
+    assert "\x1b" not in out
+    assert lines(out)[:3] == [
+        "run x?[2J?what left the silo (fedavg?):",
+        "set-up, failed ('open'): no?run first (fedavg):",
+        "",
+    ]

@@ -29,7 +29,7 @@ def test_much_traffic_is_told_before_the_set_up(small, monkeypatch):
     traffic = [text for text in ears.heard if isinstance(text, str)]
     assert ears.heard[0] in traffic
     assert len(traffic) == 1  # once for all seeds
-    assert "FedAvg will send up to 12.8 kB from the clients in this run and 12.8 kB to them" in traffic[0]
+    assert "FedAvg will send up to 12.8 kB of tensors from the clients in this run and 12.8 kB to them" in traffic[0]
     for entry in tree["seeds"]:
         for way in ("upload_bytes", "download_bytes"):
             assert 12_780 <= sum(row[way] for row in entry["rounds"]) < 2 * 12_780  # headers on top

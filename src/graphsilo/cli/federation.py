@@ -171,6 +171,11 @@ def submit(
     if (config is None) == (go_on is None):
         raise ConfigError("give either a configuration to submit, or a job with --continue.")
     if go_on is not None:
+        if assignments or out is not None:
+            raise ConfigError(
+                f"a job that is continued keeps its settings and its folder: leave out "
+                f"{'--set' if assignments else '--out'}, or submit it anew."
+            )
         job = jobs.get(go_on)
         if job.state not in ("stopped", "failed"):
             raise ConfigError(f"job {job.id} is {job.state}; only a stopped or failed job can be continued.")

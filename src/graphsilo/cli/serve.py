@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from graphsilo.cli import Stopped
-from graphsilo.errors import FederationError
+from graphsilo.errors import ConfigError, FederationError
 
 
 def serve(
@@ -62,6 +62,11 @@ def serve_command(
     from graphsilo.report import write as write_report
     from graphsilo.runtime.engines import coordinator_kit, transport_of
 
+    if config is None and (out is not None or assignments):
+        raise ConfigError(
+            f"{'--set' if assignments else '--out'} is about a CONFIG.yaml, and none was given: give it here, or with "
+            f"`graphsilo federation submit`."
+        )
     os.umask(0o077)  # results hold counts of the silos' classes
     kit = coordinator_kit(folder)
     with contextlib.ExitStack() as stack:

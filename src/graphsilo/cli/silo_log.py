@@ -56,11 +56,14 @@ def _lines(entries: list[Entry]) -> None:
             if before is not None:
                 say()
             before = entry.run, entry.method
-            say(f"run {entry.run} ({entry.method}):" if entry.run else "before a run:")
+            say(_printable(f"run {entry.run} ({entry.method}):") if entry.run else "before a run:")
         when = entry.time.replace("T", " ").removesuffix("Z")
-        text = f"  {when or '?'}  {entry}"
-        # Some of it came from elsewhere; a terminal obeys what it cannot print.
-        say("".join(sign if sign.isprintable() else "?" for sign in text))
+        say(_printable(f"  {when or '?'}  {entry}"))
+
+
+def _printable(text: str) -> str:
+    """Some of it came from elsewhere, what a run is called included; a terminal obeys what it cannot print."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def _sums(found: Summary) -> None:

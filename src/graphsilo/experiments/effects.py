@@ -243,7 +243,8 @@ def _select_by(case: Case, key: str, value: Any) -> str | None:
 
 
 def _embeddings(case: Case, key: str, value: Any) -> str | None:
-    return "there is no folder to write to; name one as out" if value and not case.out else None
+    # Between machines every job has a folder, and every site its own.
+    return "there is no folder to write to; name one as out" if value and not case.out and not case.remote else None
 
 
 def _between(case: Case, key: str, value: Any) -> str | None:

@@ -130,7 +130,7 @@ class SeedRun:
         clock = _Clock(federation)
         told = index > 0  # the first seed speaks for all
         if state is None:
-            told = told or self._tell_traffic(server.expected_bytes(), observer)
+            told = told or self._tell_traffic(server.expected_bytes(), observer, of=" of tensors")
             self._set_up(server, federation, ledger, clock)
         else:
             server.load_state(state["server"])
@@ -169,13 +169,13 @@ class SeedRun:
             self.checkpoints.save(self.seed, {"result": result}, {"ledger": ledger.take()})
         return result, ledger
 
-    def _tell_traffic(self, expected: tuple[int, int], observer: Observer) -> bool:
-        """Warn of a run that will send much; returns whether it will."""
+    def _tell_traffic(self, expected: tuple[int, int], observer: Observer, *, of: str = "") -> bool:
+        """Warn of a run that will send much; returns whether it will. ``of`` says what the bytes are, if not all."""
         sent, received = expected
         if max(expected) <= MUCH_TRAFFIC:
             return False
         observer.warned(
-            f"{self.method.title} will send up to {in_words(sent)} from the clients in this run and "
+            f"{self.method.title} will send up to {in_words(sent)}{of} from the clients in this run and "
             f"{in_words(received)} to them. If that is too much, `graphsilo plan` says what of it is set-up and what "
             f"a round takes, and `graphsilo explain {self.method.name}` which settings change it."
         )

@@ -55,9 +55,11 @@ class ServerBase(ABC, Generic[ConfigT]):
         return self.config.total_rounds
 
     def expected_bytes(self) -> tuple[int, int]:
-        """Bytes that all clients together send, and receive, in the whole run at most; zeros where nobody can say.
+        """Bytes of tensors that all clients together send, and receive, in the whole run at most; zeros where nobody
+        can say.
 
-        A person is told of many before set-up; where it is zeros, after the first round.
+        Names, shapes and padding (each tensor begins at a multiple of 64 bytes) come to it. A person is told of many
+        bytes before set-up; where it is zeros, after the first round.
         """
         return 0, 0
 

@@ -94,9 +94,10 @@ class Remote(LocalFederation):
         present = sum(len(sites.status[site].clients) for site in self._opened) - len(self._refused)
         wanted = len(self.clients) if self.minimum is None else self.minimum
         if present < wanted:
+            why = "; ".join(text.rstrip(".") for text in failures)
             raise FederationError(
-                f"{wanted} clients have to take part, {present} do. {'; '.join(failures)}. Wait for the site "
-                f"and continue with --resume, or allow fewer with method.min_clients."
+                f"{wanted} clients have to take part, {present} do: {why}. Mend that and continue the job (`graphsilo "
+                f"federation submit --continue`), or begin it anew and allow fewer with method.min_clients."
             )
 
     def _note_opened(self, site: str, packet: Packet) -> None:

@@ -407,6 +407,10 @@ def test_silo_that_refuses_a_method_is_named_or_left_out(make_sites: Callable[..
     tree = carry_out(sites, sites.transport, tmp_path / "two", method__min_clients=2)
     assert all("client 1" in row["failures"][0] for row in tree["seeds"][0]["rounds"])
     assert [row["client"] for row in tree["seeds"][0]["clients"] if row["test"]] == [0, 2]
+    told = [text for text in sites.said if "takes no part in run" in text]
+    assert len(told) == 2, "the site's own terminal says so, once for each of the two runs"
+    assert all("client 1 takes" in text and "policy.methods allows opfgl" in text for text in told)
+    assert sum(" begins" in text for text in sites.said) == 2, "the second run, at the two other sites"
 
 
 # -- full disk -----------------------------------------------------------------------------------------------------

@@ -506,3 +506,22 @@ def test_who_was_left_out_is_told(sites: Any, tmp_path: Path) -> None:
     tree = carry_out(sites, Meddling(sites.transport, after=lie), tmp_path / "out", method__min_clients=2)
     (warning,) = [text for text in tree["warnings"] if "failed in" in text]
     assert warning.startswith("client 'south' failed in 1 of 2 rounds, which went on without it; first in 'train'")
+
+
+def test_a_coordinators_words_are_short_lines_in_the_silos_log(sites: Any) -> None:
+    site = sites.supervisors["south"]
+    header = {
+        "do": "save",
+        "run": "x\n2026 all is well\x1b[2J" + "y" * 10**5,
+        "seed": 0,
+        "mark": "m",
+        "id": uuid.uuid4().hex,
+    }
+    assert not unpack(site.answer(pack(header))).header["ok"]
+    *_, last = journal.read(site.folder / "sent" / "south.jsonl")
+    assert (last.way, last.handler) == ("failed", "save")
+    assert last.run.startswith("x 2026 all is well [2Jyyy")
+    assert last.run.isprintable()
+    assert last.reason.isprintable()
+    assert len(last.run) < 200
+    assert len(last.reason) < 3000

@@ -122,6 +122,11 @@ def test_what_needs_all_data_in_one_place_is_refused_at_once(
     assert Jobs(kit).all() == []
 
 
+def test_settings_that_need_a_folder_are_taken(sites: Any, kit: Path, tmp_path: Path) -> None:
+    Jobs(kit).submit(config_file(sites, tmp_path), assignments=["evaluation.embeddings=true"])
+    assert len(Jobs(kit).all()) == 1
+
+
 def test_unknown_job(kit: Path) -> None:
     with pytest.raises(ConfigError, match="there is no job '7'"):
         Jobs(kit).get("7")

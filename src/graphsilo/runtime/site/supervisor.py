@@ -22,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError
@@ -72,6 +73,7 @@ class SiteSupervisor:
         self.restarts = 0
         self._answers: OrderedDict[str, Future[bytearray]] = OrderedDict()
         self._newest = ""
+        self._told: list[tuple[str, ClientId, str]] = []
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._process: subprocess.Popen | None = None
@@ -201,16 +203,24 @@ class SiteSupervisor:
                     continue
                 header = header_of(answer)
                 if header.get("ok"):
-                    self._tell(packet)
+                    self._tell(packet, header)
                 else:
                     log = self.folder / "run" / "worker.log"
                     self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")
                 return answer
             return failed(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
 
-    def _tell(self, packet: Packet) -> None:
+    def _tell(self, packet: Packet, answer: Mapping[str, Any]) -> None:
         """What a person at the site wants to hear of."""
         header = packet.header
+        refused = [] if header["do"] != "open" else [(header["run"], *one) for one in answer["refused"]]
+        for run, client, why in refused:
+            if (run, client, why) not in self._told:  # each seed opens again, and before it who agrees on a scale
+                self.say(f"client {client} takes no part in run {run}: {why}")
+        if header["do"] == "open":
+            self._told = refused
+            if len(refused) == len(header["models"]):
+                return
         if header["do"] == "open" and not header.get("agreeing"):  # the same run opens again to train
             self.say(f"run {header['run']} begins: {header['method']}, seed {header['seed']}")
         elif header["do"] == "result" and header["results"]:

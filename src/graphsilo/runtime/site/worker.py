@@ -40,6 +40,7 @@ from graphsilo.errors import (
     GraphsiloError,
     RunError,
     UnsupportedError,
+    one_line,
 )
 from graphsilo.federation import registry
 from graphsilo.federation.client import (
@@ -64,6 +65,9 @@ from graphsilo.runtime.site.protocol import OPERATIONS, Packet, failed, pack, un
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.types import ClientId, Precision
+
+_LONGEST_NAME = 100
+_LONGEST_TEXT = 2000
 
 
 class NotOpen(FederationError):
@@ -132,10 +136,15 @@ class SiteWorker:
             print(f"{packet.header.get('do')}: {type(error).__name__}: {error}{note}", file=sys.stderr, flush=True)
             if not isinstance(error, GraphsiloError):
                 traceback.print_exc()
-            text = str(error) if told else "what went wrong is told in the log at the site (run/worker.log)"
+            run, step = (one_line(packet.header.get(key, ""), _LONGEST_NAME) for key in ("run", "do"))
+            text = (
+                one_line(error, _LONGEST_TEXT)
+                if told
+                else "what went wrong is told in the log at the site (run/worker.log)"
+            )
             with contextlib.suppress(DisclosureError):
                 for member in self.members.values():
-                    member.journal.failed(str(packet.header.get("run", "")), "", 0, str(packet.header.get("do")), text)
+                    member.journal.failed(run, "", 0, step, text)
             return failed(packet.id, type(error).__name__, text)
 
     # -- before a run ---------------------------------------------------------------------------------------------
