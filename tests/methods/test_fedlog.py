@@ -484,7 +484,13 @@ def test_study_tells_of_real_and_learned_features(kit):
     assert facts["synthetic_features"].shape == (6, 5)
     assert facts["synthetic_labels"].tolist() == [0, 0, 1, 1, 2, 2]
     assert facts["nearest_real_node"] > 0
-    assert facts["generator_loss_last"] > 0
+    assert facts["generator_loss_first"] > facts["generator_loss_last"] > 0
+    prototypes, difficulty = federation.client(0).prototypes, federation.client(0).difficulty
+    assert torch.equal(facts["synthetic_features"], prototypes[0])
+    assert (facts["head_norm"], facts["tail_norm"]) == (float(prototypes[0].norm()), float(prototypes[1].norm()))
+    assert facts["mean_difficulty"] == float(difficulty.mean())
+    assert torch.equal(facts["real_features"], torch.from_numpy(federation.client(0).silo.graph.features[:3]))
+    assert facts["real_labels"].tolist() == [0, 1, 2]
 
 
 def test_other_backbones_and_too_many_networks_are_refused(kit):

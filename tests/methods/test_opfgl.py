@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.evaluate.scores import Score
 from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
@@ -630,6 +631,28 @@ def test_link_prediction_follows_the_classifier():
     pretrained, scratch = link_run(), link_run(link_pretrain=False)
     assert 0.5 < pretrained.accuracy() <= 1
     assert pretrained.accuracy() != scratch.accuracy()
+
+
+def test_of_the_links_epochs_the_one_with_the_best_validation_is_kept(monkeypatch):
+    """Twelve epochs looked at every five, and at the last; the second look is the best."""
+    graph = blocks(1)[0].graph
+    ends = graph.edges[:, graph.edges[0] < graph.edges[1]]
+    links = Links(ends[:, :9], ends[:, 9:12], ends[:, :2] + np.array([[0], [1]]), ends[:, 12:14], ends[:, 14:16])
+    silo = replace(silo_of(0, graph, []), links=links, schema=Schema("link", 3, 3))
+    looks = []
+
+    def scripted(truth, scores):
+        looks.append((truth.tolist(), opfgl_stages.copy_of(client.weights)))
+        return Score([0.5, 0.9, 0.7][len(looks) - 1], len(truth))
+
+    monkeypatch.setattr(opfgl, "roc_auc", scripted)
+    client = client_of(silo, link_pretrain=False, link_epochs=12, link_check=5)
+    client._personalise(None)
+    assert [truth for truth, _ in looks] == [[1, 1, 1, 0, 0]] * 3
+    assert client._facts["link_epochs"] == 10
+    weights = [each for _, each in looks]
+    assert all(torch.equal(client.weights[name], value) for name, value in weights[1].items())
+    assert not any(torch.equal(weights[1]["layers.0.weight"], each["layers.0.weight"]) for each in weights[::2])
 
 
 # -- the suite -----------------------------------------------------------------------------------------------------
