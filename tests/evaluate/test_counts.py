@@ -99,10 +99,9 @@ def test_wrong_predictions_are_refused(predicted, said):
 def test_wrong_plans_are_refused():
     with pytest.raises(DataError, match="below 1"):
         ConfusionPlan(ITEMS, LABELS, 1)
-    with pytest.raises(DataError, match="items are numbered"):
-        ConfusionPlan({"test": np.array([4])}, LABELS, 2)
-    with pytest.raises(DataError, match="items are numbered"):
-        ConfusionPlan({"test": np.array([-1])}, LABELS, 2)
+    for bad in (4, 9, -1, -3):
+        with pytest.raises(DataError, match=f"items are numbered 0 to 3; got {bad}"):
+            ConfusionPlan({"val": np.array([0]), "test": np.array([3, bad, 1])}, LABELS, 2)
     with pytest.raises(DataError, match="one of 2 parts, 0 to 1; got 2"):
         ConfusionPlan(ITEMS, LABELS, 2, part=np.array([0, 1, 2, 0]), num_parts=2)
     with pytest.raises(DataError, match="part must hold"):

@@ -31,6 +31,13 @@ def pair(features: list[list[float]], *, linked: bool = True) -> Graph:
     return Graph(np.array(features, dtype=np.float32), edges, np.array([0, 1]), 2)
 
 
+def test_opposite_nodes_share_nothing_whatever_is_rounded():
+    # -3 / (√3 · √3) is a little less than -1 in floating point, where arccos is not defined.
+    found = kernel(pair([[1, 1, 1], [-1, -1, -1]], linked=False), blocks=1)
+    assert found[0, 1] == found[1, 0] == 0.0
+    assert found[0, 0] == found[1, 1] > 0.0
+
+
 def test_two_linked_nodes_by_hand():
     # See the module: every entry is 1/2. With 1/√2 both see 1/√2, so Σ is 1/2 and Θ is 1.
     np.testing.assert_allclose(kernel(pair([[1], [0]]), blocks=1), 0.5, atol=1e-15)
