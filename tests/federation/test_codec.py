@@ -516,9 +516,12 @@ def test_cut_states():
 
 @pytest.mark.parametrize(
     "tree",
-    [{"\0t": 3}, {"x": 3}, {"\0d": 3}, {"\0d": [1]}, {"\0t": ["f4", [0, 2**62], 0]}, {"\0d": [[{}, 1]]}],
+    [
+        {"\0t": 3}, {"x": 3}, {"\0d": 3}, {"\0d": [1]}, {"\0t": ["f4", [0, 2**62], 0]}, {"\0d": [[{}, 1]]},
+        {"\0t": ["f4", [0] * 17, 0]}, {"\0t": ["f4", {}, 0]}, {"\0t": ["f4", [0.0], 0]},
+    ],
     ids=str,
-)
+)  # fmt: skip
 def test_malformed_states(tree):
     with pytest.raises(MessageError):
         decode_tree(raw(["state", tree, 0]))

@@ -55,6 +55,7 @@ def test_methods_of_other_packages_are_listed_without_importing_them(installed):
     assert found["ghost"] == Listing("ghost", "ghost", "", "gone.with_it")
     assert found["fedavg"].source == "graphsilo"
     assert list(found) == sorted(found)
+    assert registry.load("fedavg").name == "fedavg"
     assert registry.usual_model("theirs") == {"name": "sage"}
     assert registry.usual_model("ghost") is None
 
