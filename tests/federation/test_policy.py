@@ -323,7 +323,7 @@ def test_sums_that_scale_features():
     with pytest.raises(DisclosureError, match=r"\(kind 'statistic'\).*write `features: {scale_by: silo}`"):
         policy(kinds=["model", "counts"]).check_scaling()
     gate = Gate(policy(min_evaluation_count=5, min_class_count=9), [4])
-    column = torch.zeros(2, dtype=torch.float64)
+    column = torch.ones(2, dtype=torch.float64)
     for rows in (0, 5):  # no row says nothing; the sums describe no class
         gate.check("feature_squares", FeatureSquares(num_samples=rows, squares=column))
     for rows in (1, 4):
