@@ -128,7 +128,7 @@ def predict(
         own = _own_client(folder, result, client)
         kept = _read(model_path(folder, chosen, own, checkpoint))
         asked = _at_silo(folder, result, own, kept)
-        owner = f"silo '{result['silo']}'"
+        owner = f"silo {result['silo']}"
     else:
         asked = _of_run(folder, client)
         kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
