@@ -728,3 +728,34 @@ def test_seeds_that_no_generator_takes(seed):
     for wrong in ({"seed": seed}, {"cut_seed": seed}):
         with pytest.raises(ConfigError, match=rf"seed.* must lie between 0 and 4294967295; got {seed}"):
             graphsilo.partition(graph, "louvain", clients=2, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("method.fan_out", "3", "a valid integer or a list"),
+        ("method.fan_out", True, "a valid integer or a list"),
+        ("method.fan_out", 2.0, None),
+        ("method.fan_out", [2, 2], None),
+    ],
+)
+def test_text_is_no_number_where_a_list_may_stand_too(name, value, wanted):
+    config = load_config(overrides={"method": "fedsage", name: value})
+    if wanted is None:
+        assert config.method_config().fan_out in (2, (2, 2))
+    else:
+        with pytest.raises(ConfigError, match=f"method.fan_out should be {wanted}; got"):
+            config.method_config()
+
+
+def test_a_length_is_positive():
+    with pytest.raises(ConfigError, match=r"method\.norm should be greater than 0.*got -1"):
+        load_config(overrides={"method": "fedpg", "method.norm": -1}).method_config()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["partition.alpha", "perturb.edge_noise", "data.mean_degree", "data.feature_density"])
+def test_numbers_that_are_not_finite_are_refused_everywhere(name, value):
+    """A Dirichlet cut with alpha NaN was made, by no proportions at all."""
+    with pytest.raises(ConfigError, match=f"{name.partition('.')[2]} must be a (finite )?number"):
+        api.run(data=SMALL, partition="dirichlet", clients=2, rounds=1, **{name: value})

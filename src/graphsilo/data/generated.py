@@ -9,6 +9,7 @@ share.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -158,8 +159,8 @@ def memory_needed(name: str, settings: Mapping[str, Any]) -> int:
     """
     defaults = {key: item.default for key, item in inspect.signature(GENERATORS[name]).parameters.items()}
     chosen = {**defaults, **settings}
-    for key in ("nodes", "features", "mean_degree"):
-        if isinstance(chosen[key], bool) or not isinstance(chosen[key], int | float):
+    for key in {"nodes", "features", "mean_degree", "feature_density"} & chosen.keys():
+        if isinstance(chosen[key], bool) or not isinstance(chosen[key], int | float) or not math.isfinite(chosen[key]):
             raise ConfigError(f"{name}: {key} must be a number; got {shown(chosen[key])}.")
     links = chosen["nodes"] * chosen["mean_degree"] / 2
     if name == "product-sbm":

@@ -80,13 +80,17 @@ def _mistaken(value: Any, kinds: Sequence[Any]) -> str:
     """What is wanted where a value is of another kind and pydantic would make it fit; empty where it may pass."""
     plain = [kind for kind in kinds if kind in _WORDS]
     others = [kind for kind in kinds if kind not in _WORDS and kind not in (NoneType, ...)]
+    lists = [kind for kind in others if get_origin(kind) in (list, tuple)]
+    others = [kind for kind in others if kind not in lists]
     if not isinstance(value, bool | int | float | str) or any(get_origin(kind) is not Literal for kind in others):
-        return ""  # pydantic says what it wants of a list or a table
+        return ""  # pydantic says what it wants of text or a table
+    if lists and not plain:
+        return ""
     if type(value) in plain or (type(value) in (int, float) and {int, float} & set(plain)):
         return ""
     if any(type(value) in map(type, get_args(kind)) for kind in others):
         return ""
-    return " or ".join(_WORDS[kind] for kind in dict.fromkeys(plain))
+    return " or ".join([*(_WORDS[kind] for kind in dict.fromkeys(plain)), *(["a list"] if lists else [])])
 
 
 class Settings(BaseModel):

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from graphsilo.errors import ConfigError, MessageError
@@ -109,7 +110,7 @@ class FedPGConfig(LocalTrainingConfig):
         "trained", "universal prototypes: from the trained generator, or a fixed random orthogonal code (ablation)",
         source="paper: trained",
     )  # fmt: skip
-    norm: float | Literal["free", "first"] = setting(
+    norm: Annotated[float, Field(gt=0)] | Literal["free", "first"] = setting(
         "free", "length of universal prototypes: as generated, the mean length of the first uploads, or a number",
         source="paper: free",
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -76,6 +77,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         if choice is int and isinstance(value, int) and not isinstance(value, bool):
             return value
         if choice is float and isinstance(value, int | float) and not isinstance(value, bool):
+            if not math.isfinite(value):
+                raise ConfigError(f"{where} must be a finite number; got {shown(value)}.")
             return float(value)
         if choice is str and isinstance(value, str):
             return value
