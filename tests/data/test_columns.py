@@ -42,6 +42,9 @@ def read(
     return read_tables(read_spec(folder / "t.yaml"), learned=learned)
 
 
+SINCE = "seen (days since 2024-01-01)"
+
+
 def column(found: Reading, name: str) -> list[float]:
     assert found.graph.feature_names is not None
     return np.asarray(found.graph.features)[:, found.graph.feature_names.index(name)].tolist()
@@ -148,12 +151,12 @@ def test_dates_become_days_or_ages(tmp_path: Path) -> None:
     """2024-01-01 is 31 days before 1 February; to 2025-01-01 it is 366 days, 1.002 years of 365.25."""
     fill = "features: {missing: {seen: 5}}"
     since = read(tmp_path, "features: [], dates: {seen: {days_since: 2024-01-01}}", top=fill)
-    assert column(since, "seen") == [0, 2, 5, 31, 1]
+    assert column(since, SINCE) == [0, 2, 5, 31, 1]
     ages = read(tmp_path, "features: [], dates: {seen: {years_at: 2025-01-01}}", top=fill)
-    assert column(ages, "seen")[0] == pytest.approx(366 / 365.25)
+    assert column(ages, "seen (years)")[0] == pytest.approx(366 / 365.25)
     clock = ROWS.replace("2024-01-03", "2024-01-03 12:00").replace("2024-01-02", "2024-01-02T06:00:00Z")
     found = read(tmp_path, "features: [], dates: {seen: {days_since: 2024-01-01}}", table=clock, top=fill)
-    assert column(found, "seen") == [0, 2.5, 5, 31, 1.25]
+    assert column(found, SINCE) == [0, 2.5, 5, 31, 1.25]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_orders_of_dates(tmp_path: Path, order: str, text: str, day: int) -> Non
     """5 March 2024 is day 31 + 29 + 4 of the year, counted from 0."""
     table = f"id,seen,y,part\na,{text},home,\nb,{text},home,\nc,{text},home,\n"
     found = read(tmp_path, f"features: [], dates: {{seen: {{days_since: 2024-01-01{order}}}}}", table=table)
-    assert column(found, "seen") == [day] * 3
+    assert column(found, SINCE) == [day] * 3
 
 
 @pytest.mark.parametrize(
@@ -347,12 +350,13 @@ def test_the_export_of_the_documentation() -> None:
     found = read_tables(read_spec(EXAMPLES / "export.yaml"))
     names = found.graph.feature_names
     assert names == (
-        "lab_crp", "lab_crp:missing", "lab_leu", "ward=icu", "ward=er", "ward=*", "smoker", "born", "admitted",
+        "lab_crp", "lab_crp:missing", "lab_leu", "ward=icu", "ward=er", "ward=*", "smoker", "born (years)",
+        "admitted (days since 2024-01-01)",
     )  # fmt: skip
     days = (datetime.date(2024, 12, 31) - datetime.date(1968, 9, 27)).days
     assert days == 20549
-    assert column(found, "born")[3] == pytest.approx(20549 / 365.25)
-    assert column(found, "admitted")[3] == 33
+    assert column(found, "born (years)")[3] == pytest.approx(20549 / 365.25)
+    assert column(found, "admitted (days since 2024-01-01)")[3] == 33
     assert column(found, "lab_crp:missing")[:5] == [0, 0, 0, 1, 0]
     assert found.empty == {"lab_crp": 10, "lab_leu": 2, "ward": 0, "smoker": 7, "born": 0, "admitted": 1}
 

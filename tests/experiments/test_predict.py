@@ -449,3 +449,31 @@ def test_what_is_said_of_names_is_true(tmp_path):
         made.places(["x"])
     with pytest.raises(DataError, match=r"the first to differ are 'b' and 'c'"):
         predict(tmp_path / "run", client=0, graph=wide)
+
+
+def dated(folder, name, how):
+    path = write_tables(folder, name, features=("a", "born"))
+    nodes = folder / f"{name}-nodes.csv"
+    rows = [line.split(",") for line in nodes.read_text().splitlines()]
+    rows[1:] = [[node, a, f"19{50 + row}-03-01", y] for row, (node, a, _, y) in enumerate(rows[1:])]
+    nodes.write_text("\n".join(map(",".join, rows)) + "\n")
+    file = folder / f"{name}.yaml"
+    file.write_text(file.read_text().replace("label: y", f"label: y, dates: {{born: {{{how}}}}}"))
+    return path
+
+
+def test_dates_that_count_otherwise_are_another_feature(tmp_path):
+    """Years at one silo and days at the other were trained on as one column, without a word."""
+    years, later, days = (
+        dated(tmp_path, name, how)
+        for name, how in (
+            ("north", "years_at: 2024-12-31"), ("later", "years_at: 2026-12-31"), ("south", "days_since: 1900-01-01"),
+        )
+    )  # fmt: skip
+    words = r"'born \(years\)' and 'born \(days since 1900-01-01\)'"
+    with pytest.raises(DataError, match=words):
+        run(load_config(overrides={"data.name": [years, days], "method.rounds": 1}))
+    run(load_config(overrides={"data.name": years, "partition.clients": 1, "method.rounds": 1}), out=tmp_path / "run")
+    with pytest.raises(DataError, match=words):
+        predict(tmp_path / "run", client=0, graph=days)
+    assert len(predict(tmp_path / "run", client=0, graph=later).classes) == 30

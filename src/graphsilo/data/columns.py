@@ -55,6 +55,10 @@ class DateColumn:
     ages: bool = False
     order: DateOrder = "year-first"
 
+    def feature(self, name: str) -> str:
+        """What the feature is called: with its unit, so that silos and later tables that count otherwise differ."""
+        return f"{name} ({'years' if self.ages else f'days since {self.reference.isoformat()}'})"
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -405,7 +409,7 @@ def _date(nodes: Table, spec: TableSpec, name: str, how: DateColumn) -> _Block:
             f"{nodes.where}: column '{name}' (nodes.dates) holds {kind}; wanted dates, or text that is one."
         )
     days = (stamps - np.datetime64(how.reference, "us")) / np.timedelta64(1, "D")
-    return _one(name, np.where(empty, 0.0, -days / DAYS_PER_YEAR if how.ages else days), empty)
+    return _one(how.feature(name), np.where(empty, 0.0, -days / DAYS_PER_YEAR if how.ages else days), empty)
 
 
 def _parse_dates(
