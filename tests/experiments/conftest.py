@@ -22,13 +22,13 @@ def make(**more: Any) -> RunConfig:
     """Three clients, three rounds, 150 nodes; ``partition__rule="metis"`` sets ``partition.rule``."""
     overrides = {
         "data.name": "citation-sbm", "data.generator": dict(SMALL), "partition.rule": "random", "partition.clients": 3,
-        "model.hidden": 8, "method.rounds": 3, "evaluation.models": False,
+        "method.rounds": 3, "evaluation.models": False,
     }  # fmt: skip
     if "partition__file" in more:  # a stored partition decides itself
         del overrides["partition.rule"], overrides["partition.clients"]
     for name, value in more.items():
         overrides[name.replace("__", ".")] = value
-    return load_config(None, overrides=overrides)
+    return load_config({"model": {"hidden": 8}}, overrides=overrides)
 
 
 @pytest.fixture(scope="session")

@@ -372,13 +372,13 @@ def small_config(
         "data.generator": dict(SMALL),
         "partition.rule": "random" if clients > 1 else "louvain",
         "partition.clients": clients,
-        "model.hidden": 8,
         "evaluation.models": False,
     }
     rounds = {"rounds": 3} if "rounds" in method.config.model_fields else {}
     overrides.update({f"run.{name}": value for name, value in (run or {}).items()})
-    # Said for many runs, in some of which a setting that shortens a step may have none to shorten.
-    return load_config({"method": {"name": method.name, **rounds, **settings}}, overrides=overrides)
+    # Said for many runs, in some of which a setting that shortens a step, or a backbone's, has nothing to do.
+    several = {"method": {"name": method.name, **rounds, **settings}, "model": {"hidden": 8}}
+    return load_config(several, overrides=overrides)
 
 
 def assemble(
