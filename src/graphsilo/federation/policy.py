@@ -192,10 +192,10 @@ class DisclosurePolicy(Settings):
                 f"this silo does not take part in {method.title}: policy.methods allows {allowed}. Run one of these, "
                 f"or ask the silo's owner to add '{method.name}'."
             )
-        if self.max_rounds is not None and _rounds_are_set(method) and config.rounds > self.max_rounds:
+        if self.max_rounds is not None and _rounds_are_set(method) and config.total_rounds > self.max_rounds:
             raise DisclosureError(
                 f"this silo takes part in {self.max_rounds} rounds at most (policy.max_rounds); the run has "
-                f"{config.rounds}. Set method.rounds={self.max_rounds}."
+                f"{config.total_rounds}. Set method.rounds={self.max_rounds}."
             )
         small = small_classes(class_counts, self.min_class_count)
         for step, reply in _answers(method.client):
