@@ -93,6 +93,20 @@ def test_values_as_people_write_them():
     assert made.kinds == ("model",)
     assert (made.max_message_bytes, made.max_run_bytes) == (1_500_000, 2048)
     assert policy(max_run_bytes=7).max_run_bytes == policy(max_run_bytes="7").max_run_bytes == 7
+    units = {"B": 1, "kB": 1000, "MB": 1_000_000, "GB": 10**9, "KiB": 1024, "MiB": 1_048_576, "GiB": 1_073_741_824}
+    assert {unit: policy(max_total_bytes=f"1 {unit}").max_total_bytes for unit in units} == units
+
+
+def test_the_policy_of_an_owner_who_says_nothing():
+    assert policy().model_dump() == {
+        "methods": None, "relay": True, "recoverable": False, "max_message_bytes": 268_435_456, "max_run_bytes": None,
+        "max_total_bytes": None, "max_rounds": None, "min_class_count": 1, "min_evaluation_count": 1,
+        "error_texts": False,
+        "kinds": (
+            "model", "gradient", "prototype", "statistic", "embedding", "generator", "synthetic", "counts", "score",
+            "control",
+        ),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class Targets:
         """
         sizes = np.diff(self.pointer)[rows]
         ends = np.cumsum(sizes)
-        which = np.repeat(self.pointer[rows] - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
+        which = np.repeat(self.pointer[rows] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
         targets, columns, entries = _rows_of(self.features, which)
         owner = np.repeat(np.arange(len(rows)), sizes)
         values = generated.detach().cpu().numpy()[np.repeat(owner, entries), columns]
@@ -162,7 +162,7 @@ def _rows_of(
     starts = matrix.indptr[rows]
     sizes = matrix.indptr[rows + 1] - starts
     ends = np.cumsum(sizes)
-    places = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes)
+    places = np.arange(int(sizes.sum())) + np.repeat(starts - (ends - sizes), sizes)
     return matrix.data[places], matrix.indices[places], sizes
 
 

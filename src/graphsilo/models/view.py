@@ -406,7 +406,7 @@ def _nodes_of(pointer: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[
     """Union nodes of these graphs, graph by graph."""
     sizes = np.diff(pointer)[graphs]
     ends = np.cumsum(sizes)
-    return np.repeat(pointer[graphs] - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
+    return np.repeat(pointer[graphs] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
 
 
 __all__ = ["DenseOperator", "GraphTensors", "Matrix", "Norm", "View", "add_weighted", "normalise", "weighted"]
