@@ -215,7 +215,7 @@ def contrastive_loss(
     scores = ((unit @ queries.values.t() - 1.0) / temperature).exp_()
     positive, negative = scores * queries.positive, scores * queries.negative
     attracted, repelled = positive.sum(1), negative.sum(1)
-    used = (attracted > 0) & (repelled > 0)
+    used = repelled > 0  # a row without positives has no negatives either
     # At a small T these sums lie far below 1: only 0 itself is kept out of the denominators.
     tiny = torch.finfo(scores.dtype).tiny
     ratio = torch.where(used, repelled, 0.0) / attracted.clamp_min(tiny) * math.exp(-queries.shift / temperature)
@@ -239,7 +239,7 @@ def _split_loss(unit: Tensor, queries: SplitQueries, temperature: float) -> tupl
         scores.scatter_(0, own, 0.0)  # a class is pushed from the others alone
         attracted = scores.new_zeros(len(scores)).index_add_(0, hop.classes, near[0])
         repelled = scores.sum(1)
-        used = (attracted > 0) & (repelled > 0) & hop.alive
+        used = (repelled > 0) & hop.alive
         ratio = torch.where(used, repelled, 0.0) / attracted.clamp_min(tiny) * math.exp(-queries.shift / temperature)
         loss = loss + ratio.log1p().sum() / queries.rows
         force = ratio / (1.0 + ratio) / (temperature * queries.rows)
