@@ -142,3 +142,15 @@ def test_groups_of_a_set_are_those_of_its_graph():
     by_hand = ConfusionPlan(ITEMS, LABELS, 2, groups=node_groups(evaluation.graph))
     predicted = np.array([0, 1, 1, 0])
     assert (ConfusionPlan.of(evaluation, 2).count(predicted) == by_hand.count(predicted)).all()
+
+
+def test_three_kinds_of_three_parts_are_nine_tables():
+    # Each part has one item of each kind; item 3p + k is predicted as class k.
+    items = {name: np.arange(k, 9, 3) for k, name in enumerate(("val", "test", "missing_class"))}
+    plan = ConfusionPlan(items, np.arange(9) // 3, 3, part=np.arange(9) // 3)
+    found = plan.count(np.arange(9) % 3)
+    for part in range(3):
+        for kind in range(3):
+            wanted = np.zeros((3, 3), dtype=np.int64)
+            wanted[part, kind] = 1  # the parts' true classes are their own numbers
+            assert np.array_equal(found[part, kind].sum(0), wanted)
