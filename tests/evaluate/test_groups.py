@@ -146,3 +146,10 @@ def test_groups_match_a_slow_reading_of_the_definition(data):
     # the four cells partition the nodes, and the fourth is the intersection
     assert ((groups.cell == 3) == (groups.minority & groups.hete)).all()
     assert np.bincount(groups.cell, minlength=4).sum() == n
+
+
+def test_the_mean_over_classes_is_that_of_each_part():
+    # 2 and 1 of three nodes; 4 and 5 of nine: above the mean of 1.5 is class 0, of 4.5 class 1.
+    labels = [0, 0, 1, *[0] * 4, *[1] * 5]
+    found = node_groups(make(labels, []), part=np.repeat([0, 1], [3, 9])).minority
+    assert found.tolist() == [False, False, True, *[True] * 4, *[False] * 5]
