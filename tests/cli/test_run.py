@@ -108,8 +108,8 @@ def test_a_refused_resume_names_what_differs(call, finished):
         "run", "--resume", "--out", finished, "--set", "method.lr=0.5", "--seeds", "0-2", "--device", "cpu"
     )
     assert code == RunError.exit_code
-    assert "method.lr is 0.01 in the folder's config.yaml and 0.5 now" in err
-    assert "run.seeds is [0, 1] in the folder's config.yaml and [0, 1, 2] now" in err
+    assert "method.lr was 0.01 when the run was begun and is 0.5 now" in err
+    assert "run.seeds was [0, 1] when the run was begun and is [0, 1, 2] now" in err
 
 
 def test_contradicting_flags_are_refused(call, small, finished, tmp_path):

@@ -57,7 +57,7 @@ def test_it_is_told_and_belongs_to_the_run(small, tmp_path):
     assert low["config"]["run"]["precision"] == "bfloat16"
     assert full["config"]["run"]["precision"] == "float32"
     assert low["fingerprint"] != full["fingerprint"]
-    with pytest.raises(RunError, match=r"run\.precision is bfloat16 in the folder's config\.yaml and float32 now"):
+    with pytest.raises(RunError, match=r"run\.precision was bfloat16 when the run was begun and is float32 now"):
         run(small(), out=tmp_path / "low", resume=True)
 
 

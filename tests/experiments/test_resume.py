@@ -13,6 +13,7 @@ import pytest
 
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments import conformance, disk
+from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.resume import differences, some
 from graphsilo.experiments.runner import run
@@ -210,17 +211,17 @@ def test_differing_settings_are_named(small, tmp_path):
         before = (folder / "config.yaml").read_bytes()
         with pytest.raises(RunError) as caught:
             run(small(**begun, method__mu=0.1, run__workers=2), out=folder, resume=True)
-        named = "data set or partition: method.mu is 0.01 in the folder's config.yaml and 0.1 now. Give the settings"
+        named = "data set or partition: method.mu was 0.01 when the run was begun and is 0.1 now. Give the settings"
         assert named in str(caught.value)
         assert (folder / "config.yaml").read_bytes() == before
 
 
 def test_a_differing_partition_is_named_by_what_makes_it(small, tmp_path):
     run(small(), out=tmp_path / "run")
-    told = r": partition\.clients is 3 in the folder's config\.yaml and 2 now\. Give"
+    told = r": partition\.clients was 3 when the run was begun and is 2 now\. Give"
     with pytest.raises(RunError, match=told):
         run(small(partition__clients=2), out=tmp_path / "run", resume=True)
-    told = r": method\.lr is 0\.01 in the folder's config\.yaml and 0\.5 now\. Give"
+    told = r": method\.lr was 0\.01 when the run was begun and is 0\.5 now\. Give"
     stored = str(tmp_path / "run" / "partition.npz")
     with pytest.raises(RunError, match=told):  # the same partition from a file is no difference
         run(small(partition__file=stored, method__lr=0.5), out=tmp_path / "run", resume=True)
@@ -232,22 +233,33 @@ def test_data_that_has_changed_is_told(small, tmp_path):
     result.write_text(result.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
     with pytest.raises(RunError, match="its settings are the same, so the data's contents are not"):
         run(small(), out=tmp_path / "run", resume=True)
-    (tmp_path / "run" / "config.yaml").unlink()
-    with pytest.raises(RunError, match=r"its config\.yaml, which would say in what they differ, cannot be read"):
+    result.write_text(result.read_text().replace('"config": ', '"other": '))
+    with pytest.raises(RunError, match="it does not say which settings it was begun with"):
         run(small(), out=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["finished", "stopped"])
+def test_a_config_that_was_edited_by_hand_is_named(small, tmp_path, ended):
+    """--resume alone reads it, so that it cannot say itself what was changed in it."""
+    config = small(run__checkpoint_every=1, method__lr=0.01)
+    run(config, out=tmp_path) if ended else stopped(config, tmp_path)
+    path = tmp_path / "config.yaml"
+    path.write_text(path.read_text().replace("lr: 0.01", "lr: 0.5"))
+    with pytest.raises(RunError, match=r"method\.lr was 0\.01 when the run was begun and is 0\.5 now\. Give"):
+        run(load_config(path), out=tmp_path, resume=True)
 
 
 def test_few_differences_are_listed():
     then = {"data": {"seed": 1}, "run": {"seeds": [0], "workers": 1}, "method": {"name": "fedprox", "mu": 1, "lr": 1}}
     now = {"data": {"seed": 2}, "run": {"seeds": [0, 1], "workers": 2}, "method": {"name": "fedavg", "lr": 2}}
     assert differences(then, now) == [
-        "data.seed is 1 in the folder's config.yaml and 2 now",
-        "run.seeds is [0] in the folder's config.yaml and [0, 1] now",
-        "method.name is fedprox in the folder's config.yaml and fedavg now",
-        "method.lr is 1 in the folder's config.yaml and 2 now",
+        "data.seed was 1 when the run was begun and is 2 now",
+        "run.seeds was [0] when the run was begun and is [0, 1] now",
+        "method.name was fedprox when the run was begun and is fedavg now",
+        "method.lr was 1 when the run was begun and is 2 now",
     ]
     assert differences({"run": {"early_stopping": None, "device": "cpu"}}, {"run": {"device": "cpu"}}) == [
-        "run.early_stopping is null in the folder's config.yaml and not set now"
+        "run.early_stopping was null when the run was begun and is not set now"
     ]
     assert some([str(number) for number in range(8)]) == "0; 1; 2; 3; 4; and 3 more"
 

@@ -33,11 +33,18 @@ class Checkpoints:
     Args:
         folder: ``OUT/checkpoints``.
         fingerprint: Of configuration, data and partition; a checkpoint of something else is refused.
-        reason: Says in what the run differs from the one that the folder holds.
+        settings: Complete settings of the run, kept with each checkpoint.
+        reason: Says in what the run differs from one with other settings.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, reason: Callable[[], str] = lambda: "choose another --out."):
-        self.folder, self.fingerprint, self.reason = folder, fingerprint, reason
+    def __init__(
+        self,
+        folder: Path,
+        fingerprint: str,
+        settings: Mapping[str, Any] | None = None,
+        reason: Callable[[Any], str] = lambda begun: "choose another --out.",
+    ):
+        self.folder, self.fingerprint, self.settings, self.reason = folder, fingerprint, settings, reason
         self._digests: dict[tuple[int, int, int], str] = {}  # of files that were looked through
         self._histories: dict[int, History] = {}
 
@@ -68,7 +75,8 @@ class Checkpoints:
             if names:
                 _flush(self._beside(seed))
             tree = {**tree, "clients": clients}
-        data = encode_tree({"format": FORMAT, "fingerprint": self.fingerprint, "history": history.mark, **tree})
+        head = {"format": FORMAT, "fingerprint": self.fingerprint, "settings": self.settings, "history": history.mark}
+        data = encode_tree({**head, **tree})
         digest = hashlib.sha256(data.data).digest()
         write_bytes(self._path(seed), np.concatenate([np.frombuffer(digest, dtype=np.uint8), data]).data)
         if self._beside(seed).exists():  # only now is nothing but these files needed
@@ -102,7 +110,8 @@ class Checkpoints:
             raise RunError(f"the checkpoint {path} has format {tree.get('format')}; this graphsilo reads {FORMAT}.")
         if tree["fingerprint"] != self.fingerprint:
             raise RunError(
-                f"the checkpoint {path} belongs to another configuration, data set or partition: {self.reason()}"
+                f"the checkpoint {path} belongs to another configuration, data set or partition: "
+                f"{self.reason(tree.get('settings'))}"
             )
         if "clients" in tree:
             tree["clients"] = {

@@ -54,7 +54,9 @@ def finished(folder: Path, fingerprint: str, reason: Reason) -> dict[str, Any] |
         return None
     tree = disk.read_json(folder / "result.json", "the result")
     if tree.get("fingerprint") != fingerprint:
-        raise RunError(f"{folder} holds the result of another configuration, data set or partition: {reason()}")
+        raise RunError(
+            f"{folder} holds the result of another configuration, data set or partition: {reason(tree.get('config'))}"
+        )
     return dict(tree)
 
 
@@ -70,16 +72,20 @@ class Reason:
     def __init__(self, folder: Path, config: Mapping[str, Any], simulation: Cohort):
         self.folder, self.config, self.simulation = folder, config, simulation
 
-    def __call__(self) -> str:
-        """The differing settings, and what to do."""
-        stored = stored_config(self.folder)
+    def __call__(self, begun: Any) -> str:
+        """The differing settings, and what to do.
+
+        Args:
+            begun: Complete settings that the run was begun with, as its result or checkpoint says: somebody may have
+                edited the folder's config.yaml since, and --resume alone reads that.
+        """
         advice = (
-            "Give the settings that it was begun with (--resume alone takes them from its config.yaml), or choose "
-            "another --out."
+            "Give the settings that it was begun with (--resume alone takes them from its config.yaml, which must be "
+            "as it was), or choose another --out."
         )
-        if stored is None:
-            return f"its config.yaml, which would say in what they differ, cannot be read. {advice}"
-        told = differences(stored, self.config, with_partition=not self._same_partition())
+        if not isinstance(begun, Mapping):
+            return f"it does not say which settings it was begun with. {advice}"
+        told = differences(begun, self.config, with_partition=not self._same_partition())
         if not told:
             what = "the data's contents are" if self._same_partition() else "the stored partition is"
             told = [f"its settings are the same, so {what} not what the run was begun with"]
@@ -112,13 +118,13 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any], *, with_parti
     """Settings that differ and matter, as sentences that name them as a person would set them.
 
     Args:
-        stored: Complete settings of a run folder.
+        stored: Complete settings that a run was begun with.
         now: Complete settings of the run that is to go on there.
         with_partition: Whether the partitions differ; where they do not, it does not matter how they came about.
 
     Example:
         >>> differences({"method": {"name": "fedprox", "mu": 0.01}}, {"method": {"name": "fedprox", "mu": 0.1}})
-        ["method.mu is 0.01 in the folder's config.yaml and 0.1 now"]
+        ['method.mu was 0.01 when the run was begun and is 0.1 now']
     """
     then, here = dict(_flat(stored)), dict(_flat(now))
     renamed = {
@@ -132,7 +138,7 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any], *, with_parti
             continue
         if section in renamed and _UNSET in (old, new):
             continue  # another method has other settings
-        found.append(f"{name} is {_shown(old)} in the folder's config.yaml and {_shown(new)} now")
+        found.append(f"{name} was {_shown(old)} when the run was begun and is {_shown(new)} now")
     return found
 
 

@@ -99,7 +99,7 @@ def run(
         done = None
         if folder is not None:
             reason = Reason(folder, settings, simulation)
-            checkpoints = Checkpoints(folder / "checkpoints", print_of, reason)
+            checkpoints = Checkpoints(folder / "checkpoints", print_of, settings, reason)
             if resume:  # another run's is refused before anything of it is overwritten
                 done = finished(folder, print_of, reason)
                 for seed in config.run.seeds if done is None else ():
