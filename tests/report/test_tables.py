@@ -133,6 +133,12 @@ def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
     for part in ("data differ (one: Cora, 2708 nodes; two: CiteSeer, 3327 nodes)", "hash aaaa", "seeds differ", "seen"):
         assert part in told
     assert table.notes == ("method.rounds differs (one: 100; two: 50).",)
+    assert r"method.rounds differs (one: 100; two: 50)." in to_markdown(table)
+    assert "\n% method.rounds differs (one: 100; two: 50).\n" in to_latex(table)
+    rows = list(csv.DictReader(io.StringIO(to_csv(table))))
+    assert [row["remarks"].startswith("method.rounds differs (one: 100; two: 50). Warning: ") for row in rows] == [
+        True
+    ] * 2
 
 
 def test_runs_of_the_same_question_are_comparable(runs: dict[str, Path]) -> None:

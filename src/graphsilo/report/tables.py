@@ -207,7 +207,7 @@ def compare_runs(
 
 
 def to_markdown(table: Comparison, *, digits: int = 1) -> str:
-    """The table as GitHub Markdown: best means bold, signs explained below, warnings at the end."""
+    """The table as GitHub Markdown: signs, differing settings and warnings stand below."""
     header = ["Method", *(metric_title(name) for name in table.metrics), *_COST_TITLES]
     lines = [_markdown_line(header), _markdown_line(["---", *["---:"] * (len(header) - 1)])]
     for row in table.references:
@@ -219,7 +219,7 @@ def to_markdown(table: Comparison, *, digits: int = 1) -> str:
             text = plus_minus(row.scores[name], name, digits)
             scores.append((f"**{text}**" if position in table.best[name] else text) + table.mark(name, position))
         lines.append(_markdown_line([_markdown(row.label), *scores, *_costs(row)]))
-    below = [*table.legend, *(f"Warning: {_markdown(text)}" for text in table.warnings)]
+    below = [*table.legend, *map(_markdown, table.notes), *(f"Warning: {_markdown(text)}" for text in table.warnings)]
     return "\n".join(lines) + "\n\n" + "\n\n".join(below) + "\n"
 
 
@@ -231,7 +231,8 @@ def to_latex(table: Comparison, *, digits: int = 1, costs: bool = False) -> str:
         costs: Adds what was sent and received and the processor time.
     """
     titles = [metric_title(name) for name in table.metrics] + (list(_COST_TITLES) if costs else [])
-    lines = [f"% {text}" for text in (*table.legend, *(f"Warning: {text}" for text in table.warnings))]
+    above = (*table.legend, *table.notes, *(f"Warning: {text}" for text in table.warnings))
+    lines = [f"% {text}" for text in above]
     lines = [line.replace("\n", " ").replace("\r", " ") for line in lines]
     lines.append(f"\\begin{{tabular}}{{l{'r' * len(titles)}}}")
     lines += ["\\toprule", _latex_line(["Method", *map(_latex, titles)]), "\\midrule"]
@@ -256,9 +257,9 @@ def to_csv(table: Comparison) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     scores = [f"{name}_{part}" for name in table.metrics for part in ("mean", "std", "p")]
-    writer.writerow(
-        ["label", "row", "run", "seeds", *scores, "upload_bytes", "download_bytes", "cpu_seconds", "wall_seconds"]
-    )
+    costs = ["upload_bytes", "download_bytes", "cpu_seconds", "wall_seconds"]
+    writer.writerow(["label", "row", "run", "seeds", *scores, *costs, "remarks"])
+    said = " ".join([*table.notes, *(f"Warning: {text}" for text in table.warnings)])
     for position, row in [*((None, row) for row in table.references), *enumerate(table.rows)]:
         cells: list[Any] = []
         for name in table.metrics:
@@ -269,8 +270,9 @@ def to_csv(table: Comparison) -> str:
             cells.append(None if difference is None else difference.adjusted_p)
         kind, where = ("reference", "") if row.path is None else ("run", str(row.path))
         seeds = " ".join(map(str, row.seeds))
-        costs = [row.upload_bytes, row.download_bytes, row.cpu_seconds, row.wall_seconds]
-        writer.writerow([row.label, kind, where, seeds, *cells, *costs])
+        spent = [row.upload_bytes, row.download_bytes, row.cpu_seconds, row.wall_seconds]
+        # A comment line would be a row of one cell to most readers: what holds of all runs stands in each one's row.
+        writer.writerow([row.label, kind, where, seeds, *cells, *spent, said if row.path is not None else ""])
     return file.getvalue()
 
 
