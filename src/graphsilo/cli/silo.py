@@ -255,6 +255,10 @@ def _labels(described: SiloFile, held: Silo) -> list[Finding]:
         present = len(np.unique(labels[labels >= 0]))
         told = f"{count(known)} of {count(len(labels))} {what}, {present} of {held.schema.num_classes} classes occur"
         found.append(Finding("ok", "labels", told))
+        if present == 1 and held.schema.num_classes > 1:
+            only = int(labels[labels >= 0][0])
+            word = f"'{held.schema.class_names[only]}'" if held.schema.class_names is not None else f"class {only}"
+            found.append(Finding("note", "labels", f"all are {word}: nothing here tells classes apart"))
     if described.tables is not None and described.tables.classes is None:
         found.append(
             Finding(
@@ -336,6 +340,7 @@ def card_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
     """A card in words, entry by entry."""
     from graphsilo.cli.terminal import count
     from graphsilo.data.scaling import Scaling
+    from graphsilo.data.truth import in_words
 
     counts = told["counts"]
     names = told["feature_names"]
@@ -365,6 +370,7 @@ def card_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
         ("tasks", ", ".join(told["tasks"])),
         ("features", features),
         *((f"  {column}", f"one of {_some(words)}") for column, words in told["one_hot"].items()),
+        *((f"  {column}", f"0 or 1: {in_words(words)}") for column, words in told["booleans"].items()),
         ("kept as", "sparse: most features are zero" if told["sparse"] else "dense numbers"),
         ("scaled", Scaling(told["scale"], told["scale_by"]).words()),
         ("classes", classes),
