@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 import yaml
 
+from graphsilo.data.cards import card_notes
 from graphsilo.data.graph import Graph
 from graphsilo.data.own_silo import SiloFile, card, compare_cards, read_silo_file
 from graphsilo.data.silo import Schema, Silo
@@ -332,9 +333,9 @@ def make_card(name: str, **changes: Any) -> dict[str, Any]:
     counts = {"nodes": 9, "links": 8, "graphs": 0, "train": 3, "val": 3, "test": 3, "classes": 2}
     return {
         "graphsilo": "0.1.0", "name": name, "tasks": ["node", "link"], "features": 3, "feature_names": ["a", "b", "c"],
-        "one_hot": {}, "open_words": [], "classes": 2, "class_names": ["no", "yes"], "classes_declared": True,
-        "directed": False, "weighted": False, "sparse": False, "scale": "none", "scale_by": "silo", "counts": counts,
-        "split": {}, **changes,
+        "one_hot": {}, "open_words": [], "booleans": {}, "classes": 2, "class_names": ["no", "yes"],
+        "classes_declared": True, "directed": False, "weighted": False, "sparse": False, "scale": "none",
+        "scale_by": "silo", "counts": counts, "split": {}, **changes,
     }  # fmt: skip
 
 
@@ -361,6 +362,15 @@ def test_cards_that_agree() -> None:
     assert compare_cards([make_card("a", tasks=["link"]), make_card("b")]).task == "link"
     # One silo knows numbers of columns only: the names come from the other.
     assert compare_cards([make_card("a", feature_names=None), make_card("b")]).feature_names == ("a", "b", "c")
+
+
+def test_words_of_truth_values_are_told_and_compared() -> None:
+    cards = [make_card(name, booleans={"b": [[off], [on]]}) for name, off, on in (("a", "nein", "ja"), ("b", "-", "+"))]
+    assert compare_cards(cards).booleans == {"b": (("nein", "-"), ("ja", "+"))}
+    assert card_notes(cards) == (
+        "truth values in column 'b' are written [nein, ja] at silo 'a' and [-, +] at silo 'b' (0 first): do they mean "
+        "the same?",
+    )
 
 
 def test_a_declared_vocabulary_wins() -> None:
@@ -393,6 +403,9 @@ def test_a_declared_vocabulary_wins() -> None:
         ({"tasks": ["graph"]}, r"silo 'a' can serve the task node or link, silo 'b' only graph"),
         ({"graphsilo": "0.2.0"}, r"silo 'a' runs graphsilo 0\.1\.0, silo 'b' 0\.2\.0"),
         ({"name": "a"}, r"two silos are called 'a'"),
+        ({"booleans": {"b": [["yes"], ["no"]]}}, r"'yes' is 0 at silo 'b', which reads \[yes, no\], and 1 at silo 'a'"),
+        ({"booleans": {"b": [["n\u202eo"], ["yes"]]}}, r"the word .* holds the unseen character U\+202E"),
+        ({"booleans": {"b": [["no"]]}}, r"the card of silo 'b' is not one"),
         ({"features": "3"}, r"the card of silo 'b' is not one of graphsilo .*\$\.features"),
         ({"features": -3}, r"the card of silo 'b' is not one"),
         ({"features": 4}, r"numbers and names of features or classes do not agree"),

@@ -41,6 +41,27 @@ def rewrite(folder: Path, name: str, old: str, new: str) -> Path:
     return folder / "a.yaml"
 
 
+@pytest.mark.parametrize("quoted", [False, True], ids=["semicolons", "quotes"])
+def test_weights_with_a_decimal_comma(folder: Path, quoted: bool) -> None:
+    rewrite(folder, "a.yaml", "target: dst", "target: dst, weight: weight")
+    text = EDGES.replace("0.5", '"0,5"') if quoted else EDGES.replace(",", ";").replace("0.5", "0,5")
+    (folder / "edges.csv").write_text(text)
+    if not quoted:
+        rewrite(folder, "a.yaml", "target: dst", 'target: dst, delimiter: ";"')
+    with pytest.raises(DataError, match=r"decimal comma: row 1 \(line 2\): '0,5'.*set edges\.decimal: \",\""):
+        load_tables(folder / "a.yaml")
+    rewrite(folder, "a.yaml", "target: dst", 'target: dst, decimal: ","')
+    graph = load_tables(folder / "a.yaml")
+    assert graph.edge_weights is not None
+    assert graph.edge_weights.tolist() == [0.5, 0.5, 1, 1]
+    rewrite(folder, "edges.csv", "0,5", "0.5")
+    with pytest.raises(DataError, match=r"decimal point: row 1 .*Write numbers with ','"):
+        load_tables(folder / "a.yaml")
+    rewrite(folder, "a.yaml", 'decimal: ","', 'decimal: ";"')
+    with pytest.raises(ConfigError, match=r"'edges\.decimal' must be '\.' or ','"):
+        load_tables(folder / "a.yaml")
+
+
 def test_graph_from_csv(folder: Path) -> None:
     graph = load_tables(folder / "a.yaml")
     assert graph.name == "hospital-a"

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphsilo.__about__ import __version__
 from graphsilo.data.columns import Vocabulary, share_words, sorted_words
-from graphsilo.data.faults import name_fault
+from graphsilo.data.faults import name_fault, unseen_fault
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.link_silos import enough_links
 from graphsilo.data.partition.adjacency import undirected_links
@@ -23,6 +23,7 @@ from graphsilo.data.scaling import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import GRAPH_RATIOS
 from graphsilo.data.transforms import is_symmetric
+from graphsilo.data.truth import Told, join_truth, truth_notes, words_of
 from graphsilo.errors import DataError, shown
 from graphsilo.types import ClientId, Task
 
@@ -65,6 +66,7 @@ class Card:
         feature_names: Their names, or None where they have none.
         one_hot: Words of every column that was spread over several, by its name.
         open_words: Those of them that declare no words: theirs are what occurs.
+        booleans: Words of 0 and words of 1 of every column of truth values.
         classes: Size of its vocabulary of classes.
         class_names: The vocabulary, or None where classes have numbers only.
         classes_declared: Whether the vocabulary was written down, or is what occurs among the labels.
@@ -83,6 +85,7 @@ class Card:
     feature_names: list[str] | None
     one_hot: dict[str, list[str]]
     open_words: list[str]
+    booleans: dict[str, tuple[list[str], list[str]]]
     classes: Count
     class_names: list[str] | None
     classes_declared: bool
@@ -142,6 +145,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         feature_names=_listed(silo.schema.feature_names),
         one_hot={} if words is None else {column: list(known) for column, known in words.words.items()},
         open_words=[] if words is None else sorted(words.open),
+        booleans={column: (list(off), list(on)) for column, (off, on) in silo.schema.booleans.items()},
         classes=silo.schema.num_classes,
         class_names=_listed(silo.schema.class_names),
         classes_declared=declared,
@@ -230,7 +234,17 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
         num_classes=count,
         feature_names=None if named.feature_names is None else tuple(named.feature_names),
         class_names=names,
+        booleans=join_truth(_truth(told)),
     )
+
+
+def card_notes(cards: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What a person should know of cards that agree."""
+    return truth_notes(_truth([_parse(item) for item in cards]))
+
+
+def _truth(told: Sequence[Card]) -> list[Told]:
+    return [Told(f"silo '{one.name}'", one.feature_names or (), words_of(one.booleans)) for one in told]
 
 
 def _share_words(told: Sequence[Card]) -> list[Card]:
@@ -285,6 +299,10 @@ def _parse(told: Mapping[str, Any]) -> Card:
             wrong = name_fault(word)
             if wrong is not None:
                 raise msgspec.ValidationError(f"the name {shown(word)} {wrong}")
+        for word in (word for pair in found.booleans.values() for listed in pair for word in listed):
+            wrong = unseen_fault(word)
+            if wrong is not None:
+                raise msgspec.ValidationError(f"the word {shown(word)} {wrong}")
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise DataError(
             f"the card of silo {name} is not one of graphsilo {__version__} ({error}): install the same release "
@@ -298,6 +316,7 @@ def _told_names(one: Card) -> Iterator[str]:
     yield from (one.name, one.graphsilo, *one.tasks, *(one.feature_names or ()), *(one.class_names or ()))
     for column, words in one.one_hot.items():
         yield from (column, *words)
+    yield from one.booleans
 
 
 def _same_features(one: Card, other: Card) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from graphsilo.data.faults import Faults, name_fault
 from graphsilo.data.missing import INDICATOR, Rule, fill_value
 from graphsilo.data.table_files import Table, mask
+from graphsilo.data.truth import TRUTH
 from graphsilo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ DateOrder: TypeAlias = Literal["year-first", "day-first", "month-first"]
 
 EMPTY_WORDS = ("NA", "N/A", "#N/A", "NaN", "null", "none")
 """What stands for an empty cell in columns of numbers, truth values and dates, in any case."""
-TRUTH = ({"false", "no", "0"}, {"true", "yes", "1"})
-"""The words of a column of truth values that declares none, in any case."""
 ANY_OTHER = "*"
 """Among the words of a one_hot column: whatever is none of the others."""
 DAYS_PER_YEAR = 365.25
@@ -354,7 +353,7 @@ def _no_numbers(nodes: Table, name: str, words: Sequence[str]) -> str:
             f"{what} If they are dates, say what number each becomes, under nodes: dates: {{{name}: {{days_since: "
             f"2024-01-01}}}}, or {{years_at: 2024-12-31}} for an age. Or leave the column out of the features."
         )
-    if len(words) == 2 or {word.lower() for word in words} <= TRUTH[0] | TRUTH[1]:
+    if len(words) == 2 or {word.lower() for word in words} <= {*TRUTH[0], *TRUTH[1]}:
         return (
             f"{what} Add it to boolean under nodes (boolean: [{name}] for true/false or yes/no, boolean: {{{name}: "
             f'["{words[0]}", "{words[-1]}"]}} for the words of 0 and 1), to one_hot (one_hot: [{name}]) for one column '
@@ -379,9 +378,9 @@ def _truth(nodes: Table, spec: TableSpec, name: str) -> _Block:
     words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.boolean"), usual=True)
     pair = spec.boolean[name]
     if pair is None:
-        lower, sides = pc.utf8_lower(words), [sorted(side) for side in TRUTH]
+        lower, sides = pc.utf8_lower(words), TRUTH
     else:
-        lower, sides = words, [[pair[0]], [pair[1]]]
+        lower, sides = words, ((pair[0],), (pair[1],))
     off, on = (mask(pc.fill_null(pc.is_in(lower, value_set=pa.array(side, pa.string())), False)) for side in sides)
     known = list(pair) if pair is not None else ["true", "false", "yes", "no", "1", "0"]
     nodes.unknown(

@@ -82,6 +82,16 @@ def name_fault(name: str) -> str | None:
         >>> name_fault("=HYPERLINK(A1)"), name_fault("-1"), name_fault("ward")
         ("begins with '=', which a spreadsheet takes for a formula", None, None)
     """
+    unseen = unseen_fault(name)
+    if unseen is not None:
+        return unseen
+    if name[:1] in ("=", "@") or (name[:1] in ("+", "-") and name[1:] and not _is_number(name)):
+        return f"begins with '{name[0]}', which a spreadsheet takes for a formula"
+    return None
+
+
+def unseen_fault(name: str) -> str | None:
+    """Why a word cannot be shown to others, in words; None where it can."""
     for sign in name:
         if (
             unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp")
@@ -89,8 +99,6 @@ def name_fault(name: str) -> str | None:
             or ("\u2066" <= sign <= "\u2069")
         ):
             return f"holds the unseen character U+{ord(sign):04X}"
-    if name[:1] in ("=", "@") or (name[:1] in ("+", "-") and name[1:] and not _is_number(name)):
-        return f"begins with '{name[0]}', which a spreadsheet takes for a formula"
     return None
 
 

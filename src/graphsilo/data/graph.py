@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.data.truth import Words
 from graphsilo.errors import DataError
 from graphsilo.types import Mask, NodeIds
 
@@ -56,6 +57,7 @@ class Graph:
             :attr:`external_ids`.
         fills: What an empty cell of each feature is filled with, by the feature's name, where the graph came from
             tables that may have such cells.
+        booleans: Words of 0 and words of 1 of each feature that was made of truth values.
     """
 
     features: Features
@@ -70,6 +72,7 @@ class Graph:
     edge_weights: NDArray[np.float32] | None = None
     node_names: NDArray[np.str_] | None = None
     fills: Mapping[str, float] | None = None
+    booleans: Mapping[str, Words] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = self.features.shape[0]

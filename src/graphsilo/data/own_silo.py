@@ -45,6 +45,7 @@ from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import DEFAULT_RATIOS, Ratios, SplitMode, check_ratios
 from graphsilo.data.store import SiloStore
 from graphsilo.data.tables import FEATURE_KEYS, TABLE_KEYS, Reading, TableSpec, read_spec, spec_of
+from graphsilo.data.truth import Told, join_truth
 from graphsilo.data.union import dense, own_partition, union
 from graphsilo.errors import ConfigError, DataError, nearest
 from graphsilo.types import ClientId, Task
@@ -339,6 +340,12 @@ def _agree(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
             f"silo '{file.name}' has other features now ({graph.num_features}) than those the federation agreed on "
             f"({schema.num_features}): its tables have changed since. Run `graphsilo silo check` and start again."
         )
+    join_truth(
+        [
+            Told("the federation", schema.feature_names or (), schema.booleans),
+            Told(f"silo '{file.name}'", graph.feature_names or (), graph.booleans),
+        ]
+    )
     own, agreed = graph.class_names or (), schema.class_names
     if agreed is None or own == agreed:
         if graph.num_classes != schema.num_classes and own != agreed:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.truth import Words
 from graphsilo.types import ClientId, NodeIndex, Task
 
 if TYPE_CHECKING:
@@ -24,13 +25,21 @@ Items: TypeAlias = "NDArray[np.int64]"
 
 @dataclass(frozen=True)
 class Schema:
-    """What all clients of a federation agree on before round 1; public."""
+    """What all clients of a federation agree on before round 1; public.
+
+    Attributes:
+        task: Of the run.
+        num_features, num_classes: How many there are.
+        feature_names, class_names: What they are called, where that is known.
+        booleans: Words of 0 and words of 1, at any of the clients, of each feature that is a truth value.
+    """
 
     task: Task
     num_features: int
     num_classes: int
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    booleans: Mapping[str, Words] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

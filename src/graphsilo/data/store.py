@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from graphsilo.data.files import by_global_id
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.data.truth import words_of
 from graphsilo.types import ClientId
 
 
@@ -78,6 +79,7 @@ class SiloStore:
         schema = head["schema"]
         for key in ("feature_names", "class_names"):
             schema[key] = _words(schema[key])
+        schema["booleans"] = words_of(schema["booleans"])
         links = {key.removeprefix("links-"): array for key, array in arrays.items() if key.startswith("links-")}
         return Silo(
             client=client,

@@ -13,7 +13,7 @@ nodes:
   decimal: ","                # numbers are written with a decimal comma
   empty: ["-99", "?"]         # further words that mean an empty cell
   split: split                # optional column with train, val, test
-edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight is optional
+edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight and its decimal are optional
 directed: false
 classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
 features: {missing: {age: median, "lab_*": indicator}}   # or one word for all: refuse, mean, median, indicator
@@ -45,12 +45,13 @@ from numpy.typing import NDArray
 from graphsilo import documents
 from graphsilo.data.columns import DateColumn, DateOrder, FeatureTable, Learned, read_features, sorted_words
 from graphsilo.data.description import Reader
-from graphsilo.data.faults import UNSEEN, Faults, name_fault
+from graphsilo.data.faults import UNSEEN, Faults, name_fault, unseen_fault
 from graphsilo.data.graph import Graph
 from graphsilo.data.missing import REFUSE, Missing
 from graphsilo.data.sql import Query, read_queries
 from graphsilo.data.table_files import Table, TableFile, mask
 from graphsilo.data.transforms import compact_features, merge_parallel, undirected
+from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError
 
 SPLIT_NAMES = ("train", "val", "test")
@@ -60,7 +61,7 @@ _TABLE_FILE_KEYS = ("path", "query", "connection", "delimiter", "sheet")
 _NODE_KEYS = (
     *_TABLE_FILE_KEYS, "id", "label", "features", "one_hot", "boolean", "dates", "decimal", "empty", "split"
 )  # fmt: skip
-_EDGE_KEYS = (*_TABLE_FILE_KEYS, "source", "target", "weight")
+_EDGE_KEYS = (*_TABLE_FILE_KEYS, "source", "target", "weight", "decimal")
 FEATURE_KEYS = ("missing",)
 """What ``features:`` may say, in a description of tables as in a ``silo.yaml``."""
 
@@ -77,6 +78,7 @@ class TableSpec:
     source: str
     target: str
     weight: str | None = None
+    weight_decimal: str = "."
     label: str | None = None
     split: str | None = None
     features: tuple[str, ...] = ("*",)
@@ -157,9 +159,6 @@ def spec_of(content: object, file: Path) -> TableSpec:
     directed = top.get("directed", False)
     if not isinstance(directed, bool):
         raise read.error("directed", "true or false", directed)
-    decimal = nodes.get("decimal", ".")
-    if decimal not in (".", ","):
-        raise read.error("nodes.decimal", "'.' or ','", decimal)
     spec = TableSpec(
         file=file,
         name=read.text(top, "name") or file.stem,
@@ -169,13 +168,14 @@ def spec_of(content: object, file: Path) -> TableSpec:
         source=read.needed(edges, "source", "edges"),
         target=read.needed(edges, "target", "edges"),
         weight=read.text(edges, "weight", "edges"),
+        weight_decimal=_decimal(read, edges, "edges"),
         label=read.text(nodes, "label", "nodes"),
         split=read.text(nodes, "split", "nodes"),
         features=read.words(nodes.get("features", "*"), "nodes.features"),
         one_hot=read.vocabularies(nodes.get("one_hot"), "nodes.one_hot"),
         boolean=_pairs(read, read.vocabularies(nodes.get("boolean"), "nodes.boolean")),
         dates=_dates(read, nodes.get("dates")),
-        decimal=decimal,
+        decimal=_decimal(read, nodes, "nodes"),
         empty=read.words(nodes.get("empty") or [], "nodes.empty"),
         missing=REFUSE
         if given.get("missing") is None
@@ -198,13 +198,28 @@ def spec_of(content: object, file: Path) -> TableSpec:
     return spec
 
 
+def _decimal(read: Reader, given: Mapping[str, Any], where: str) -> str:
+    decimal = given.get("decimal", ".")
+    if decimal not in (".", ","):
+        raise read.error(f"{where}.decimal", "'.' or ','", decimal)
+    return str(decimal)
+
+
 def _pairs(read: Reader, given: Mapping[str, tuple[str, ...] | None]) -> dict[str, tuple[str, str] | None]:
     found: dict[str, tuple[str, str] | None] = {}
     for name, words in given.items():
         if words is not None and len(words) != 2:
             raise read.error(f"nodes.boolean.{name}", "the words of 0 and 1, such as [nein, ja]", list(words))
+        wrong = next((fault for fault in map(unseen_fault, words or ()) if fault is not None), None)
+        if wrong is not None:
+            raise ConfigError(f"{read.file}: a word of 'nodes.boolean.{name}' {wrong}. Choose another word.")
         found[name] = None if words is None else (words[0], words[1])
     return found
+
+
+def _booleans(spec: TableSpec) -> dict[str, Words]:
+    """Words of 0 and of 1 of every column of truth values."""
+    return {name: TRUTH if pair is None else ((pair[0],), (pair[1],)) for name, pair in spec.boolean.items()}
 
 
 def _dates(read: Reader, value: object) -> dict[str, DateColumn]:
@@ -304,7 +319,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
             rows = _read_edges(edges, spec, ids, "" if nodes is None else nodes.short)
         if spec.weight is not None:
             with faults.collect():
-                weights = _read_weights(edges, spec.weight)
+                weights = _read_weights(edges, spec.weight, spec.weight_decimal)
     faults.tell()
     assert nodes is not None
     if isinstance(spec.edges, Query):
@@ -323,6 +338,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         class_names=class_names,
         node_names=np.array(ids.to_pylist(), dtype=np.str_),
         fills=features.fills or None,
+        booleans=_booleans(spec),
     )
     graph = merge_parallel(graph) if spec.directed else undirected(graph)
     return Reading(graph, features.empty, rows)
@@ -381,7 +397,7 @@ def _read_edges(edges: Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[
     return np.stack(ends) if len(ends) == 2 else np.zeros((2, 0), dtype=np.int64)
 
 
-def _read_weights(edges: Table, name: str) -> NDArray[np.float32]:
+def _read_weights(edges: Table, name: str, decimal: str) -> NDArray[np.float32]:
     """[r] weights of the rows, all finite and above 0 unless a fault was noted."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -390,10 +406,19 @@ def _read_weights(edges: Table, name: str) -> NDArray[np.float32]:
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         words = pc.utf8_trim_whitespace(column)
-        numeric = mask(pc.fill_null(pc.match_substring_regex(words, _NUMBER), False))
+        sign, other = (",", ".") if decimal == "," else (".", ",")
+        apart = mask(pc.fill_null(pc.match_substring_regex(words, _NUMBER.replace(r"\.", f"[{other}]")), False))
+        apart &= mask(pc.fill_null(pc.match_substring(words, other), False))
         edges.refuse(
-            name, ~numeric, "the weight is not a number", values=column, todo="Give each edge a number above 0."
-        )
+            name, apart, f"the weight has a decimal {'point' if decimal == ',' else 'comma'}", values=column,
+            todo=f"Write numbers with '{sign}', or set edges.decimal: \"{other}\" if all are written so.",
+        )  # fmt: skip
+        words = pc.replace_substring(words, sign, ".")
+        numeric = mask(pc.fill_null(pc.match_substring_regex(words, _NUMBER), False)) & ~apart
+        edges.refuse(
+            name, ~(numeric | apart), "the weight is not a number", values=column,
+            todo="Give each edge a number above 0.",
+        )  # fmt: skip
         column = pc.if_else(pa.array(numeric), words, pa.scalar("1", kind))
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise DataError(f"{edges.where}: column '{name}' (edges.weight) holds {kind}; weights must be numbers.")

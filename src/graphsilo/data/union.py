@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.splits import Ratios, SplitMode, own_split, splits_for
+from graphsilo.data.truth import Told, join_truth
 from graphsilo.errors import DataError
 from graphsilo.types import ClientId
 
@@ -75,8 +76,17 @@ def union(
         class_names=first.class_names,
         node_names=_joined_names(graphs),
         edge_weights=_joined_weights(graphs, called),
+        booleans=join_truth(truth_of(graphs, called)),
     )
     return joined, sizes
+
+
+def truth_of(graphs: Sequence[Graph], names: Sequence[str]) -> list[Told]:
+    """Words of truth values of several silos' graphs, one per client."""
+    return [
+        Told(f"client {client} ({name})", graph.feature_names or (), graph.booleans)
+        for client, (graph, name) in enumerate(zip(graphs, names, strict=True))
+    ]
 
 
 def _joined_weights(graphs: Sequence[Graph], called: Sequence[str]) -> NDArray[np.float32] | None:

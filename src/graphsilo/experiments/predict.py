@@ -19,6 +19,7 @@ from graphsilo.data.scaling import scaled, scaled_graph
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.tables import is_description, read_spec
 from graphsilo.data.transforms import is_symmetric
+from graphsilo.data.truth import Told, Words, join_truth
 from graphsilo.data.union import check_finite, first_difference
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments import disk
@@ -157,7 +158,7 @@ def predict(
             target = catalog.load(str(graph), root=asked.root, options=options, learned=learned)
         else:
             target = catalog.prepared(graph, options)
-        on = f"{target.name}, given{_check_fits(target, silo.schema)}"
+        on = f"{target.name}, given{_check_fits(target, silo.schema, kept.booleans)}"
         _check_links(graph, target, seen)
         check_finite(target)
         if kept.scale is not None:
@@ -244,7 +245,7 @@ def _read(path: Path) -> Kept:
     return Kept.of(tensors)
 
 
-def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> str:
+def _check_fits(graph: Graph | GraphCollection, schema: Schema, booleans: Mapping[str, Words]) -> str:
     """What is to be said of the graph, behind a semicolon; empty where all could be compared.
 
     Raises:
@@ -267,6 +268,9 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema) -> str:
             f"of {graph.name} have no names, so that their order cannot be compared. Give the graph feature_names, or "
             f"describe its tables in a .yaml file."
         )
+    plain = graph.union if isinstance(graph, GraphCollection) else graph
+    trained = Told("the model", schema.feature_names or (), booleans)
+    join_truth([trained, Told(graph.name, names or (), plain.booleans)])
     unknown = names and not schema.feature_names
     return "; the model knows no names of features, so that their order was not compared" if unknown else ""
 

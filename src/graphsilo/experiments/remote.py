@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graphsilo.data.cards import compare_cards
+from graphsilo.data.cards import card_notes, compare_cards
 from graphsilo.data.scaling import UNSCALED, Scaling, scaling_of
 from graphsilo.data.silo import Schema
 from graphsilo.errors import ConfigError, FederationError, UnsupportedError
@@ -127,9 +127,9 @@ def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str
     text = json.dumps([[client, dict(card)] for client, card in cards.items()], sort_keys=True, default=str)
     # What is set and not used must not look as if it were.
     unused = [section for section in _WHERE_DATA_IS if config.says(section)]
-    notes: tuple[str, ...] = ()
+    notes = card_notes(list(cards.values()))
     if unused:
-        notes = (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
+        notes += (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
     return RemoteCohort(
         name=name,
         cards=cards,

@@ -30,7 +30,8 @@ from graphsilo.data.sizes import require_memory
 from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios, refuse_ratios
 from graphsilo.data.tables import is_description, read_spec
 from graphsilo.data.transforms import is_symmetric
-from graphsilo.data.union import check_finite, dense, own_partition, union
+from graphsilo.data.truth import truth_notes
+from graphsilo.data.union import check_finite, dense, own_partition, truth_of, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort, per_client_warnings
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
@@ -220,13 +221,19 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     """
     loaded = load_data(config)
     graph: Graph | GraphCollection
+    notes: tuple[str, ...] = ()
     if isinstance(loaded, list):
+        names = list(config.data.name)
+        notes = _copy_notes(loaded, names)
         if all(isinstance(item, GraphCollection) for item in loaded):
-            return _prepare_graphs(config, method, [item for item in loaded if isinstance(item, GraphCollection)])
+            made = _prepare_graphs(config, method, [item for item in loaded if isinstance(item, GraphCollection)])
+            return replace(made, notes=(*made.notes, *notes))
         if config.partition.split == "auto":
             _check_masks([item for item in loaded if isinstance(item, Graph)], list(config.data.name))
         _check_directions([item for item in loaded if isinstance(item, Graph)], config)
-        graph, sizes = union([item for item in loaded if isinstance(item, Graph)], names=list(config.data.name))
+        single = [item for item in loaded if isinstance(item, Graph)]
+        graph, sizes = union(single, names=names)
+        notes += truth_notes(truth_of(single, names))
     else:
         graph, sizes = loaded, None
     task = task_of(config, graph)
@@ -254,7 +261,22 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
             silos = [spoil(silo) for silo in silos]
     if crop is not None and config.scenario.name != "open":
         raise ConfigError("scenario.crop belongs to the scenario 'open'.")
-    return _simulation(config, method, graph, partition, silos, task, audit(partition, graph).to_dict(), (graph,))
+    made = _simulation(config, method, graph, partition, silos, task, audit(partition, graph).to_dict(), (graph,))
+    return replace(made, notes=(*made.notes, *notes))
+
+
+def _copy_notes(loaded: Sequence[Graph | GraphCollection], names: Sequence[str]) -> tuple[str, ...]:
+    """Says so where two files hold the same: a name alone may be given to a copy."""
+    first: dict[str, int] = {}
+    notes = []
+    for client, item in enumerate(loaded):
+        other = first.setdefault(content_hash([item]), client)
+        if other != client:
+            notes.append(
+                f"clients {other} ({names[other]}) and {client} ({names[client]}) hold the same data under two names: "
+                f"what one of them is tested on, the other has trained on."
+            )
+    return tuple(notes)
 
 
 def _spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:

@@ -22,7 +22,7 @@ from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.scores import Score, average_precision, roc_auc
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Handler, handler
-from graphsilo.federation.kept import fill_tensors, scale_tensors
+from graphsilo.federation.kept import fill_tensors, scale_tensors, word_tensors
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
@@ -230,6 +230,8 @@ class ClientBase(ABC, Generic[ConfigT]):
             result["scale"] = scale_tensors(self.silo.scale)
         if self.silo.fills is not None:
             result["fills"] = fill_tensors(self.silo.fills)
+        if self.silo.schema.booleans:
+            result["booleans"] = word_tensors(self.silo.schema.booleans)
         if embeddings:
             if self._best is not None:
                 last = encode_tree(result["last"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,12 @@ import torch
 from torch import Tensor
 
 from graphsilo.data.scaling import FeatureScale
+from graphsilo.data.truth import Words, words_of
 from graphsilo.federation.message import Tensors
 from graphsilo.types import ClientId
 
-SCALE, FILLS = "scale", "fills"
-"""Where a file of models has views: by what features are scaled before the models see them, and what fills gaps."""
+SCALE, FILLS, BOOLEANS = "scale", "fills", "booleans"
+"""Where a file of models has views: by what features are scaled before models see them, what fills gaps, and words."""
 
 
 def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
@@ -47,14 +49,14 @@ def nested(tensors: Tensors) -> dict[str, dict[str, Tensor]]:
 
 
 def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
-    """What a client's file holds: its models, and the scale and the fill values that they need.
+    """What a client's file holds: its models, and the scale, the fill values and the words that they need.
 
     Args:
         found: As ``ClientBase.finish`` returns it.
         when: best or last.
     """
     weights = flat(found[when])
-    return {**weights, **flat({name: found.get(name, {}) for name in (SCALE, FILLS)})} if weights else {}
+    return {**weights, **flat({name: found.get(name, {}) for name in (SCALE, FILLS, BOOLEANS)})} if weights else {}
 
 
 @dataclass(frozen=True)
@@ -65,27 +67,38 @@ class Kept:
         models: View to parameters.
         scale: By what features were scaled, if they were.
         fills: What an empty cell of each feature was filled with, by the feature's name.
+        booleans: Words of 0 and words of 1 of each feature that was a truth value where the models were trained.
     """
 
     models: dict[str, Tensors]
     scale: FeatureScale | None
     fills: dict[str, float]
+    booleans: dict[str, Words]
 
     @classmethod
     def of(cls, tensors: Tensors) -> Kept:
         """From the tensors of such a file."""
         views = nested(tensors)
-        scale, fills = views.pop(SCALE, None), views.pop(FILLS, {})
+        scale, fills, booleans = views.pop(SCALE, None), views.pop(FILLS, {}), views.pop(BOOLEANS, {})
         return cls(
             {**views},
             None if scale is None else scale_of(scale),
             {name: float(value) for name, value in fills.items()},
+            words_of({name: json.loads(bytes(value.tolist())) for name, value in booleans.items()}),
         )
 
 
 def fill_tensors(fills: Mapping[str, float]) -> dict[str, Tensor]:
     """Fill values as models' files and checkpoints hold them."""
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in fills.items()}
+
+
+def word_tensors(booleans: Mapping[str, Words]) -> dict[str, Tensor]:
+    """Words of truth values as models' files and checkpoints hold them: JSON in UTF-8, byte by byte."""
+    return {
+        name: torch.tensor(list(json.dumps(words, ensure_ascii=False).encode()), dtype=torch.uint8)
+        for name, words in booleans.items()
+    }
 
 
 def scale_tensors(scale: FeatureScale) -> dict[str, Tensor]:

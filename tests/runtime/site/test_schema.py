@@ -8,7 +8,7 @@ from graphsilo.data.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.runtime.site.schema import schema_of, schema_tree
 
-SCHEMA = Schema("node", 2, 2, ("age", "crp:missing"), ("-1", "+"))
+SCHEMA = Schema("node", 2, 2, ("age", "crp:missing"), ("-1", "+"), {"smoker": (("nein", "-"), ("ja", "+ve"))})
 
 
 def test_there_and_back() -> None:
@@ -20,3 +20,11 @@ def test_there_and_back() -> None:
 def test_names_that_no_card_may_have(key: str, name: object) -> None:
     with pytest.raises(MessageError, match="the schema of the federation has the name"):
         schema_of({**schema_tree(SCHEMA), key: ["age", name]})
+
+
+@pytest.mark.parametrize(
+    "booleans", [{"smoker": [["a\nb"], ["c"]]}, {"a\nb": [["no"], ["yes"]]}, {"smoker": [[7], ["c"]]}]
+)
+def test_words_that_no_card_may_have(booleans: object) -> None:
+    with pytest.raises(MessageError, match="the schema of the federation has the name"):
+        schema_of({**schema_tree(SCHEMA), "booleans": booleans})

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from graphsilo.data.faults import name_fault
+from graphsilo.data.faults import name_fault, unseen_fault
 from graphsilo.data.silo import Schema
+from graphsilo.data.truth import words_of
 from graphsilo.errors import MessageError, shown
 
 
@@ -27,8 +28,11 @@ def schema_of(tree: Mapping[str, Any]) -> Schema:
             spreadsheet takes for a formula.
     """
     names = {key: None if tree[key] is None else tuple(tree[key]) for key in ("feature_names", "class_names")}
-    for name in (name for listed in names.values() for name in listed or ()):
-        wrong = name_fault(name) if isinstance(name, str) else "is no text"
+    booleans = words_of(tree["booleans"])
+    listed = [(name_fault, name) for known in (*names.values(), booleans) for name in known or ()]
+    listed += [(unseen_fault, word) for pair in booleans.values() for words in pair for word in words]
+    for fault, name in listed:
+        wrong = fault(name) if isinstance(name, str) else "is no text"
         if wrong is not None:
             raise MessageError(f"the schema of the federation has the name {shown(name)}, which {wrong}.")
-    return Schema(tree["task"], int(tree["num_features"]), int(tree["num_classes"]), **names)
+    return Schema(tree["task"], int(tree["num_features"]), int(tree["num_classes"]), **names, booleans=booleans)
