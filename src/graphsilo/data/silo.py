@@ -39,7 +39,7 @@ class Schema:
     num_classes: int
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
-    booleans: Mapping[str, Words] = field(default_factory=dict)
+    booleans: Mapping[str, Words] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ SCHEMA = Schema("node", 2, 2, ("age", "crp:missing"), ("-1", "+"), {"smoker": ((
 
 def test_there_and_back() -> None:
     assert schema_of(schema_tree(SCHEMA)) == SCHEMA
+    assert len({schema_of(schema_tree(SCHEMA)), SCHEMA}) == 1  # a key, at sites
 
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(A1)", "a\nb", "\x1b[2J", 7])
