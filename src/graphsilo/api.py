@@ -182,7 +182,7 @@ def run(
         method: Federated method.
         rounds: Communication rounds.
         seeds: Seeds of training, one result each.
-        references: Rows to add: ``local``, ``global``, ``global_cut``, ``majority``.
+        references: Rows to add: ``local``, ``fedridge``, ``global``, ``global_cut``, ``majority``.
         workers: Processes that share the clients.
         device: ``cpu`` or ``cuda``.
         precision: ``float32``, or ``bfloat16`` for the dense matrix products of the clients' models.

@@ -20,7 +20,7 @@ def test_workers_give_the_same_numbers(name):
     conformance.check_workers(registry.load(name), {})
 
 
-ONLY_SUMS = {"fedavg", "fedlog", "fedprox", "fedsage", "global", "local", "majority", "opfgl"}
+ONLY_SUMS = {"fedavg", "fedlog", "fedprox", "fedridge", "fedsage", "global", "local", "majority", "opfgl"}
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -51,14 +51,14 @@ def test_labels_stay_in_variants(name, settings):
     conformance.check_labels_stay(method, settings)
 
 
-CHOOSING = {"fedlog": {"compat": "release"}, "opfgl": {}}
+CHOOSING = {"fedlog": {"compat": "release"}, "fedridge": {}, "opfgl": {}}
 """Who chooses by validation inside the client; everybody else is held to the labels of validation nodes, too."""
 
 
 @pytest.mark.parametrize("name", registry.names())
 def test_who_chooses_by_validation(name):
     method = registry.load(name)
-    assert method.config().chooses_by_validation is (name == "opfgl")
+    assert method.config().chooses_by_validation is (name in ("fedridge", "opfgl"))
     assert method.config(**CHOOSING.get(name, {})).chooses_by_validation is (name in CHOOSING)
 
 

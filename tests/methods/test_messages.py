@@ -73,6 +73,17 @@ exchange=outputs
         mend nodes: counts
         mend generated: counts
     """,
+    "fedridge": """
+        count classes: counts int64 [classes] per_class=min_count
+        count nodes: counts
+        count items: counts
+        statistics moments: statistic float32 per_class=False
+        statistics products: statistic float32 per_class=min_count
+        statistics moments_rest: statistic float32 per_class=False wire=float64
+        statistics products_rest: statistic float32 per_class=min_count wire=float64
+        score counts: counts int64 [candidates, classes, classes]
+        adopt clients: counts
+    """,
     "opfgl": """
         statistics counts: counts float64 [classes] per_class=min_count
         statistics labelled: counts float64 [classes] per_class=min_count

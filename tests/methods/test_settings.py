@@ -42,6 +42,14 @@ TABLES = {
         mu 0.01 [0, inf)
         stragglers 0.0 [0, 1]
     """,
+    "fedridge": f"""{ROUNDS}
+        pilot 256 [0, inf)
+        hops None [0, inf)
+        dim 2048 [0, inf)
+        random_features 0 [0, inf)
+        own True
+        min_count 1 [1, inf)
+    """,
     "fairfgl": f"""{LOCAL_TRAINING}
         rounds 150 [1, inf)
         history 5 [0, inf)
@@ -168,6 +176,11 @@ TABLES = {
 }
 
 LISTS: dict[str, dict[str, Any]] = {
+    "fedridge": {
+        "balance": (0.0,),
+        "ridge": (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0),
+        "own_ridge": (0.5, 2.0, 8.0),
+    },
     "fedsage": {"fan_out": 0},
     "fedsage_plus": {"fan_out": 0, "generator_hidden": (256, 64), "encoder_widths": (32, 128)},
 }
@@ -226,6 +239,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedlog": (("node",), ("own",), set(), {"name": "sage", "hidden": [128]}),
     "fedpg": (("node", "graph"), ("own",), {"heterogeneous"}, {"node": {"name": "gamlp"}, "graph": {"name": "gin"}}),
     "fedprox": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
+    "fedridge": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fedsage": (("node",), BOTH_MODELS, {"edge_weights"}, SAGE),
     "fedsage_plus": (("node",), BOTH_MODELS, set(), SAGE),
     "global": (EVERY_TASK, ("own",), {"pooled", "edge_weights"}, None),

@@ -105,8 +105,8 @@ References = Annotated[
     list[str] | None,
     _what(
         metavar="ROW",
-        help="Also run local, global, global_cut (centralised without cross-client edges), majority (the commonest "
-        "class), or all; repeatable.",
+        help="Also run local, fedridge (one exact round), global, global_cut (centralised without cross-client edges), "
+        "majority (the commonest class), or all; repeatable.",
     ),
 ]
 Workers = Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")]
@@ -368,7 +368,7 @@ def references(names: list[str] | None) -> list[str] | None:
     if not names:
         return None
     parts = [part for name in names for part in name.replace(",", " ").split()]
-    return ["local", "global", "global_cut", "majority"] if "all" in parts else list(dict.fromkeys(parts))
+    return ["local", "fedridge", "global", "global_cut", "majority"] if "all" in parts else list(dict.fromkeys(parts))
 
 
 def _overrides(

@@ -23,8 +23,8 @@ from graphsilo.federation.settings import MethodConfig, Settings, setting
 from graphsilo.types import Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
-REFERENCES = ("local", "global", "global_cut", "majority")
-RunReference = Literal["local", "global", "global_cut", "majority"]
+REFERENCES = ("local", "fedridge", "global", "global_cut", "majority")
+RunReference = Literal["local", "fedridge", "global", "global_cut", "majority"]
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
 """Settings of ``run`` that change no number."""
 OUTPUTS = frozenset({"models", "embeddings"})
@@ -143,7 +143,7 @@ class RunSection(Settings):
         gt=0,
     )  # fmt: skip
     references: list[RunReference] = Field(
-        default_factory=list, description="reference rows to add: local, global, global_cut, majority"
+        default_factory=list, description="reference rows to add: local, fedridge, global, global_cut, majority"
     )
 
 

@@ -76,7 +76,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     """Named tensors as safetensors, atomically."""
     from safetensors.torch import save
 
-    write_bytes(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+    # A copy each: a method may hold one tensor under two names, which the format refuses.
+    write_bytes(path, save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
 
 
 def read_tensors(path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
 
     Args:
         config: Of the run that it stands beside.
-        name: ``local``, ``global``, ``majority``, or ``global_cut``, which keeps all data in one place without the
+        name: ``local``, ``fedridge``, ``global``, ``majority``, or ``global_cut``: all data in one place without the
             edges between silos.
     """
     method = "global" if name == "global_cut" else name

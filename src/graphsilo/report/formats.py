@@ -24,12 +24,14 @@ MODES = {
 }
 """Whose model was scored on which test data; on the clients' own where nothing is said."""
 REFERENCES = {
-    "majority": "Majority class", "local": "Local only", "global_cut": "Centralised (cut)", "global": "Centralised",
+    "majority": "Majority class", "local": "Local only", "fedridge": "FedRidge", "global_cut": "Centralised (cut)",
+    "global": "Centralised",
 }  # fmt: skip
 """Names of the reference rows, in the order they are shown."""
 REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
     "local": "every silo trains alone",
+    "fedridge": "one exact round of sums, then a correction at every silo",
     "global_cut": "one place holds everything but the edges between silos",
     "global": "one place holds everything",
 }

@@ -315,7 +315,7 @@ def reference_spread(run: Run, key: str, *names: str) -> Spread | None:
 
     Args:
         run: The run.
-        key: ``local``, ``global`` or ``global_cut``.
+        key: Its name, as ``local`` or ``global``.
         names: The metric; or ``scenarios``, which one, and the metric.
     """
     cell = dig(run.result, "references", key, *names)

@@ -1,0 +1,517 @@
+"""FedRidge — one exact round: ridge regression on propagated features, from sums alone.
+
+Every silo makes the same fixed features of its nodes (``fedridge_features``) and sends the sums that a ridge needs,
+Σ w φ φᵀ and Σ w φ yᵀ over its training nodes. The model of the total is the one that all silos' rows in one place would
+have given, whatever the cut, the number of silos or their order. Penalty, features and class balance are chosen by
+validation counts, which are sums, too. Each silo then corrects the common model towards its own rows, as far as its own
+validation nodes say that this helps.
+
+Ours; the parts are known: Hoerl and Kennard, "Ridge Regression", Technometrics 1970; exact aggregation from sufficient
+statistics as in Fed3R (Fanì et al., ICML 2024) and AFL (He et al., CVPR 2025); features see ``fedridge_features``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import field_validator
+from torch import Tensor
+
+from graphsilo.errors import ConfigError, MessageError
+from graphsilo.evaluate.metrics import Margins, macro_f1
+from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.federation.settings import MethodConfig, setting
+from graphsilo.methods.fedridge_features import HOPS, KINDS, Features, Kind, Recipe
+from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack
+from graphsilo.models.view import GraphTensors
+from graphsilo.types import ClientId
+
+SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
+"""What predictions are multiplied by before they become probabilities: chosen at the client, on validation."""
+USUAL_SHARPNESS = 8.0
+
+
+class FedRidgeConfig(MethodConfig):
+    """Settings of FedRidge."""
+
+    rounds: int = setting(100, "rounds of reference rows; FedRidge itself has exactly one", source="OpenFGL", ge=1)
+    features: Literal["auto", "mean", "sgc", "separate"] = setting(
+        "auto", "φ of a node: the mean of X, ÂX, …, Â^h X; Â^h X; or X, NX, …, N^h X side by side, for graphs whose "
+        "neighbours differ; auto: mean or separate, as validation says",
+        source="ours",
+    )  # fmt: skip
+    pilot: int = setting(
+        256, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
+        source="ours", ge=0, when={"features": ("auto",)},
+    )  # fmt: skip
+    hops: int | None = setting(None, "h; none: 3 for mean, 2 for sgc and separate", source="ours", ge=0)
+    dim: int = setting(
+        2048, "most columns of φ: what is wider is projected at random; 0 for no bound", source="ours", ge=0
+    )
+    random_features: int = setting(0, "random ReLU features of φ, appended", source="ours", ge=0)
+    balance: tuple[float, ...] = setting(
+        (0.0,), "class weights (n / (C · n_c))^balance that are tried: 0 counts nodes alike, 1 classes", source="ours",
+        min_length=1,
+    )  # fmt: skip
+    ridge: tuple[float, ...] = setting(
+        (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1
+    )
+    own: bool = setting(True, "whether silos correct the common model towards their own rows", source="ours")
+    own_ridge: tuple[float, ...] = setting(
+        (0.5, 2.0, 8.0), "penalties μ of that correction; a silo also tries none", source="ours", min_length=1,
+        when={"own": (True,)},
+    )  # fmt: skip
+    criterion: Literal["accuracy", "macro_f1"] = setting(
+        "accuracy", "what the choices look at: of the summed validation counts, and at each silo of its own",
+        source="ours",
+    )  # fmt: skip
+    wire: Literal["float32", "float64"] = setting(
+        "float32", "precision of the sums that silos send; they are added up in float64 either way", source="ours"
+    )
+    min_count: int = setting(
+        1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1
+    )
+
+    @field_validator("balance", "ridge", "own_ridge")
+    @classmethod
+    def _in_bounds(cls, value: tuple[float, ...], info: Any) -> tuple[float, ...]:
+        if info.field_name == "balance":
+            if not all(0 <= each <= 1 for each in value):
+                raise ConfigError(f"method.balance lists numbers between 0 and 1; got {list(value)}.")
+        elif not all(each > 0 for each in value):
+            raise ConfigError(f"method.{info.field_name} lists penalties above 0; got {list(value)}.")
+        return value
+
+    @property
+    def total_rounds(self) -> int:
+        return 1
+
+    @property
+    def chooses_by_validation(self) -> bool:
+        """All silos together choose the model by it, and each its correction."""
+        return True
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The features that are tried."""
+        return ("mean", "separate") if self.features == "auto" else (self.features,)
+
+    def recipe(self, kind: Kind, seed: int, dim: int) -> Recipe:
+        """How these features are made, of so many columns."""
+        return Recipe(kind, HOPS[kind] if self.hops is None else self.hops, dim, self.random_features, seed)
+
+
+class CountRequest(Message):
+    """Ask how much there is to learn from."""
+
+
+class Counts(Message):
+    """One client's training items by class, and the size of its graphs.
+
+    Attributes:
+        classes: [C] training items that its sums will count.
+        nodes, items: Of the training graph (of all graphs of a collection).
+    """
+
+    classes: Tensor = sends("counts", dtype=torch.int64, shape=("classes",), per_class="min_count")
+    nodes: int = sends("counts")
+    items: int = sends("counts")
+
+
+class StatisticsRequest(Message):
+    """Ask for the sums.
+
+    Attributes:
+        kinds, dim: Which features, and most of their columns.
+        class_weights: [balances, C] w.
+        size: Nodes of a usual graph.
+    """
+
+    kinds: list[str] = sends("control")
+    dim: int = sends("control")
+    class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("balances", "classes"))
+    size: float = sends("counts")
+
+
+class Statistics(Message):
+    """Σ w φ φᵀ, its upper triangle, and Σ w y φᵀ [C, p] over one client's training items, by features and balance.
+
+    Attributes:
+        moments, products: In float32.
+        moments_rest, products_rest: What rounding took off, with ``wire=float64``; else nothing.
+    """
+
+    moments: Tensors = sends("statistic", per_class=False)
+    products: Tensors = sends("statistic", per_class="min_count")
+    moments_rest: Tensors = sends("statistic", per_class=False, only_with={"wire": "float64"})
+    products_rest: Tensors = sends("statistic", per_class="min_count", only_with={"wire": "float64"})
+
+
+class ScoreRequest(Message):
+    """Candidates, [candidates, p, C] by features, and most of these features' columns."""
+
+    candidates: Tensors = sends("model")
+    dim: int = sends("control")
+
+
+class Scores(Message):
+    """[candidates, C true, C predicted] counts on one client's validation items, all candidates in turn."""
+
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("candidates", "classes", "classes"))
+
+
+class AdoptRequest(Message):
+    """The common model, by its features, and the class weights it was made with."""
+
+    weights: Tensors = sends("model")
+    class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
+
+
+class Done(Message):
+    """The client has its models; nothing about it is said."""
+
+    clients: int = sends("counts")
+
+
+class Client(ClientBase[FedRidgeConfig]):
+    """Sums once, scores candidates once, and corrects the model it is given."""
+
+    def __init__(self, context: ClientContext[FedRidgeConfig]):
+        super().__init__(context)
+        self._size = 1.0
+        self._models: dict[str, Tensors] = {}
+        self._aggregate: Tensors | None = None
+        self._sharpness: dict[str, float] = {}
+
+    # -- the sums ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _train(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Training items that count: labelled, of a class with enough of them."""
+        labels = self.silo.labels[self.silo.train]
+        enough = self.silo.class_counts() >= self.config.min_count
+        found: np.ndarray[Any, np.dtype[np.int64]] = self.silo.train[(labels >= 0) & enough[np.maximum(labels, 0)]]
+        return found
+
+    @handler
+    def count(self, request: CountRequest) -> Counts:
+        """Training items by class."""
+        counts = np.bincount(self.silo.labels[self._train], minlength=self.silo.schema.num_classes)
+        return Counts(classes=torch.from_numpy(counts), nodes=self.data.num_nodes, items=self.silo.num_items)
+
+    @handler
+    def statistics(self, request: StatisticsRequest) -> Statistics:
+        """The sums, for each kind of features and each balance."""
+        self._size = request.size
+        classes, weights = self.silo.schema.num_classes, request.class_weights
+        moments: dict[str, Tensor] = {}
+        products: dict[str, Tensor] = {}
+        precise = self.config.wire == "float64"
+        for kind in request.kinds:
+            features = self._features(self.data, _kind(kind), request.dim)
+            for place, weight in enumerate(weights):
+                square = torch.zeros(0, 0)
+                cross = torch.zeros(classes, features.width, dtype=torch.float64)
+                for items, rows in features.blocks(self._train, np.float64 if precise else np.float32):
+                    labels = torch.from_numpy(self.silo.labels[items])
+                    scaled = rows if bool((weight == 1).all()) else rows * weight[labels][:, None].to(rows.dtype)
+                    found = rows.t() @ scaled
+                    # Blocks are added up in float64.
+                    square = square.double().add_(found) if len(square) else found
+                    cross.index_add_(0, labels, scaled.double())
+                square = square if len(square) else torch.zeros(features.width, features.width)
+                moments[f"{kind}/{place}"], products[f"{kind}/{place}"] = pack(square), cross
+        return Statistics(
+            moments=_single(moments), products=_single(products), moments_rest=self._rest(moments),
+            products_rest=self._rest(products),
+        )  # fmt: skip
+
+    def _rest(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if self.config.wire == "float32":
+            return {}
+        return {name: (value - value.float()).float() for name, value in sums.items()}
+
+    # -- the choice ----------------------------------------------------------------------------------------------
+
+    @handler
+    def score(self, request: ScoreRequest) -> Scores:
+        """Confusion counts of every candidate on the own validation items."""
+        items, classes = self._validation, self.silo.schema.num_classes
+        labels = self.silo.seen.graph.labels[items]
+        found = []
+        for kind, candidates in request.candidates.items():
+            each = candidates.permute(1, 0, 2).flatten(1)
+            output = self._features(self._seen, _kind(kind), request.dim).times(each)[torch.from_numpy(items)]
+            guesses = output.view(len(items), len(candidates), classes).argmax(2).numpy()
+            found += [_confusion(labels, guesses[:, place], classes) for place in range(len(candidates))]
+        return Scores(counts=torch.from_numpy(np.stack(found)))
+
+    @property
+    def _seen(self) -> GraphTensors:
+        return self.tensors(self.silo.seen.graph)
+
+    @property
+    def _validation(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        items = np.asarray(self.silo.seen.items["val"], dtype=np.int64)
+        return items[self.silo.seen.graph.labels[items] >= 0]
+
+    # -- the models ----------------------------------------------------------------------------------------------
+
+    @handler
+    def adopt(self, request: AdoptRequest) -> Done:
+        """Keep the common model, and correct it towards the own rows where that helps on the own validation items."""
+        ((name, common),) = request.weights.items()
+        kind = _kind(name)
+        features = self._features(self.data, kind)
+        best, own = -1.0, common
+        for weights in (common, *self._corrected(features, common.double(), request.class_weights)):
+            score = self._quality(kind, weights)
+            if score > best:
+                best, own = score, weights
+        self._models = {"own": {name: own}, "common": {name: common}}
+        self._sharpness = {view: self._sharpest(kind, models[name]) for view, models in self._models.items()}
+        return Done(clients=1)
+
+    def _corrected(self, features: Features, common: Tensor, class_weights: Tensor) -> list[Tensor]:
+        if not self.config.own or not len(self._train) or not len(self._validation):
+            return []
+        parts = list(features.blocks(self._train))
+        rows = torch.cat([part for _, part in parts])
+        labels = torch.from_numpy(self.silo.labels[self._train])
+        root = class_weights[labels].sqrt()[:, None]
+        residual = root * (F.one_hot(labels, self.silo.schema.num_classes).double() - rows @ common)
+        # From the strongest penalty on: of equals the one nearest to the common model is kept.
+        penalties = sorted(self.config.own_ridge, reverse=True)
+        return [(common + change).float() for change in corrections(root * rows, residual, penalties)]
+
+    def _quality(self, kind: Kind, weights: Tensor) -> float:
+        items = self._validation
+        if not len(items):
+            return 0.0
+        guesses = self._features(self._seen, kind).times(weights)[torch.from_numpy(items)].argmax(1).numpy()
+        counts = _confusion(self.silo.seen.graph.labels[items], guesses, self.silo.schema.num_classes)
+        return criterion_of(counts, self.config.criterion)
+
+    def _sharpest(self, kind: Kind, weights: Tensor) -> float:
+        items = self._validation
+        if not len(items):
+            return USUAL_SHARPNESS
+        output = self._features(self._seen, kind).times(weights)[torch.from_numpy(items)]
+        labels = torch.from_numpy(self.silo.seen.graph.labels[items])
+        return min(SHARPNESS, key=lambda factor: float(F.cross_entropy(factor * output, labels)))
+
+    def _features(self, data: GraphTensors, kind: Kind, dim: int | None = None) -> Features:
+        return Features(
+            data, self.config.recipe(kind, self.context.seed, self.config.dim if dim is None else dim), self._size
+        )
+
+    # -- prediction ----------------------------------------------------------------------------------------------
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        models = self._models.get("own")
+        if view == "aggregate":
+            models = self._aggregate
+        if models is None:  # before round 1
+            classes = self.silo.schema.num_classes
+            return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
+        ((name, weights),) = models.items()
+        sharpness = self._sharpness.get("own" if view == "own" else "common", USUAL_SHARPNESS)
+        output = self._features(data, _kind(name)).times(weights)
+        return F.log_softmax(sharpness * output, dim=1).to(data.device)
+
+    def install_aggregate(self, weights: Tensors) -> None:
+        for name, tensor in weights.items():
+            width = self._features(self.data, _kind(name)).width
+            if tuple(tensor.shape) != (width, self.silo.schema.num_classes):
+                raise MessageError(f"the aggregate has shape {tuple(tensor.shape)}; {width} features were expected.")
+        self._aggregate = dict(weights) or None
+
+    def state(self) -> dict[str, Any]:
+        return {"size": self._size, "models": self._models, "sharpness": self._sharpness}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._size = float(state["size"])
+        self._models = {view: dict(models) for view, models in state["models"].items()}
+        self._sharpness = dict(state["sharpness"])
+
+    def final_models(self) -> dict[str, Tensors]:
+        return {
+            view: {**models, "about": torch.tensor([self._size, self._sharpness[view]])}
+            for view, models in self._models.items()
+        }
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        self._models = {view: {n: t for n, t in each.items() if n != "about"} for view, each in models.items()}
+        for view, each in models.items():
+            self._size, self._sharpness[view] = (float(value) for value in each["about"])
+
+    def study(self) -> Mapping[str, Any]:
+        """How far the own model is from the common one, relative to it."""
+        if not self._models:
+            return {}
+        ((name, own),) = self._models["own"].items()
+        common = self._models["common"][name]
+        return {"correction": float((own - common).norm() / common.norm().clamp_min(1e-12)), **self._sharpness}
+
+
+class Server(ServerBase[FedRidgeConfig]):
+    """Adds up, solves, and lets the silos choose.
+
+    Attributes:
+        kinds: The features that are still to choose from.
+        moments, products: The sums of all silos so far, by features and balance, float64.
+        weights: The common model by its features; empty before round 1.
+    """
+
+    def __init__(self, context: ServerContext[FedRidgeConfig]):
+        super().__init__(context)
+        self.kinds = self.config.kinds
+        self.size = 1.0
+        self.moments: dict[str, Tensor] = {}
+        self.products: dict[str, Tensor] = {}
+        self.class_weights = torch.ones(len(self.config.balance), self.schema.num_classes, dtype=torch.float64)
+        self.weights: dict[str, Tensor] = {}
+
+    def expected_bytes(self) -> tuple[int, int]:
+        config, classes = self.config, self.schema.num_classes
+        each = 8 if config.wire == "float64" else 4
+        up = down = 0
+        for kind in config.kinds:
+            width = self._width(kind, config.dim)
+            up += each * len(config.balance) * (width * (width + 1) // 2 + width * classes)
+            down += 4 * width * classes * len(config.balance) * len(config.ridge)
+        return up * self.asked, down * self.asked
+
+    def _width(self, kind: Kind, dim: int) -> int:
+        return self.config.recipe(kind, 0, dim).width(self.schema.num_features, graphs=self.schema.task == "graph")
+
+    def set_up(self, federation: Federation) -> None:
+        """Counts, then the sums; of several features those that a narrow version of each says are best."""
+        config, asked = self.config, self.select(federation, 1)
+        counts = federation.sum(Client.count, CountRequest(), to=asked).require(config.min_clients)
+        total = counts.classes.double()
+        present = total > 0
+        even = total.sum() / (present.sum().clamp_min(1) * total.clamp_min(1))
+        self.class_weights = torch.stack([torch.where(present, even**each, 0.0) for each in config.balance])
+        self.log["training_items"] = float(total.sum())
+        self.size = float(counts.nodes) / max(float(counts.items), 1.0)
+        if len(self.kinds) > 1 and 0 < config.pilot < max(self._width(kind, config.dim) for kind in self.kinds):
+            self._add_up(federation, asked, config.pilot)
+            self.kinds = (self._choose(federation, asked, config.pilot)[0],)
+        self._add_up(federation, asked, config.dim)
+
+    def _add_up(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> None:
+        request = StatisticsRequest(kinds=list(self.kinds), dim=dim, class_weights=self.class_weights, size=self.size)
+        sums = federation.sum(Client.statistics, request, to=asked).require(self.config.min_clients)
+        self.moments = _sum(sums.moments, sums.moments_rest)
+        self.products = _sum(sums.products, sums.products_rest)
+
+    def round(self, federation: Federation, number: int) -> None:
+        """All candidates from the sums, one exchange to choose, one to hand out."""
+        config, asked = self.config, self.select(federation, number)
+        _, place, self.weights = self._choose(federation, asked, config.dim)
+        message = AdoptRequest(weights=self.weights, class_weights=self.class_weights[place])
+        federation.sum(Client.adopt, message, to=asked).require(config.min_clients)
+
+    def _choose(
+        self, federation: Federation, asked: tuple[ClientId, ...], dim: int
+    ) -> tuple[Kind, int, dict[str, Tensor]]:
+        """Features, place of the balance and weights of the candidate that summed validation counts prefer."""
+        config = self.config
+        solved = self.solutions()
+        names = [
+            (kind, place, at) for kind, each in solved.items() for place in each for at in range(len(config.ridge))
+        ]
+        candidates: dict[str, Tensor] = {
+            kind: torch.stack([weights.float() for found in each.values() for weights in found])
+            for kind, each in solved.items()
+        }
+        chosen = 0
+        if len(names) > 1:
+            request = ScoreRequest(candidates=candidates, dim=dim)
+            counts = federation.sum(Client.score, request, to=asked).require(config.min_clients).counts.numpy()
+            scores = [criterion_of(each, config.criterion) for each in counts]
+            chosen = int(np.argmax(scores))
+            self.log["validation"] = scores[chosen]
+        kind, place, at = names[chosen]
+        self.log.update(ridge=config.ridge[at], balance=config.balance[place], features=float(KINDS.index(kind)))
+        return kind, place, {kind: solved[kind][place][at].float()}
+
+    def solutions(self) -> dict[Kind, dict[int, list[Tensor]]]:
+        """The ridge of every penalty, [p, C] float64, by features and place of the balance."""
+        # What float32 leaves in directions that no row has must not be taken for rows.
+        noise = 10 * torch.finfo(torch.float32 if self.config.wire == "float32" else torch.float64).eps
+        found: dict[Kind, dict[int, list[Tensor]]] = {}
+        for kind in self.kinds:
+            found[kind] = {}
+            for place in range(len(self.config.balance)):
+                right = self.products[f"{kind}/{place}"].double().t()
+                spectrum = Spectrum(unpack(self.moments[f"{kind}/{place}"], len(right)), noise)
+                found[kind][place] = [spectrum.solve(right, penalty) for penalty in self.config.ridge]
+        return found
+
+    def aggregate(self) -> Tensors | None:
+        return self.weights
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "moments": self.moments, "products": self.products, "class_weights": self.class_weights,
+            "weights": self.weights, "kinds": list(self.kinds), "size": self.size,
+        }  # fmt: skip
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.moments, self.products = dict(state["moments"]), dict(state["products"])
+        self.class_weights, self.weights = state["class_weights"], dict(state["weights"])
+        self.kinds, self.size = tuple(_kind(name) for name in state["kinds"]), float(state["size"])
+
+
+def _kind(name: str) -> Kind:
+    if name not in KINDS:
+        raise MessageError(f"'{name[:40]}' is no kind of features; known are {', '.join(KINDS)}.")
+    return name
+
+
+def _single(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.float() for name, value in sums.items()}
+
+
+def _sum(sums: Mapping[str, Tensor], rest: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value + rest[name] if rest else value for name, value in sums.items()}
+
+
+def _confusion(labels: Any, guesses: Any, classes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    found: np.ndarray[Any, np.dtype[np.int64]] = np.bincount(labels * classes + guesses, minlength=classes * classes)
+    return found.reshape(classes, classes)
+
+
+def criterion_of(counts: np.ndarray[Any, Any], criterion: str) -> float:
+    """Of [C true, C predicted] counts."""
+    if not counts.sum():
+        return 0.0
+    hits = np.diagonal(counts)
+    if criterion == "accuracy":
+        return float(hits.sum() / counts.sum())
+    return float(macro_f1(Margins(hits, counts.sum(axis=1), counts.sum(axis=0))))
+
+
+METHOD = Method(
+    name="fedridge",
+    title="FedRidge",
+    citation="graphsilo's own; ridge regression from sums, on propagated features.",
+    summary="Ridge regression on propagated features: one exact round of sums, then a correction at each silo.",
+    config=FedRidgeConfig,
+    client=Client,
+    server=Server,
+    tasks=("node", "graph"),
+    backbone=False,
+    edge_weights=True,
+)
