@@ -38,7 +38,7 @@ SPECIAL: dict[str, Any] = {
     "scenario.name": "inductive", "scenario.edges": "touching", "scenario.missing": "absent", "scenario.regrow": "all",
     "model.name": "sage", "model.pool": ["gcn", {"name": "sage", "hidden": 8}],
     "method.name": "fedprox", "run.device": "cuda", "run.seeds": [3, 4],
-    "task": "node",
+    "task": "node", "method.balance": [0.25, 1.0],
 }  # fmt: skip
 """Values of settings whose type says too little."""
 
@@ -49,6 +49,8 @@ def another(name: str, annotation: Any, default: Any, low: float | None = None, 
         return SPECIAL[name]
     kinds = typing.get_args(annotation) if typing.get_origin(annotation) in (Union, UnionType) else (annotation,)
     for kind in kinds:
+        if typing.get_origin(kind) is typing.Annotated:
+            kind = typing.get_args(kind)[0]
         origin, inner = typing.get_origin(kind), typing.get_args(kind)
         if origin is Literal:
             return next(word for word in inner if word != default)

@@ -11,7 +11,7 @@ from graphsilo.experiments.conformance import SHORT
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 
-METHODS = {name: registry.load(name) for name in registry.names()}
+METHODS = {name: method for name in registry.names() if (method := registry.load(name)).backbone}
 NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).tasks]
 ENCODERS = {"sage", "gcn", "sgc_stacked", "mlp"}
 """Whose layers FedLoG knows how to run on single points; ``sgc_stacked`` is a GCN."""

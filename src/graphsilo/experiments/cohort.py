@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from graphsilo.federation.settings import MethodConfig
     from graphsilo.runtime.in_process import LocalFederation
     from graphsilo.runtime.remote_sites import StateLost
+
+_MOST = 8
+"""Classes that are named before the rest is only counted."""
 
 
 class Cohort(ABC):
@@ -138,3 +141,14 @@ class Federations(Protocol):
 
     def recovering(self, lost: StateLost) -> None:
         """Clients have lost their state, and the seed begins again from its last checkpoint."""
+
+
+def untrained_words(lost: Sequence[Sequence[int]], names: Sequence[str] | None) -> str:
+    """A warning of such classes, given as [class, items] each."""
+    shown = [f"'{names[label]}'" if names else str(label) for label, _ in lost[:_MOST]]
+    more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
+    return (
+        f"no client trains the {'class' if len(lost) == 1 else 'classes'} {', '.join(shown)}{more}, and "
+        f"{sum(items for _, items in lost)} items of {'it' if len(lost) == 1 else 'them'} are asked for at test time: "
+        f"they cannot be found."
+    )

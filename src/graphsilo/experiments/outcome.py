@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphsilo.errors import one_line
-from graphsilo.experiments.cohort import Cohort
+from graphsilo.experiments.cohort import Cohort, untrained_words
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.federation.registry import Method
 
@@ -45,17 +45,6 @@ def untrained(scores: SetScores, clients: int) -> list[list[int]]:
         return []
     trained, tested = (scores.of(kind).sum(axis=(0, 1, 3)) for kind in ("train", "test"))
     return [[int(label), int(tested[label])] for label in np.flatnonzero((trained == 0) & (tested > 0))]
-
-
-def untrained_words(lost: Sequence[Sequence[int]], names: Sequence[str] | None) -> str:
-    """A warning of such classes, given as [class, items] each."""
-    shown = [f"'{names[label]}'" if names else str(label) for label, _ in lost[:_MOST]]
-    more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
-    return (
-        f"no client trains the {'class' if len(lost) == 1 else 'classes'} {', '.join(shown)}{more}, and "
-        f"{sum(items for _, items in lost)} items of {'it' if len(lost) == 1 else 'them'} are asked for at test time: "
-        f"they cannot be found."
-    )
 
 
 def outcome_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort: Cohort) -> list[str]:

@@ -33,10 +33,9 @@ from graphsilo.data.transforms import is_symmetric
 from graphsilo.data.truth import truth_notes
 from graphsilo.data.union import check_finite, dense, own_partition, truth_of, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
-from graphsilo.experiments.cohort import Cohort, per_client_warnings
+from graphsilo.experiments.cohort import Cohort, per_client_warnings, untrained_words
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
 from graphsilo.experiments.doors import RECORDS
-from graphsilo.experiments.outcome import untrained_words
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.placement import free_memory
 from graphsilo.types import ClientId, Task
