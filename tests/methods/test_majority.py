@@ -14,6 +14,8 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.methods import majority
+from graphsilo.report.record import load as load_run
+from graphsilo.report.run_page import sentence
 
 
 def test_the_answer_is_the_share_of_each_class_in_training(kit):
@@ -88,3 +90,10 @@ def small_graphs(tmp_path_factory):
         "graph": {"data.name": str(save_graph(tmp_path_factory.mktemp("graphs") / "threes.npz", graphs)),
                   "task": "graph", **cut},
     }  # fmt: skip
+
+
+def test_a_report_names_no_backbone_and_the_one_round(small_graphs, tmp_path):
+    run(load_config(overrides={**small_graphs["node"], "method.name": "majority"}), out=tmp_path / "run")
+    text = sentence(load_run(tmp_path / "run"))
+    assert text.startswith("Majority class on citation-sbm (")
+    assert ", for 1 round, seed 0" in text

@@ -170,6 +170,8 @@ def assemble(
             "citation": method.citation,
             "evaluates": list(method.evaluates),
             "pooled": method.pooled,
+            "backbone": method.backbone,
+            "rounds": config.method_config().total_rounds,
         },
         "data": {**simulation.describe(), "hash": simulation.data_hash},
         "partition": simulation.cut_facts,

@@ -143,7 +143,7 @@ def sentence(run: Run) -> str:
     if clients is not None:
         text += f", held by {integer(clients)} {'silo' if clients == 1 else 'silos'}"
         text += f" (partition {rule})" if isinstance(rule, str) else ""
-    rounds = number(run.setting("rounds"))
+    rounds = number(run.section("method").get("rounds")) or number(run.setting("rounds"))
     if rounds is None:
         ran = [len(records(seed.get("rounds"))) for seed in run.seeds]
         rounds = max(ran) if any(ran) else None
@@ -161,6 +161,8 @@ def sentence(run: Run) -> str:
 
 def _trained(run: Run) -> str:
     """Which model, or which models where clients have different ones."""
+    if run.section("method").get("backbone") is False:
+        return ""
     model = run.config.get("model")
     pool = mapping(model).get("pool")
     if isinstance(pool, list) and pool:
