@@ -368,7 +368,11 @@ def references(names: list[str] | None) -> list[str] | None:
     if not names:
         return None
     parts = [part for name in names for part in name.replace(",", " ").split()]
-    return ["local", "fedridge", "global", "global_cut", "majority"] if "all" in parts else list(dict.fromkeys(parts))
+    if "all" not in parts:
+        return list(dict.fromkeys(parts))
+    from graphsilo.experiments.config import REFERENCES
+
+    return list(REFERENCES)
 
 
 def _overrides(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
@@ -23,8 +23,8 @@ from graphsilo.federation.settings import MethodConfig, Settings, setting
 from graphsilo.types import Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
-REFERENCES = ("local", "fedridge", "global", "global_cut", "majority")
 RunReference = Literal["local", "fedridge", "global", "global_cut", "majority"]
+REFERENCES: tuple[RunReference, ...] = get_args(RunReference)
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
 """Settings of ``run`` that change no number."""
 OUTPUTS = frozenset({"models", "embeddings"})

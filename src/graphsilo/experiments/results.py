@@ -136,7 +136,7 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[dict[st
 
 
 def assemble(
-    config: RunConfig, method: Method, simulation: Cohort, seeds: list[dict[str, Any]], print_of: str
+    config: RunConfig, method: Method, simulation: Cohort, seeds: list[dict[str, Any]], run_fingerprint: str
 ) -> dict[str, Any]:
     """What ``result.json`` holds, but for the references.
 
@@ -145,7 +145,7 @@ def assemble(
         method: By which method.
         simulation: On which data.
         seeds: Each seed's result, as ``seed_result`` gives it.
-        print_of: The run's fingerprint.
+        run_fingerprint: The run's fingerprint.
     """
     keys = ("validation", "test", "test_last", "scenarios", "scenarios_last")
     summary: dict[str, Any] = {
@@ -162,7 +162,7 @@ def assemble(
         "format": FORMAT,
         "graphsilo": __version__,
         "config": complete_config(config, simulation),
-        "fingerprint": print_of,
+        "fingerprint": run_fingerprint,
         "task": simulation.task,
         "method": {
             "name": method.name,

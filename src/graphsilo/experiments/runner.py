@@ -93,15 +93,15 @@ def run(
         if folder is not None:
             config, kept = adopted(config, own, folder, resume=resume)
             check_places(folder, simulation)
-        print_of = fingerprint(config, simulation)
+        run_fingerprint = fingerprint(config, simulation)
         settings = complete_config(config, simulation)
         checkpoints = None
         done = None
         if folder is not None:
             reason = Reason(folder, settings, simulation)
-            checkpoints = Checkpoints(folder / "checkpoints", print_of, settings, reason)
+            checkpoints = Checkpoints(folder / "checkpoints", run_fingerprint, settings, reason)
             if resume:  # another run's is refused before anything of it is overwritten
-                done = finished(folder, print_of, reason)
+                done = finished(folder, run_fingerprint, reason)
                 for seed in config.run.seeds if done is None else ():
                     checkpoints.load(seed)
                 check_outputs(folder, config.evaluation)
@@ -146,7 +146,7 @@ def run(
                     again = True
             seeds.append(tree)
             ledgers.append((seed, ledger))
-        tree = results.assemble(config, method, simulation, seeds, print_of)
+        tree = results.assemble(config, method, simulation, seeds, run_fingerprint)
         for warning in tree["warnings"][len(first) :] if not label else ():
             observer.warned(warning)
         if config.run.references:

@@ -143,6 +143,16 @@ class MethodConfig(Settings):
         return False
 
 
+class OneRoundConfig(MethodConfig):
+    """For methods that have exactly one round."""
+
+    rounds: int = setting(100, "rounds of reference rows; the method itself has exactly one", source="OpenFGL", ge=1)
+
+    @property
+    def total_rounds(self) -> int:
+        return 1
+
+
 class LocalTrainingConfig(MethodConfig):
     """For methods whose clients run local epochs."""
 

@@ -23,13 +23,13 @@ from pydantic import field_validator
 from torch import Tensor
 
 from graphsilo.errors import ConfigError, MessageError
-from graphsilo.evaluate.metrics import Margins, macro_f1
+from graphsilo.evaluate.metrics import accuracy, macro_f1, margins
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
-from graphsilo.federation.settings import MethodConfig, setting
+from graphsilo.federation.settings import OneRoundConfig, setting
 from graphsilo.methods.fedridge_features import HOPS, KINDS, Features, Kind, Recipe
 from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack
 from graphsilo.models.view import GraphTensors
@@ -40,10 +40,9 @@ SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 USUAL_SHARPNESS = 8.0
 
 
-class FedRidgeConfig(MethodConfig):
+class FedRidgeConfig(OneRoundConfig):
     """Settings of FedRidge."""
 
-    rounds: int = setting(100, "rounds of reference rows; FedRidge itself has exactly one", source="OpenFGL", ge=1)
     features: Literal["auto", "mean", "sgc", "separate"] = setting(
         "auto", "φ of a node: the mean of X, ÂX, …, Â^h X; Â^h X; or X, NX, …, N^h X side by side, for graphs whose "
         "neighbours differ; auto: mean or separate, as validation says",
@@ -90,10 +89,6 @@ class FedRidgeConfig(MethodConfig):
         elif not all(each > 0 for each in value):
             raise ConfigError(f"method.{info.field_name} lists penalties above 0; got {list(value)}.")
         return value
-
-    @property
-    def total_rounds(self) -> int:
-        return 1
 
     @property
     def chooses_by_validation(self) -> bool:
@@ -272,13 +267,11 @@ class Client(ClientBase[FedRidgeConfig]):
         ((name, common),) = request.weights.items()
         kind = _kind(name)
         features = self._features(self.data, kind)
-        best, own = -1.0, common
-        for weights in (common, *self._corrected(features, common.double(), request.class_weights)):
-            score = self._quality(kind, weights)
-            if score > best:
-                best, own = score, weights
-        self._models = {"own": {name: own}, "common": {name: common}}
-        self._sharpness = {view: self._sharpest(kind, models[name]) for view, models in self._models.items()}
+        known = [common, *self._corrected(features, common.double(), request.class_weights)]
+        outputs = [self._validated(kind, weights) for weights in known]
+        best = int(np.argmax([self._quality(output) for output in outputs]))  # the first of equals
+        self._models = {"own": {name: known[best]}, "common": {name: common}}
+        self._sharpness = {"own": self._sharpest(outputs[best]), "common": self._sharpest(outputs[0])}
         return Done(clients=1)
 
     def _corrected(self, features: Features, common: Tensor, class_weights: Tensor) -> list[Tensor]:
@@ -293,20 +286,19 @@ class Client(ClientBase[FedRidgeConfig]):
         penalties = sorted(self.config.own_ridge, reverse=True)
         return [(common + change).float() for change in corrections(root * rows, residual, penalties)]
 
-    def _quality(self, kind: Kind, weights: Tensor) -> float:
-        items = self._validation
-        if not len(items):
-            return 0.0
-        guesses = self._features(self._seen, kind).times(weights)[torch.from_numpy(items)].argmax(1).numpy()
-        counts = _confusion(self.silo.seen.graph.labels[items], guesses, self.silo.schema.num_classes)
+    def _validated(self, kind: Kind, weights: Tensor) -> Tensor:
+        """φ W of the own validation items."""
+        return self._features(self._seen, kind).times(weights)[torch.from_numpy(self._validation)]
+
+    def _quality(self, output: Tensor) -> float:
+        labels = self.silo.seen.graph.labels[self._validation]
+        counts = _confusion(labels, output.argmax(1).numpy(), self.silo.schema.num_classes)
         return criterion_of(counts, self.config.criterion)
 
-    def _sharpest(self, kind: Kind, weights: Tensor) -> float:
-        items = self._validation
-        if not len(items):
+    def _sharpest(self, output: Tensor) -> float:
+        if not len(output):
             return USUAL_SHARPNESS
-        output = self._features(self._seen, kind).times(weights)[torch.from_numpy(items)]
-        labels = torch.from_numpy(self.silo.seen.graph.labels[items])
+        labels = torch.from_numpy(self.silo.seen.graph.labels[self._validation])
         return min(SHARPNESS, key=lambda factor: float(F.cross_entropy(factor * output, labels)))
 
     def _features(self, data: GraphTensors, kind: Kind, dim: int | None = None) -> Features:
@@ -497,10 +489,7 @@ def criterion_of(counts: np.ndarray[Any, Any], criterion: str) -> float:
     """Of [C true, C predicted] counts."""
     if not counts.sum():
         return 0.0
-    hits = np.diagonal(counts)
-    if criterion == "accuracy":
-        return float(hits.sum() / counts.sum())
-    return float(macro_f1(Margins(hits, counts.sum(axis=1), counts.sum(axis=0))))
+    return float((accuracy if criterion == "accuracy" else macro_f1)(margins(counts)))
 
 
 METHOD = Method(

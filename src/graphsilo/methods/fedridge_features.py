@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, weighted
+from graphsilo.models.view import GraphTensors, Matrix, add_weighted, dense_if_filled, weighted
 from graphsilo.random import numpy_generator
 
 Kind: TypeAlias = Literal["mean", "sgc", "separate"]
@@ -76,7 +76,7 @@ class Features:
     """
 
     def __init__(self, data: GraphTensors, recipe: Recipe, size: float = 1.0):
-        self.recipe, self._num_features = recipe, data.num_features
+        self.recipe = recipe
         self._graphs = data.collection is not None
         key = ("ridge features", recipe.kind, recipe.hops, recipe.dim, recipe.seed, size if self._graphs else None)
         self.base: Matrix = data.cached(
@@ -147,9 +147,7 @@ def projection(num_features: int, width: int, seed: int, block: int = 0) -> sp.c
 
 def _projected(matrix: Matrix, width: int, seed: int, block: int = 0) -> Matrix:
     found: Matrix = matrix @ projection(matrix.shape[1], width, seed, block)
-    if sp.issparse(found) and found.nnz > 0.25 * found.shape[0] * found.shape[1]:
-        return np.asarray(found.toarray())
-    return found
+    return dense_if_filled(found) if sp.issparse(found) else found
 
 
 def _inverse(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -165,11 +163,10 @@ def _nodes(data: GraphTensors, recipe: Recipe) -> Matrix:
         own = np.asarray(own.toarray())  # one hop fills it: products of sparse matrices would be the dearer way there
     if recipe.kind == "separate":
         return unit_rows(_apart(data, own, recipe, width) if narrow else _beside(data, own, recipe.hops))
-    norm: Norm = "gcn"
     current = _projected(own, width, recipe.seed) if narrow else own
     total = weighted(current, 1.0)
     for _ in range(recipe.hops):
-        current = data.step(current, norm)
+        current = data.step(current)
         total = current if recipe.kind == "sgc" else add_weighted(total, current, 1.0)
     return unit_rows(total)
 

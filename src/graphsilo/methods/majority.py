@@ -18,18 +18,12 @@ from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
-from graphsilo.federation.settings import MethodConfig, setting
+from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.models.view import GraphTensors
 
 
-class MajorityConfig(MethodConfig):
+class MajorityConfig(OneRoundConfig):
     """Settings of the constant answer."""
-
-    rounds: int = setting(100, "rounds of reference rows; the answer itself takes exactly one", source="OpenFGL", ge=1)
-
-    @property
-    def total_rounds(self) -> int:
-        return 1
 
 
 class CountRequest(Message):

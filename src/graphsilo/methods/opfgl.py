@@ -32,7 +32,7 @@ from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
-from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
+from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
 from graphsilo.methods import opfgl_stages as stages
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, View
@@ -60,10 +60,8 @@ from graphsilo.training.optimizer import Adam
 from graphsilo.types import Task
 
 
-class OpFGLConfig(MethodConfig):
+class OpFGLConfig(OneRoundConfig):
     """Settings of O-pFGL."""
-
-    rounds: int = setting(100, "rounds of reference rows; O-pFGL itself has exactly one", source="OpenFGL", ge=1)
 
     hops: int = setting(2, "h: the statistics are of X, ÂX, …, Â^h X; the published scripts use 1", source="paper: at "
                         "most 2", ge=0)  # fmt: skip
@@ -222,10 +220,6 @@ class OpFGLConfig(MethodConfig):
                 f"raise the other."
             )
         return self
-
-    @property
-    def total_rounds(self) -> int:
-        return 1
 
     @property
     def chooses_by_validation(self) -> bool:

@@ -78,6 +78,13 @@ def _ordered(matrix: sp.csr_matrix) -> sp.csr_matrix:
     return found
 
 
+def dense_if_filled(matrix: sp.csr_matrix) -> Matrix:
+    """A sparse matrix, as a dense one where more than a quarter of it is filled."""
+    if matrix.nnz > 0.25 * matrix.shape[0] * matrix.shape[1]:
+        return np.asarray(matrix.toarray())
+    return matrix
+
+
 def weighted(matrix: Matrix, weight: float) -> Matrix:
     """weight · matrix, as a matrix of its own."""
     if sp.issparse(matrix):
@@ -182,10 +189,7 @@ class GraphTensors:
         operator = self.matrix(norm)
         if not sp.issparse(matrix):
             return _times(operator, matrix)
-        result = operator @ matrix
-        if result.nnz > 0.25 * result.shape[0] * result.shape[1]:
-            return np.asarray(result.toarray())
-        return result
+        return dense_if_filled(operator @ matrix)
 
     @property
     def full(self) -> View:
