@@ -6,9 +6,13 @@ Each run and seed is one process with one thread; what was run before with the s
 long comparison can be stopped and continued. Scores are kept in ``.benchmarks/papers`` with the commit they were made
 with, and the tables are drawn from there.
 
+A run may name one of its file's ``searches``: a number of trials, the same on every row, of which each seed takes the
+one that its validation nodes prefer.
+
     python benchmarks/papers.py                       # what must be measured (priority 1)
     python benchmarks/papers.py fairfgl --priority 2  # one file, more of its rows
     python benchmarks/papers.py --show                # only the tables
+    python benchmarks/papers.py fedridge --show --against "FedAvg, best of 16"   # differences, paired by row and seed
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +32,8 @@ from typing import Any
 from children import RESULTS, ChildFailed, commit, data_root, run_code, write_json
 
 from graphsilo import documents
+from graphsilo.evaluate.significance import compare_paired
+from graphsilo.random import numpy_generator
 
 HERE = Path(__file__).resolve().parent
 KEPT = RESULTS / "papers"
@@ -58,6 +64,7 @@ class Run:
         scores: Which numbers are shown.
         published: Those of the paper, in percent or None.
         spread: Their standard deviations.
+        trials: How many settings this line chooses from, by each seed's validation; 1: it is no search.
     """
 
     file: str
@@ -70,6 +77,7 @@ class Run:
     published: tuple[float | None, ...]
     spread: tuple[float | None, ...]
     priority: int
+    trials: int = 1
 
     @property
     def place(self) -> Path:
@@ -98,30 +106,53 @@ def read(name: str) -> tuple[str, list[Run]]:
     tree = documents.read(path, "the description of rows", references=500)
     runs = []
     for row in tree["rows"]:
-        for entry in row["runs"]:
-            overrides = {**tree.get("base", {}), **row.get("base", {}), **entry.get("set", {})}
-            scores = _list(entry.get("score", row.get("score", tree.get("score", "own_local.accuracy"))))
-            published = [*_list(entry.get("published")), *[None] * len(scores)][: len(scores)]
-            spread = [*_list(entry.get("std")), *[None] * len(scores)][: len(scores)]
-            if "method.name" not in overrides:
+        for place, entry in enumerate(row.get("runs", tree.get("runs", []))):
+            base = {**tree.get("base", {}), **row.get("base", {}), **entry.get("set", {})}
+            if "method.name" not in base:
                 raise SystemExit(f"{path.name}: '{entry['label']}' in row '{row['id']}' names no method.name.")
+            scores = _list(entry.get("score", row.get("score", tree.get("score", "own_local.accuracy"))))
+            paper = {**({} if place else row), **entry}  # what a row says of its paper is said of its first run
+            published = [*_list(paper.get("published")), *[None] * len(scores)][: len(scores)]
+            spread = [*_list(paper.get("std")), *[None] * len(scores)][: len(scores)]
+            trials = search(tree["searches"][entry["search"]]) if "search" in entry else [{}]
             splits = row.get("splits")
             for seed in splits or row.get("seeds", [0, 1, 2]):
-                runs.append(
-                    Run(
-                        file=name,
-                        row=row["id"],
-                        data=row["data"],
-                        label=entry["label"],
-                        overrides={**overrides, "partition.seed": seed} if splits else overrides,
-                        seed=seed,
-                        scores=tuple(scores),
-                        published=tuple(published),
-                        spread=tuple(spread),
-                        priority=entry.get("priority", row.get("priority", 1)),
+                for trial in trials:
+                    overrides = {**base, **trial}
+                    runs.append(
+                        Run(
+                            file=name,
+                            row=row["id"],
+                            data=row["data"],
+                            label=entry["label"],
+                            overrides={**overrides, "partition.seed": seed} if splits else overrides,
+                            seed=seed,
+                            scores=tuple(scores),
+                            published=tuple(published),
+                            spread=tuple(spread),
+                            priority=entry.get("priority", row.get("priority", 1)),
+                            trials=len(trials),
+                        )
                     )
-                )
     return tree["title"], runs
+
+
+def search(description: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The settings that a search tries: those it begins with, then random ones of its spaces, no two alike.
+
+    Args:
+        description: ``trials``, how many; ``first``, settings that are always tried; ``spaces``, of which one is drawn
+            and then of each of its settings a value. Every row and seed tries the same.
+    """
+    draw = numpy_generator(0, "search")
+    found = [dict(each) for each in description.get("first", [])]
+    while len(found) < description["trials"]:
+        spaces = description["spaces"]
+        space = spaces[int(draw.integers(len(spaces)))]
+        trial = {name: values[int(draw.integers(len(values)))] for name, values in space.items()}
+        if trial not in found:
+            found.append(trial)
+    return found
 
 
 def _list(value: Any) -> list[Any]:
@@ -153,9 +184,10 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
 
     Args:
         result: What a run left.
-        wanted: ``mode.metric`` or ``mode.kind.metric``; ``@last`` takes the last round instead of the best on
-            validation, ``@20-59`` the mean of these rounds, ``@macro_f1`` the best by another validation metric (the
-            first of equals). ``study.name`` is a number of the clients' studies as it
+        wanted: ``mode.metric`` or ``mode.kind.metric``, where ``chosen`` stands for the mode that was best on
+            validation (the first of equals); ``@last`` takes the last round instead of the best on validation,
+            ``@20-59`` the mean of these rounds, ``@macro_f1`` the best by another validation metric (the first of
+            equals). ``study.name`` is a number of the clients' studies as it
             stands, its mean over nodes: weighted by the clients' ``nodes``, or by ``nodes_lacking`` where the number
             is about these. ``setup.name`` is a number that the server noted in set-up, as it stands.
     """
@@ -165,8 +197,9 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     if mode in AS_IT_STANDS:
         source = seed["setup"].get("log", {}).get(rest[0]) if mode == "setup" else _studied(seed["study"], rest[0])
         return None if when else source
+    mode = chosen_mode(result) if mode == "chosen" else mode
     if not when:
-        return _percent(_dig(seed["modes"][mode], rest))
+        return _percent(_dig(seed["modes"].get(mode, {}), rest))
     main = result["evaluates"][0]
     rows = [(row["round"], row if mode == main else row.get("modes", {}).get(mode, {})) for row in seed["rounds"]]
     if when == "last":
@@ -179,6 +212,34 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     values = [_dig(row, rest) for _, row in rows]
     known = [value for value in values if value is not None]
     return _percent(statistics.fmean(known)) if known else None
+
+
+def chosen_mode(result: dict[str, Any]) -> str:
+    """Own models or the common one, as validation accuracy says."""
+    return str(max(result["seed"]["modes"], key=lambda mode: _validation(result, mode)))
+
+
+def _validation(result: dict[str, Any], mode: str) -> float:
+    return _or_lowest(result["seed"]["modes"].get(mode, {}).get("validation", {}).get("accuracy"))
+
+
+Trials = dict[int, list[dict[str, Any]]]
+"""Results by seed, of all trials of a search."""
+
+
+def results(runs: list[Run]) -> Trials:
+    """What is kept of one line's runs. A seed whose trials were not all run is left out."""
+    found: Trials = {}
+    for run in runs:
+        if run.kept is not None:
+            found.setdefault(run.seed, []).append(json.loads(run.kept.read_text(encoding="utf-8")))
+    return {seed: trials for seed, trials in found.items() if len(trials) == runs[0].trials}
+
+
+def best(trials: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
+    """The trial whose validation accuracy is highest in the mode of the wanted score; the first of equals."""
+    mode = wanted.partition("@")[0].partition(".")[0]
+    return max(trials, key=lambda each: _validation(each, chosen_mode(each) if mode == "chosen" else mode))
 
 
 def _or_lowest(value: float | None) -> float:
@@ -214,17 +275,19 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
         lines = []
         for label in dict.fromkeys(run.label for run in mine):
             seeds = [run for run in mine if run.label == label]
-            found = [json.loads(run.kept.read_text(encoding="utf-8")) for run in seeds if run.kept]
-            if not found:
-                continue
+            tried = results(seeds)
+            cost = [sum(each["seed"]["cpu_seconds"] for each in trials) for trials in tried.values()]
             for index, name in enumerate(seeds[0].scores):
+                found = [best(trials, name) for trials in tried.values()]
                 values = [value for result in found if (value := score(result, name)) is not None]
+                if not values:
+                    continue
                 last = [] if "@" in name else [score(result, f"{name}@last") for result in found]
                 lines.append(
                     f"| {label} | {name} | {_shown(values, name)} "
                     f"| {_shown([value for value in last if value is not None], name)} "
                     f"| {_paper(seeds[0], index)} | {len(found)} | "
-                    f"{statistics.fmean(result['seed']['cpu_seconds'] for result in found):.1f} | "
+                    f"{statistics.fmean(cost):.1f} | "
                     f"{statistics.fmean(result['seed']['upload_bytes'] for result in found) / 1e6:.3f} |"
                 )
         if lines:
@@ -233,6 +296,55 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
             yield "|---|---|---|---|---|---|---|---|"
             yield from lines
             yield ""
+
+
+def differences(runs: list[Run], against: str, wanted: str) -> Iterator[str]:
+    """What each run is above the one labelled ``against``: by row, paired by seed, and over the means of all rows."""
+    labels = [label for label in dict.fromkeys(run.label for run in runs) if label != against]
+    yield f"### {wanted} against '{against}'\n"
+    yield "| row | " + " | ".join(labels) + " |"
+    yield "|---" * (len(labels) + 1) + "|"
+    means: dict[str, list[float]] = {label: [] for label in labels}
+    for row in dict.fromkeys(run.row for run in runs):
+        values = {
+            label: {
+                seed: value
+                for seed, trials in results(mine).items()
+                if (value := score(best(trials, wanted), wanted)) is not None
+            }
+            for label in [*labels, against]
+            if (mine := [run for run in runs if run.row == row and run.label == label])
+        }
+        cells = []
+        for label in labels:
+            shared = values.get(label, {}).keys() & values.get(against, {}).keys()
+            gaps = [values[label][seed] - values[against][seed] for seed in sorted(shared)]
+            means[label] += [statistics.fmean(gaps)] if gaps else []
+            cells.append(_signed(gaps))
+        if any(cell != "–" for cell in cells):
+            yield f"| {row} | " + " | ".join(cells) + " |"
+    pairs = {label: compare_paired(gaps, [0.0] * len(gaps)) for label, gaps in means.items() if gaps}
+    yield "| mean of the rows | " + " | ".join(_signed(means[label]) for label in labels) + " |"
+    yield (
+        "| rows above, Wilcoxon p | "
+        + " | ".join(
+            f"{sum(gap > 0 for gap in means[label])} of {len(means[label])}, {_p(pairs[label].wilcoxon_p)}"
+            if label in pairs
+            else "–"
+            for label in labels
+        )
+        + " |\n"
+    )
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2g}"
+
+
+def _signed(gaps: list[float]) -> str:
+    if not gaps:
+        return "–"
+    return f"{statistics.fmean(gaps):+.1f}" + (f" ± {statistics.stdev(gaps):.1f}" if len(gaps) > 1 else "")
 
 
 def _digits(name: str) -> int:
@@ -266,6 +378,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     parser.add_argument("--limit", type=float, default=7200, help="seconds after which a run is stopped")
     parser.add_argument("--show", action="store_true", help="run nothing")
+    parser.add_argument("--against", metavar="LABEL", help="also the differences from this run")
+    parser.add_argument("--difference", default="chosen.accuracy", help="of which score")
     options = parser.parse_args()
     unknown = [name for name in options.files if name not in known]
     if unknown:
@@ -300,6 +414,8 @@ def main() -> None:
                     print(line, file=sys.stderr, flush=True)
     for name, (title, _) in comparisons.items():
         print("\n".join(table(title, chosen[name])))
+        if options.against:
+            print("\n".join(differences(chosen[name], options.against, options.difference)))
 
 
 if __name__ == "__main__":
