@@ -18,9 +18,9 @@ from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
-from graphsilo.methods import fedridge
-from graphsilo.methods.fedridge_features import BLOCK, Features, Recipe, projection, unit_rows
-from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack
+from graphsilo.methods import fedridge, fedridge_features
+from graphsilo.methods.fedridge_features import BLOCK, SMALL, Features, Recipe, projection, unit_rows
+from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
 
 METHOD = fedridge.METHOD
@@ -107,7 +107,7 @@ def test_random_features_are_rectified_projections():
     assert not torch.equal(rows, phi(graph, "sgc", hops=0, random=50, seed=5))
 
 
-def test_a_projection_keeps_angles_and_wide_sparse_features_stay_sparse():
+def test_a_projection_keeps_angles():
     draw = np.random.default_rng(1)
     wide = sp.random(200, 50_000, density=0.001, random_state=draw, format="csr", dtype=np.float32)
     narrow = unit_rows(wide @ projection(50_000, 1024, seed=0))
@@ -115,9 +115,44 @@ def test_a_projection_keeps_angles_and_wide_sparse_features_stay_sparse():
     gram, exact = (narrow @ narrow.T).toarray(), (whole @ whole.T).toarray()
     assert np.abs(gram - exact).max() < 0.25
     assert np.sqrt(((gram - exact) ** 2).mean()) < 0.04  # 1 / sqrt(1024) is 0.031
-    made = Features(GraphTensors(graph_of(wide, [])), Recipe("mean", 1, 1024, 0, 0))
-    assert made.base.shape == (200, 1024)
-    assert sp.issparse(made.base)  # 50 words spread over four columns each fill a fifth
+
+
+def test_wide_sparse_features_stay_sparse_unless_they_are_few():
+    draw = np.random.default_rng(1)
+    for count, dim, sparse in ((200, 1024, False), (200, 0, True), (5000, 1024, True)):
+        # 50 words spread over four columns each fill a fifth of 1024; 200 rows of these are fewer numbers than SMALL.
+        wide = sp.random(count, 50_000, density=0.001, random_state=draw, format="csr", dtype=np.float32)
+        made = Features(GraphTensors(graph_of(wide, [])), Recipe("mean", 1, dim, 0, 0))
+        assert made.base.shape == (count, dim or 50_000)
+        assert (count * (dim or 50_000) > SMALL) == sp.issparse(made.base) == sparse
+
+
+@pytest.mark.parametrize("kind", ["mean", "sgc", "separate"])
+@pytest.mark.parametrize("dim", [0, 20])
+def test_what_is_sparse_until_a_hop_fills_it_is_what_is_dense_at_once(kind, dim, monkeypatch):
+    draw = np.random.default_rng(2)
+    words = sp.random(90, 60, density=0.02, random_state=draw, format="csr", dtype=np.float32)
+    graph = graph_of(words, draw.integers(0, 90, (200, 2)))
+    dense = phi(graph, kind, hops=3, dim=dim)
+    for name, value in (("SMALL", 0), ("_AT_ONCE", 300), ("_FEWEST", 1), ("_DENSE_PROJECTION", 0)):
+        monkeypatch.setattr(fedridge_features, name, value)
+        assert torch.allclose(phi(graph, kind, hops=3, dim=dim), dense, atol=1e-6)
+
+
+def test_features_that_are_not_projected_are_made_once_for_all_widths_and_seeds():
+    data = GraphTensors(graph_of([[1, 0], [0, 1]], [(0, 1)]))
+    one, two = (Features(data, Recipe("mean", 1, dim, 0, seed)).base for dim, seed in ((0, 0), (9, 4)))
+    assert one is two
+    assert Features(data, Recipe("mean", 1, 1, 0, 4)).base is not one
+    Features.forget(data)
+    assert Features(data, Recipe("mean", 1, 0, 0, 0)).base is not one
+
+
+def test_words_that_stand_twice_in_a_row_count_as_their_sum():
+    twice = sp.csr_matrix((np.array([1.0, 2, 4], np.float32), [0, 0, 1], [0, 3]), shape=(1, 2))
+    assert not twice.has_canonical_format
+    assert unit_rows(twice).toarray()[0].tolist() == pytest.approx([0.6, 0.8])
+    assert twice.nnz == 3
 
 
 def test_graphs_have_the_mean_and_the_sum_of_their_nodes():
@@ -139,6 +174,19 @@ def test_packing_is_the_upper_triangle_row_by_row():
     packed = pack(matrix).float()
     assert packed.tolist() == [1, 2, 3, 4, 5, 6]
     assert torch.equal(unpack(packed, 3), matrix)
+
+
+@pytest.mark.parametrize("width", [1, 255, 256, 257, 600])
+def test_triangles_of_products_are_added_up_in_float64(width):
+    draw = torch.Generator().manual_seed(width)
+    rows = torch.randn(40, width, generator=draw)
+    scaled = 2 * rows
+    total = upper_product(rows[20:], scaled[20:], upper_product(rows[:20], scaled[:20]))
+    assert total.dtype is torch.float64
+    found = unpack(pack(total), width)
+    assert torch.allclose(found, (rows.t().double() @ scaled.double()), atol=1e-4)
+    assert torch.equal(found, found.t())
+    assert torch.equal(unpack(pack(found.float()), width), found.float().double())
 
 
 def test_a_ridge_by_hand():

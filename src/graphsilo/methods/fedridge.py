@@ -31,7 +31,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import OneRoundConfig, setting
 from graphsilo.methods.fedridge_features import HOPS, KINDS, Features, Kind, Recipe
-from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack
+from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId
 
@@ -214,16 +214,15 @@ class Client(ClientBase[FedRidgeConfig]):
         for kind in request.kinds:
             features = self._features(self.data, _kind(kind), request.dim)
             for place, weight in enumerate(weights):
-                square = torch.zeros(0, 0)
+                square: Tensor | None = None
                 cross = torch.zeros(classes, features.width, dtype=torch.float64)
                 for items, rows in features.blocks(self._train, np.float64 if precise else np.float32):
                     labels = torch.from_numpy(self.silo.labels[items])
                     scaled = rows if bool((weight == 1).all()) else rows * weight[labels][:, None].to(rows.dtype)
-                    found = rows.t() @ scaled
-                    # Blocks are added up in float64.
-                    square = square.double().add_(found) if len(square) else found
+                    square = upper_product(rows, scaled, square)
                     cross.index_add_(0, labels, scaled.double())
-                square = square if len(square) else torch.zeros(features.width, features.width)
+                if square is None:
+                    square = torch.zeros(features.width, features.width)
                 moments[f"{kind}/{place}"], products[f"{kind}/{place}"] = pack(square), cross
         return Statistics(
             moments=_single(moments), products=_single(products), moments_rest=self._rest(moments),
@@ -245,7 +244,7 @@ class Client(ClientBase[FedRidgeConfig]):
         found = []
         for kind, candidates in request.candidates.items():
             each = candidates.permute(1, 0, 2).flatten(1)
-            output = self._features(self._seen, _kind(kind), request.dim).times(each)[torch.from_numpy(items)]
+            output = self._features(self._seen, _kind(kind), request.dim).times(each, items)
             guesses = output.view(len(items), len(candidates), classes).argmax(2).numpy()
             found += [_confusion(labels, guesses[:, place], classes) for place in range(len(candidates))]
         return Scores(counts=torch.from_numpy(np.stack(found)))
@@ -268,7 +267,8 @@ class Client(ClientBase[FedRidgeConfig]):
         kind = _kind(name)
         features = self._features(self.data, kind)
         known = [common, *self._corrected(features, common.double(), request.class_weights)]
-        outputs = [self._validated(kind, weights) for weights in known]
+        output = self._features(self._seen, kind).times(torch.cat(known, dim=1), self._validation)
+        outputs = output.split(self.silo.schema.num_classes, dim=1)
         best = int(np.argmax([self._quality(output) for output in outputs]))  # the first of equals
         self._models = {"own": {name: known[best]}, "common": {name: common}}
         self._sharpness = {"own": self._sharpest(outputs[best]), "common": self._sharpest(outputs[0])}
@@ -285,10 +285,6 @@ class Client(ClientBase[FedRidgeConfig]):
         # From the strongest penalty on: of equals the one nearest to the common model is kept.
         penalties = sorted(self.config.own_ridge, reverse=True)
         return [(common + change).float() for change in corrections(root * rows, residual, penalties)]
-
-    def _validated(self, kind: Kind, weights: Tensor) -> Tensor:
-        """φ W of the own validation items."""
-        return self._features(self._seen, kind).times(weights)[torch.from_numpy(self._validation)]
 
     def _quality(self, output: Tensor) -> float:
         labels = self.silo.seen.graph.labels[self._validation]

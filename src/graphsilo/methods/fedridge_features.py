@@ -2,7 +2,7 @@
 
 Nothing is trained. Rows are scaled to length 1, so that silos of any size and unit speak of the same thing. What is
 wider than a bound is projected at random before it is propagated (both are linear), so that wide sparse features never
-become dense.
+become dense. What is small is dense from the start, since that is faster: at most ``SMALL`` numbers.
 
 Sources: Wu et al., "Simplifying Graph Convolutional Networks", ICML 2019 (propagated features); Zhu et al., "Beyond
 Homophily in Graph Neural Networks", NeurIPS 2020 (own and neighbours' features apart); Kane and Nelson, "Sparser
@@ -22,7 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.models.view import GraphTensors, Matrix, add_weighted, dense_if_filled, weighted
+from graphsilo.data import scratch
+from graphsilo.models.operators import SparseOperator, matmul
+from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, dense_if_filled
 from graphsilo.random import numpy_generator
 
 Kind: TypeAlias = Literal["mean", "sgc", "separate"]
@@ -33,8 +35,17 @@ CONSTANT = 0.1
 """The last column of φ, whose weight is a bias."""
 BLOCK = 4096
 """Rows that are dense at once."""
+_KEY = "ridge features"
+_NOTHING = 1e-60
+"""Square of a length below which a row counts as zeros."""
+SMALL = 1 << 22
+"""Numbers of a matrix that is dense however few of them are not zero: 16 MB."""
 _SPREAD = 4
 """Entries of the projection that a raw feature has."""
+_AT_ONCE, _FEWEST = 1 << 18, 16
+"""Numbers that are propagated at once (1 MB), and columns, whatever they take."""
+_DENSE_PROJECTION = 1 << 20
+"""Numbers of a projection that is multiplied as a dense matrix: what a processor's cache holds."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,11 @@ class Recipe:
         most = max(1, self.dim // 2) if graphs else self.dim
         return min(whole, most) if self.dim else whole
 
+    def projects(self, num_features: int, *, graphs: bool = False) -> bool:
+        """Whether a node's row is projected onto fewer columns."""
+        whole = num_features * (self.hops + 1 if self.kind == "separate" else 1)
+        return self.base_width(num_features, graphs=graphs) < whole
+
     def width(self, num_features: int, *, graphs: bool = False) -> int:
         """p, columns of φ: the node's (a graph's: their mean and their sum), the constant, the random ones."""
         return self.base_width(num_features, graphs=graphs) * (2 if graphs else 1) + 1 + self.random
@@ -78,23 +94,35 @@ class Features:
     def __init__(self, data: GraphTensors, recipe: Recipe, size: float = 1.0):
         self.recipe = recipe
         self._graphs = data.collection is not None
-        key = ("ridge features", recipe.kind, recipe.hops, recipe.dim, recipe.seed, size if self._graphs else None)
+        # What is not projected is the same for every bound and every seed.
+        narrow = (recipe.dim, recipe.seed) if recipe.projects(data.num_features, graphs=self._graphs) else None
+        key = (_KEY, recipe.kind, recipe.hops, narrow, size if self._graphs else None)
         self.base: Matrix = data.cached(
             key, lambda: _pooled(data, recipe, size) if self._graphs else _nodes(data, recipe)
         )
         self.width = recipe.width(data.num_features, graphs=self._graphs)
 
-    def times(self, weights: Tensor) -> Tensor:
-        """φ @ weights, [items, C] float32. ``weights``: [p, C]."""
-        columns = self.base.shape[1]
-        right = weights.float().numpy()
-        found = np.asarray(self.base @ right[:columns], dtype=np.float32) + np.float32(CONSTANT) * right[columns]
-        if self.recipe.random:
-            draw = self._directions()
-            for start in range(0, len(found), BLOCK):
-                rows = slice(start, start + BLOCK)
-                found[rows] += self._random(self._dense(rows), draw) @ right[columns + 1 :]
-        return torch.from_numpy(found)
+    @staticmethod
+    def forget(data: GraphTensors) -> None:
+        """Drop what was made for a graph."""
+        data.forget(_KEY)
+
+    def times(self, weights: Tensor, items: NDArray[np.int64] | None = None) -> Tensor:
+        """φ @ weights for some items, or for all, [items, C] float32. ``weights``: [p, C]."""
+        columns, right = self.base.shape[1], weights.float()
+        found = torch.empty(self.base.shape[0] if items is None else len(items), right.shape[1])
+        draw = self._directions() if self.recipe.random else None
+        for start in range(0, len(found), BLOCK):
+            place = slice(start, start + BLOCK)
+            part = self.base[place if items is None else items[place]]
+            if sp.issparse(part) and draw is None:
+                found[place] = torch.from_numpy(part @ right[:columns].numpy())
+                continue
+            base = np.asarray(part.toarray() if sp.issparse(part) else part)
+            found[place] = matmul(torch.from_numpy(base), right[:columns])
+            if draw is not None:
+                found[place] += matmul(torch.from_numpy(self._random(base, draw)), right[columns + 1 :])
+        return found.add_(right[columns], alpha=CONSTANT)
 
     def blocks(
         self, items: NDArray[np.int64], dtype: type[np.floating[Any]] = np.float64
@@ -109,7 +137,7 @@ class Features:
                 columns.append(self._random(base, draw))
             yield part, torch.from_numpy(np.concatenate(columns, axis=1, dtype=dtype))
 
-    def _dense(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+    def _dense(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         part = self.base[rows]
         return np.asarray(part.toarray() if sp.issparse(part) else part)
 
@@ -122,16 +150,22 @@ class Features:
         return np.asarray(np.maximum(found, 0.0, out=found) * np.sqrt(2.0 / self.recipe.random), dtype=np.float32)
 
 
-def unit_rows(matrix: Matrix) -> Matrix:
-    """A matrix with rows of length 1; a row of zeros stays."""
+def unit_rows(matrix: Matrix, *, in_place: bool = False) -> Matrix:
+    """A matrix with rows of length 1; a row of zeros stays. A dense one may be changed in place."""
     if sp.issparse(matrix):
-        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1), dtype=np.float64)).ravel()
-        return sp.csr_matrix(sp.diags(_inverse(lengths)) @ matrix, dtype=np.float32)
-    scaled = np.empty_like(matrix, dtype=np.float32)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        weights = np.square(matrix.data, dtype=np.float64)
+        squares = np.bincount(rows, weights=weights, minlength=matrix.shape[0]).astype(np.float64)  # whole for no row
+        data = matrix.data * _inverse(squares)[rows]
+        return sp.csr_matrix((data, matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape)
+    scaled = matrix if in_place else scratch.empty(matrix.shape)
     for start in range(0, len(matrix), BLOCK):
-        rows = slice(start, start + BLOCK)
-        part = np.asarray(matrix[rows], dtype=np.float64)
-        scaled[rows] = part * _inverse(np.sqrt(np.einsum("ij,ij->i", part, part)))[:, None]
+        part = matrix[start : start + BLOCK]
+        inverse = _inverse(np.einsum("ij,ij->i", part, part, dtype=np.float64))
+        np.multiply(part, inverse[:, None], out=scaled[start : start + BLOCK])
     return scaled
 
 
@@ -146,52 +180,102 @@ def projection(num_features: int, width: int, seed: int, block: int = 0) -> sp.c
 
 
 def _projected(matrix: Matrix, width: int, seed: int, block: int = 0) -> Matrix:
-    found: Matrix = matrix @ projection(matrix.shape[1], width, seed, block)
-    return dense_if_filled(found) if sp.issparse(found) else found
+    thrown = projection(matrix.shape[1], width, seed, block)
+    if not sp.issparse(matrix):
+        found = scratch.empty((len(matrix), width))
+        across = SparseOperator(thrown.T.tocsr())
+        for start in range(0, len(matrix), BLOCK):
+            part = torch.from_numpy(matrix[start : start + BLOCK]).t().contiguous()
+            torch.from_numpy(found[start : start + BLOCK]).copy_(across.mm(part).t())
+        return found
+    if matrix.shape[0] * width > SMALL or matrix.shape[1] * width > _DENSE_PROJECTION:
+        return _small_or_filled(matrix @ thrown)
+    return SparseOperator(matrix).mm(torch.from_numpy(thrown.toarray())).numpy()
 
 
-def _inverse(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+def _small_or_filled(matrix: sp.csr_matrix) -> Matrix:
+    return np.asarray(matrix.toarray()) if matrix.shape[0] * matrix.shape[1] <= SMALL else dense_if_filled(matrix)
+
+
+def _inverse(squares: NDArray[np.float64]) -> NDArray[np.float32]:
+    """1 / length, 0 where there is none."""
+    found = np.zeros(len(squares), dtype=np.float32)
+    np.divide(1.0, np.sqrt(squares), out=found, where=squares > _NOTHING, casting="same_kind")
+    return found
 
 
 def _nodes(data: GraphTensors, recipe: Recipe) -> Matrix:
     """φ of the nodes without the constant, rows of length 1."""
     own = unit_rows(data.graph.features)
-    width = recipe.base_width(data.num_features, graphs=data.collection is not None)
-    narrow = width < data.num_features * (recipe.hops + 1 if recipe.kind == "separate" else 1)
-    if not narrow and sp.issparse(own) and recipe.hops and data.hop_cost(1, "gcn") >= data.num_features:
-        own = np.asarray(own.toarray())  # one hop fills it: products of sparse matrices would be the dearer way there
+    graphs = data.collection is not None
+    narrow, width = (
+        recipe.projects(data.num_features, graphs=graphs),
+        recipe.base_width(data.num_features, graphs=graphs),
+    )
+    if not narrow and sp.issparse(own):
+        # Where one hop fills it, products of sparse matrices would be the dearer way there.
+        fills = recipe.hops and data.hop_cost(1, "gcn") >= data.num_features
+        own = np.asarray(own.toarray()) if fills else _small_or_filled(own)
     if recipe.kind == "separate":
-        return unit_rows(_apart(data, own, recipe, width) if narrow else _beside(data, own, recipe.hops))
-    current = _projected(own, width, recipe.seed) if narrow else own
-    total = weighted(current, 1.0)
-    for _ in range(recipe.hops):
-        current = data.step(current)
-        total = current if recipe.kind == "sgc" else add_weighted(total, current, 1.0)
-    return unit_rows(total)
+        return _apart(data, own, recipe, width) if narrow else _beside(data, own, recipe.hops)
+    if narrow:
+        own = _projected(own, width, recipe.seed)
+    return unit_rows(_propagated(data, own, "gcn", recipe.hops, again=recipe.kind == "mean"), in_place=True)
+
+
+def _propagated(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, again: bool = False) -> Matrix:
+    """A^hops X; ``again``: X + A (X + A (X + …)), the sum over all hops."""
+    current = matrix
+    while hops and sp.issparse(current):  # until a hop fills it
+        current, hops = data.step(current, norm), hops - 1
+        if again:
+            current = add_weighted(current, matrix, 1.0)
+    if not hops:
+        return current
+    # A few columns at a time: they stay in the processor's cache for all hops, and nothing else takes room.
+    found, operator = scratch.empty(current.shape), data.matrix(norm)
+    rows, columns = current.shape
+    own = matrix.tocsc() if sp.issparse(matrix) else matrix
+    few = max(_FEWEST, _AT_ONCE // max(rows, 1))
+    for start in range(0, columns, few):
+        place = slice(start, start + few)
+        first = own[:, place].toarray() if sp.issparse(own) else np.ascontiguousarray(own[:, place])
+        part = first if current is matrix else np.ascontiguousarray(current[:, place])
+        for _ in range(hops):
+            part = operator @ part
+            if again:
+                part += first
+        found[:, place] = part
+    return found
 
 
 def _apart(data: GraphTensors, own: Matrix, recipe: Recipe, width: int) -> Matrix:
     """X, NX, …, N^h X of unit rows, each projected by a matrix of its own, added up: their projection side by side."""
     total: Matrix | None = None
     for level in range(recipe.hops, -1, -1):  # a dense one first: it is what the others are added to
-        block = _projected(own, width, recipe.seed, level)
-        for _ in range(level):
-            block = data.step(block, "mean")
-        block = unit_rows(block)
+        block = _propagated(data, _projected(own, width, recipe.seed, level), "mean", level)
+        block = unit_rows(block, in_place=True)
         total = block if total is None else add_weighted(total, block, 1.0)
     assert total is not None
-    return total
+    return unit_rows(total, in_place=True)
 
 
 def _beside(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
-    current, blocks = own, [own]
+    """X, NX, …, N^h X of unit rows."""
+    blocks = [own]
     for _ in range(hops):
-        current = data.step(current, "mean")
-        blocks.append(unit_rows(current))
+        blocks.append(_propagated(data, blocks[-1], "mean", 1))
+    rows, columns = own.shape
     if all(sp.issparse(block) for block in blocks):
-        return sp.csr_matrix(sp.hstack([sp.csr_matrix(block) for block in blocks]))
-    return np.concatenate([block.toarray() if sp.issparse(block) else block for block in blocks], axis=1)
+        return unit_rows(sp.csr_matrix(sp.hstack([sp.csr_matrix(unit_rows(block)) for block in blocks])))
+    found = scratch.empty((rows, columns * len(blocks)))
+    for place, block in enumerate(blocks):
+        part = found[:, place * columns : (place + 1) * columns]
+        for start in range(0, rows, BLOCK):
+            some = block[start : start + BLOCK]
+            part[start : start + BLOCK] = some.toarray() if sp.issparse(some) else some
+        unit_rows(part, in_place=True)
+    return unit_rows(found, in_place=True)
 
 
 def _pooled(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:

@@ -4,36 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
 RANK = 1e-11
 """What is smaller than this share of the largest diagonal entry counts as zero in float64."""
+_COLUMNS = 256
+"""Of a triangle, worked on at once."""
+
+
+def upper_product(left: Tensor, right: Tensor, total: Tensor | None = None) -> Tensor:
+    """leftᵀ @ right, [p, p], where that is symmetric: its upper triangle; below stands nothing of use.
+
+    Args:
+        left, right: [rows, p].
+        total: What it is added to, in float64.
+    """
+    size = left.shape[1]
+    found = left.new_empty(size, size) if total is None else total.double()
+    for start in range(0, size, _COLUMNS):
+        part = left[:, start : start + _COLUMNS].t() @ right[:, start:]
+        place = found[start : start + _COLUMNS, start:]
+        place.copy_(part) if total is None else place.add_(part)
+    return found
 
 
 def pack(matrix: Tensor) -> Tensor:
-    """[p(p+1)/2] the upper triangle of a symmetric matrix, row by row."""
-    size = len(matrix)
-    packed = matrix.new_empty(size * (size + 1) // 2)
-    source, target = matrix.numpy(), packed.numpy()
-    for row, place in enumerate(_places(size)):
-        target[place : place + size - row] = source[row, row:]
-    return packed
+    """[p(p+1)/2] the upper triangle of a matrix, row by row."""
+    # What is the upper triangle by rows to us is the lower one by columns to LAPACK.
+    copy = lapack.strttp if matrix.dtype is torch.float32 else lapack.dtrttp
+    return torch.from_numpy(copy(matrix.contiguous().numpy().T, uplo="L")[0])
 
 
 def unpack(packed: Tensor, size: int) -> Tensor:
     """[p, p] float64 the symmetric matrix that was packed."""
-    matrix = torch.empty(size, size, dtype=torch.float64)
-    source, target = packed.numpy(), matrix.numpy()
-    for row, place in enumerate(_places(size)):
-        target[row, row:] = target[row:, row] = source[place : place + size - row]
-    return matrix
-
-
-def _places(size: int) -> list[int]:
-    """Where each row begins in the packed triangle."""
-    return [row * size - row * (row - 1) // 2 for row in range(size)]
+    matrix = lapack.dtpttr(size, packed.double().numpy(), uplo="L")[0].T
+    for start in range(0, size, _COLUMNS):
+        end = start + _COLUMNS
+        matrix[end:, start:end] = matrix[start:end, end:].T
+        corner = matrix[start:end, start:end]
+        corner += np.triu(corner, 1).T
+    return torch.from_numpy(matrix)
 
 
 class Spectrum:

@@ -54,21 +54,27 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
         [[0.5, 0.5], [0.5, 0.5]]
     """
     own = adjacency.diagonal()
-    bare = adjacency - sp.diags(own, format="csr")
+    bare = adjacency - _diagonal(own)
     bare.eliminate_zeros()
     loops = np.where(own > 0, own, 1.0)  # float64, so that degrees are added up in it
-    matrix = bare + sp.diags(loops, format="csr") if norm in ("gcn", "row", "loops") else bare
+    matrix = bare + _diagonal(loops) if norm in ("gcn", "row", "loops") else bare
     if norm in ("sum", "loops"):
         return _ordered(matrix)
     degree = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
     with np.errstate(divide="ignore"):
         inverse = np.where(degree > 0, 1.0 / degree, 0.0)
+    scale = np.sqrt(inverse) if norm == "gcn" else inverse
+    data = np.repeat(scale, np.diff(matrix.indptr)) * matrix.data
     if norm == "gcn":
-        root = np.sqrt(inverse)
-        matrix = sp.diags(root) @ matrix @ sp.diags(root)
-    else:
-        matrix = sp.diags(inverse) @ matrix
-    return _ordered(matrix)
+        data *= scale[matrix.indices]
+    return _ordered(sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape))
+
+
+def _diagonal(values: NDArray[np.floating]) -> sp.csr_matrix:
+    count = len(values)
+    return sp.csr_matrix(
+        (values, np.arange(count, dtype=np.int32), np.arange(count + 1, dtype=np.int32)), (count, count)
+    )
 
 
 def _ordered(matrix: sp.csr_matrix) -> sp.csr_matrix:
@@ -103,7 +109,8 @@ def add_weighted(total: Matrix, matrix: Matrix, weight: float) -> Matrix:
         return sp.csr_matrix(result) if sp.issparse(result) else np.asarray(result)
     for rows in _row_blocks(total):
         part = matrix[rows]
-        total[rows] += weight * (part.toarray() if sp.issparse(part) else part)
+        part = part.toarray() if sp.issparse(part) else part
+        total[rows] += part if weight == 1 else weight * part
     return total
 
 
@@ -150,6 +157,11 @@ class GraphTensors:
     def clear(self) -> None:
         """Forget everything derived; it is made again when it is asked for."""
         self._cache.clear()
+
+    def forget(self, name: str) -> None:
+        """Forget what is kept under keys that begin with this name."""
+        for key in [key for key in self._cache if key[0] == name]:
+            del self._cache[key]
 
     def matrix(self, norm: Norm) -> sp.csr_matrix:
         """The normalised adjacency of the whole graph, [n, n] scipy CSR."""
