@@ -12,7 +12,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${TUTORIAL_FOLDER:-$(mktemp -d "${TMPDIR:-/tmp}/hospitals.XXXXXX")}
 mkdir -p "$folder"
-cp "$here"/{make_tables.py,config.yaml,federation.yaml} "$folder"
+cp "$here"/{make_tables.py,config.yaml,fedavg.yaml,federation.yaml} "$folder"
 cd "$folder"
 if [ -n "${TUTORIAL_PORT:-}" ]; then
     sed -i.before "s/port: [0-9]*/port: $TUTORIAL_PORT/" federation.yaml
@@ -53,11 +53,11 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
-# Waits until a command succeeds or the coordinator has ended. A hospital that ends by itself ends the tutorial.
-until_coordinator() {
+# Waits until a command succeeds. A process of the federation that ends by itself ends the tutorial.
+until_so() {
     local name
-    while kill -0 "$(pid coordinator)" 2>/dev/null && ! "$@"; do
-        for name in north south west; do
+    while ! "$@"; do
+        for name in $running; do
             if ! kill -0 "$(pid "$name")" 2>/dev/null; then
                 echo "$name has ended by itself." >&2
                 exit 1
@@ -66,8 +66,9 @@ until_coordinator() {
         sleep 0.2
     done
 }
-has_trained() { grep -q '"rounds": [0-9]' kits/coordinator/run/status.json 2>/dev/null; }
-has_ended() { false; }
+serves() { grep -q 'waiting for' coordinator.log; }
+has_done_one_and_trains() { [ -e result/result.json ] && grep -q '"rounds": [0-9]' kits/coordinator/run/status.json; }
+has_done_both() { [ -e fedavg/result.json ] && grep -q '0002-fedavg is done' coordinator.log; }
 
 # Every hospital: its tables, and what it will tell of them.
 run python make_tables.py
@@ -84,23 +85,27 @@ start north graphsilo join kits/north --silo north/silo.yaml
 start south graphsilo join kits/south --silo south/silo.yaml
 start west graphsilo join kits/west --silo west/silo.yaml
 
-# The coordinator: one run, then end.
-start coordinator graphsilo serve kits/coordinator config.yaml --out result
-until_coordinator has_trained
+# The coordinator: takes jobs until it is stopped.
+start coordinator graphsilo serve kits/coordinator
+until_so serves
+run graphsilo federation submit config.yaml --out result
+run graphsilo federation submit fedavg.yaml --out fedavg
+until_so has_done_one_and_trains
 run graphsilo federation status
-until_coordinator has_ended
-wait "$(pid coordinator)"
+until_so has_done_both
+kill "$(pid coordinator)"
+wait "$(pid coordinator)" || true
 running=" north south west"
 cat coordinator.log
 
 # A hospital: what left it, and its own predictions.
 run graphsilo silo log kits/south/sent/south.jsonl --last 4
-run 'graphsilo predict --run kits/south/results/*/south --out south/predictions.csv'
+run 'graphsilo predict --run kits/south/results/*fedridge*/south --out south/predictions.csv'
 run head -4 south/predictions.csv
 
 # For comparison, what no federation can do: all three in one process; and every hospital alone.
 tables="--data north/tables.yaml --data south/tables.yaml --data west/tables.yaml"
-run "graphsilo run config.yaml $tables --reference local --out together"
+run "graphsilo run fedavg.yaml $tables --reference local --reference fedridge --out together"
 
 for name in north south west; do
     kill "$(pid "$name")"

@@ -6,9 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load
 
 from graphsilo.data.scaling import FeatureScale
-from graphsilo.federation.kept import Kept, embedding_path, fill_tensors, kept_tensors, model_path, scale_tensors
+from graphsilo.federation.kept import (
+    Kept,
+    embedding_path,
+    fill_tensors,
+    kept_tensors,
+    model_path,
+    scale_tensors,
+    tensor_file,
+)
 
 SCALE = FeatureScale(np.array([1.0, 1e9 + 0.5]), np.array([2.0, 1 / 3]))
 
@@ -16,6 +25,13 @@ SCALE = FeatureScale(np.array([1.0, 1e9 + 0.5]), np.array([2.0, 1 / 3]))
 def test_where_they_stand():
     assert model_path(Path("run"), 3, 12, "best") == Path("run/models/seed3-client12-best.safetensors")
     assert embedding_path(Path("run"), 3, 12) == Path("run/embeddings/seed3-client12.safetensors")
+
+
+def test_one_tensor_may_stand_under_two_names():
+    weights = torch.arange(6.0).view(2, 3)
+    found = load(tensor_file({"own/mean": weights, "common/mean": weights, "turned": weights.t()}))
+    assert found["own/mean"].tolist() == found["common/mean"].tolist() == weights.tolist()
+    assert found["turned"].tolist() == weights.t().tolist()
 
 
 def test_models_scale_and_fills_come_back():

@@ -74,10 +74,9 @@ def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     """Named tensors as safetensors, atomically."""
-    from safetensors.torch import save
+    from graphsilo.federation.kept import tensor_file
 
-    # A copy each: a method may hold one tensor under two names, which the format refuses.
-    write_bytes(path, save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
+    write_bytes(path, tensor_file(tensors))
 
 
 def read_tensors(path: Path) -> dict[str, Any]:

@@ -30,6 +30,14 @@ def embedding_path(folder: Path, seed: int, client: ClientId) -> Path:
     return folder / "embeddings" / f"seed{seed}-client{client}.safetensors"
 
 
+def tensor_file(tensors: Mapping[str, Tensor]) -> bytes:
+    """Named tensors in the safetensors format."""
+    from safetensors.torch import save
+
+    # A copy each: a method may hold one tensor under two names, which the format refuses.
+    return bytes(save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
+
+
 def flat(models: Mapping[str, Tensors] | None) -> dict[str, Tensor]:
     """The tensors of a client's models as ``view/parameter``, as files hold them."""
     return {

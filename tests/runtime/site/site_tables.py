@@ -48,6 +48,8 @@ def numbers(tree: Any) -> Any:
 
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {"run.seeds": [0, 1]},
+    "fedridge": {"method.own": False},  # the own model is the common one: one tensor under two names
+    "majority": {},
     "opfgl": {},
     "fedpg": {},
     "fairfgl": {},

@@ -53,7 +53,7 @@ from graphsilo.federation.client import (
 from graphsilo.federation.codec import Encoded, aligned_bytes, decode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
-from graphsilo.federation.kept import embedding_path, kept_tensors, model_path
+from graphsilo.federation.kept import embedding_path, kept_tensors, model_path, tensor_file
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
@@ -294,9 +294,9 @@ class SiteWorker:
                 for when in ("best", "last"):
                     weights = kept_tensors(found, when)
                     if weights:
-                        _write_tensors(model_path(folder, session.seed, client, when), weights)
+                        _write(model_path(folder, session.seed, client, when), tensor_file(weights))
             if "embeddings" in found:
-                _write_tensors(embedding_path(folder, session.seed, client), {"embeddings": found["embeddings"]})
+                _write(embedding_path(folder, session.seed, client), tensor_file({"embeddings": found["embeddings"]}))
         return {}, []
 
     def do_result(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
@@ -416,12 +416,6 @@ def _write(path: Path, data: bytes) -> None:
             file.write(data)
     except OSError as error:
         raise RunError(f"{path} could not be written at the site ({error.strerror}).") from error
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    from safetensors.torch import save
-
-    _write(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
 
 
 def members_of(
