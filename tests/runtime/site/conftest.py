@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the helpers beside this fi
 from site_tables import NAMES, numbers, write_tables
 
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.federation import registry
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 
@@ -49,7 +50,10 @@ class Sites:
             "run.checkpoint_every": 1,
             "model.hidden": [8],
         }
-        return {**short, **{key.replace("__", "."): value for key, value in overrides.items()}}
+        given = {**short, **{key.replace("__", "."): value for key, value in overrides.items()}}
+        if not registry.load(given.get("method.name", "fedavg")).backbone:
+            given.pop("model.hidden")
+        return given
 
     def config(self, **overrides: Any) -> RunConfig:
         """The same as a configuration, for one process or for the sites."""

@@ -48,8 +48,11 @@ def numbers(tree: Any) -> Any:
 
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {"run.seeds": [0, 1]},
-    "fedridge": {"method.own": False},  # the own model is the common one: one tensor under two names
-    "majority": {},
+    "fedridge": {
+        "method.own": False,
+        "method.rounds": 1,
+    },  # one tensor under two names
+    "majority": {"method.rounds": 1},
     "opfgl": {},
     "fedpg": {},
     "fairfgl": {},
