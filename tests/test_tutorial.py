@@ -78,7 +78,7 @@ def test_the_page_shows_the_files_as_they_are(made: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     for path in (made / "south" / "silo.yaml", made / "north" / "tables.yaml"):
         assert f"```yaml\n{path.read_text(encoding='utf-8')}```" in page, path.name
-    for name in ("federation.yaml", "config.yaml"):
+    for name in ("federation.yaml", "config.yaml", "fedavg.yaml"):
         assert f'--8<-- "examples/hospitals/{name}"' in page
 
 
@@ -93,7 +93,8 @@ def test_the_files_fit_together(made: Path) -> None:
         (300, 3),
         (240, 2),
     ]
-    assert load_config(EXAMPLE / "config.yaml").method_config().rounds == 30
+    assert load_config(EXAMPLE / "config.yaml").method.name == "fedridge"
+    assert load_config(EXAMPLE / "fedavg.yaml").method_config().rounds == 30
 
 
 def test_the_reference_has_the_defaults_and_the_states() -> None:
@@ -168,8 +169,8 @@ def test_the_script_runs_what_the_page_shows(tutorial: Tutorial) -> None:
 
 @pytest.mark.slow
 def test_apart_and_together_give_the_same_numbers(tutorial: Tutorial) -> None:
-    apart, together = (
-        json.loads((tutorial.folder / name / "result.json").read_text()) for name in ("result", "together")
+    ridge, apart, together = (
+        json.loads((tutorial.folder / name / "result.json").read_text()) for name in ("result", "fedavg", "together")
     )
     assert len(apart["seeds"]) == 3
     for mine, theirs in zip(apart["seeds"], together["seeds"], strict=True):
@@ -178,6 +179,10 @@ def test_apart_and_together_give_the_same_numbers(tutorial: Tutorial) -> None:
     assert apart["summary"] == together["summary"]
     alone = together["references"]["local"]["accuracy"]["mean"]
     assert apart["summary"]["test"]["accuracy"]["mean"] > alone + 0.02
+    assert ridge["summary"]["test"]["accuracy"]["mean"] > alone + 0.05
+    for metric, value in ridge["summary"]["test"].items():
+        if isinstance(value, dict) and isinstance(value.get("mean"), float):
+            assert together["references"]["fedridge"][metric]["mean"] == value["mean"], metric
 
 
 @pytest.mark.slow

@@ -66,9 +66,10 @@ until_so() {
         sleep 0.2
     done
 }
-serves() { grep -q 'waiting for' coordinator.log; }
-has_done_one_and_trains() { [ -e result/result.json ] && grep -q '"rounds": [0-9]' kits/coordinator/run/status.json; }
-has_done_both() { [ -e fedavg/result.json ] && grep -q '0002-fedavg is done' coordinator.log; }
+serves() { grep -q 'waiting for' coordinator.log 2>/dev/null; }
+first_is_done() { grep -q '0001-fedridge is done' coordinator.log; }
+second_trains() { grep -q 'FedAvg, seed 0 .* round' coordinator.log; }
+second_is_done() { grep -q '0002-fedavg is done' coordinator.log; }
 
 # Every hospital: its tables, and what it will tell of them.
 run python make_tables.py
@@ -85,23 +86,27 @@ start north graphsilo join kits/north --silo north/silo.yaml
 start south graphsilo join kits/south --silo south/silo.yaml
 start west graphsilo join kits/west --silo west/silo.yaml
 
-# The coordinator: takes jobs until it is stopped.
+# The coordinator: takes jobs until it is stopped. The first one is FedRidge.
 start coordinator graphsilo serve kits/coordinator
 until_so serves
 run graphsilo federation submit config.yaml --out result
-run graphsilo federation submit fedavg.yaml --out fedavg
-until_so has_done_one_and_trains
+until_so first_is_done
 run graphsilo federation status
-until_so has_done_both
+
+# A hospital: what left it, and its own predictions.
+run graphsilo silo log kits/south/sent/south.jsonl --last 7
+run 'graphsilo predict --run kits/south/results/*/south --out south/predictions.csv'
+run head -4 south/predictions.csv
+
+# The coordinator: a second job, FedAvg.
+run graphsilo federation submit fedavg.yaml --out fedavg
+until_so second_trains
+run graphsilo federation status
+until_so second_is_done
 kill "$(pid coordinator)"
 wait "$(pid coordinator)" || true
 running=" north south west"
 cat coordinator.log
-
-# A hospital: what left it, and its own predictions.
-run graphsilo silo log kits/south/sent/south.jsonl --last 4
-run 'graphsilo predict --run kits/south/results/*fedridge*/south --out south/predictions.csv'
-run head -4 south/predictions.csv
 
 # For comparison, what no federation can do: all three in one process; and every hospital alone.
 tables="--data north/tables.yaml --data south/tables.yaml --data west/tables.yaml"
