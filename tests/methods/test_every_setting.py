@@ -37,7 +37,9 @@ BASE: dict[str, dict[str, Any]] = {
         "interaction_layers": 2,
     },
     "fedpg": {"server_epochs": 4, "confidence": 0.3, "lr": 0.05},
-    "fedridge": {"features": "mean", "ridge": (100.0,), "own_ridge": (0.01,)},
+    "fedridge": {
+        "features": "mean", "label_features": "never", "ridge": (100.0,), "prior": (0.0,), "own_ridge": (0.01,),
+    },
     "fedsage_plus": {
         "local_generator_epochs": 2, "generator_epochs": 1, "generator_hidden": (8, 16), "encoder_widths": (8, 8),
         "count_bias": 1.7, "lambda_f": 0.5, "local_epochs": 1,
@@ -79,7 +81,7 @@ VALUES: dict[str, dict[str, list[Value]]] = {
     "fedprox": {"mu": [1.0], "stragglers": [1.0]},
     "fedridge": {
         "pilot": [1], "hops": [0, 1], "dim": [4], "random_features": [5], "balance": [(1.0,)], "ridge": [(0.01,)],
-        "own_ridge": [(100.0,)], "min_count": [12],
+        "prior": [(0.2,)], "own_ridge": [(100.0,)], "min_count": [12],
     },
     "fedsage": {"fan_out": [1, (2, 1)]},
     "fedsage_plus": {

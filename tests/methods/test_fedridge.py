@@ -24,6 +24,8 @@ from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack
 from graphsilo.models.view import GraphTensors
 
 METHOD = fedridge.METHOD
+PLAIN = {"label_features": "never", "prior": (0.0,)}
+"""The ridge alone."""
 
 
 def graph_of(features, pairs, labels=None, classes=2):
@@ -253,7 +255,7 @@ def test_thousand_clients_in_any_order_give_the_same_model(kit):
 
 def test_in_float32_on_the_wire_it_is_exact_to_its_precision(kit):
     silos = [kit.tiny_silo(client) for client in range(4)]
-    settings = {"features": "mean", "ridge": (0.1,)}
+    settings = {"features": "mean", "ridge": (0.1,), **PLAIN}
     server, _ = played(kit, silos, **settings)
     square, cross = pooled(silos, "mean", settings)
     exact = np.linalg.solve(square + 0.1 * np.eye(len(square)), cross)
@@ -263,7 +265,7 @@ def test_in_float32_on_the_wire_it_is_exact_to_its_precision(kit):
 def test_without_a_silo_it_is_as_if_that_silo_had_never_been(kit):
     """Sums of the others are the same bits; taking its sums off again agrees to rounding; so does adding them later."""
     silos = [kit.tiny_silo(client) for client in range(4)]
-    settings = {"features": "mean", "wire": "float64"}
+    settings = {"features": "mean", "wire": "float64", **PLAIN}
     every, _ = played(kit, silos, rounds=False, **settings)
     never, _ = played(kit, [*silos[:3]], rounds=False, **settings)
     gone, federation = played(kit, silos, rounds=False, **settings)
@@ -283,7 +285,7 @@ def test_without_a_silo_it_is_as_if_that_silo_had_never_been(kit):
 def test_class_balance_weighs_rows_by_hand(kit):
     # 4 rows of class 0 and 2 of class 1: n / (C n_c) is 6/8 and 6/4.
     silos = [kit.tiny_silo(0, train=(0, 1, 2)), kit.tiny_silo(1, train=(0, 2, 3))]
-    settings = {"features": "mean", "balance": (0.0, 1.0), "ridge": (1.0,), "wire": "float64"}
+    settings = {"features": "mean", "balance": (0.0, 1.0), "ridge": (1.0,), "wire": "float64", **PLAIN}
     server, _ = played(kit, silos, rounds=False, **settings)
     assert server.class_weights.tolist() == [[1, 1], [0.75, 1.5]]
     square, cross = pooled(silos, "mean", settings, [0.75, 1.5])
@@ -293,8 +295,9 @@ def test_class_balance_weighs_rows_by_hand(kit):
 
 def test_classes_with_few_rows_are_left_out_of_a_silos_sums(kit):
     silos = [kit.tiny_silo(0, train=(0, 1, 2))]  # two of class 0, one of class 1
-    server, _ = played(kit, silos, rounds=False, features="mean", min_count=2, wire="float64")
-    alone, _ = played(kit, [kit.tiny_silo(0, train=(0, 2))], rounds=False, features="mean", wire="float64")
+    settings = {"features": "mean", "wire": "float64", **PLAIN}
+    server, _ = played(kit, silos, rounds=False, min_count=2, **settings)
+    alone, _ = played(kit, [kit.tiny_silo(0, train=(0, 2))], rounds=False, **settings)
     assert torch.equal(server.moments["mean/0"], alone.moments["mean/0"])
     assert server.products["mean/0"][1].abs().max() == 0
 
@@ -306,11 +309,11 @@ def test_summed_validation_counts_choose(kit):
     """Of the candidates the one that most validation nodes of all silos together are right with."""
     silos = [kit.tiny_silo(client, nodes=12, train=range(6), seed=3) for client in range(5)]
     penalties = (1e-3, 0.1, 1.0, 30.0)
-    server, _ = played(kit, silos, ridge=penalties, own=False)
+    server, _ = played(kit, silos, ridge=penalties, own=False, **PLAIN)
     right = {}
     for kind in ("mean", "separate"):
         for place, penalty in enumerate(penalties):
-            one, clients = played(kit, silos, features=kind, ridge=(penalty,), own=False)
+            one, clients = played(kit, silos, features=kind, ridge=(penalty,), own=False, **PLAIN)
             hits = 0
             for silo in silos:
                 client = clients.client(silo.client)
@@ -332,6 +335,68 @@ def test_the_criterion_is_accuracy_or_macro_f1():
     assert fedridge.criterion_of(constant, "macro_f1") == pytest.approx((16 / 18) / 2)
     assert fedridge.criterion_of(spread, "macro_f1") == pytest.approx((12 / 14 + 4 / 6) / 2)
     assert fedridge.criterion_of(np.zeros((2, 2), dtype=int), "macro_f1") == 0.0
+
+
+def test_scores_of_rare_classes_are_raised_by_hand(kit):
+    # 6 rows of class 0 and 2 of class 1: −log(n_c / n) is log(4/3) and log(4).
+    silos = [kit.tiny_silo(0, train=(0, 1, 2, 4)), kit.tiny_silo(1, train=(0, 2, 3, 4))]
+    fixed = {"features": "mean", "label_features": "never", "ridge": (0.1,), "own": False}
+    server, federation = played(kit, silos, prior=(0.5,), **fixed)
+    plain, others = played(kit, silos, prior=(0.0,), **fixed)
+    shift = torch.tensor([0.5 * np.log(4 / 3), 0.5 * np.log(4)])
+    assert torch.allclose(server.shifts, shift[None])
+    change = server.weights["mean"] - plain.weights["mean"]
+    assert change[:3].abs().max() == 0
+    assert torch.allclose(change[3], (shift / 0.1).float(), atol=1e-5)  # the constant column is 0.1
+    with_it, without = (each.client(0)._models["common"]["mean"] for each in (federation, others))
+    assert torch.equal(with_it, server.weights["mean"])
+    assert torch.equal(without, plain.weights["mean"])
+
+
+def test_a_correction_does_not_undo_the_raised_scores(kit):
+    silos = [kit.tiny_silo(client, nodes=12, train=range(6), seed=3) for client in range(3)]
+    fixed = {"features": "mean", "label_features": "never", "ridge": (0.1,), "own_ridge": (0.01,)}
+    raised, with_it = played(kit, silos, prior=(0.3,), **fixed)
+    plain, without = played(kit, silos, prior=(0.0,), **fixed)
+    shift = raised.weights["mean"] - plain.weights["mean"]
+    corrected = 0
+    for client in range(3):
+        one, other = (each.client(client)._models["own"]["mean"] for each in (with_it, without))
+        if not torch.equal(one, raised.weights["mean"]) and not torch.equal(other, plain.weights["mean"]):
+            corrected += 1
+            assert torch.allclose(one - other, shift, atol=1e-5)
+    assert corrected
+
+
+FIXED = {"features": "mean", "label_features": "never", "ridge": (1.0,), "prior": (0.0,), "own": False}
+"""Nothing to choose: the settings of a run without validation."""
+
+
+def without_validation(silo):
+    items = {"val": np.zeros(0, np.int64), "test": silo.seen.items["test"]}
+    return replace(silo, evaluations=(EvaluationSet("seen", silo.graph, items),))
+
+
+def test_with_nothing_to_choose_validation_is_not_asked(kit):
+    silos = [kit.tiny_silo(client) for client in range(3)]
+    server, federation = played(kit, silos, **FIXED)
+    asked = {row[4] for row in federation.ledger.rows()}
+    assert asked == {"count", "statistics", "adopt"}
+    other, _ = played(kit, [without_validation(silo) for silo in silos], **FIXED)
+    assert torch.equal(server.weights["mean"], other.weights["mean"])
+    _, choosing = played(kit, silos, **{**FIXED, "ridge": (1.0, 2.0)})
+    assert "score" in {row[4] for row in choosing.ledger.rows()}
+
+
+def test_without_validation_nodes_usual_values_are_taken_and_said(kit):
+    """Of several penalties the one next to 1, of the other lists the first; nobody corrects the common model."""
+    silos = [without_validation(kit.tiny_silo(client)) for client in range(3)]
+    server, federation = played(kit, silos)
+    fixed, _ = played(kit, silos, **FIXED)
+    assert torch.equal(server.weights["mean"], fixed.weights["mean"])
+    assert server.log["ridge"] == 1.0
+    assert "validation" not in server.log
+    assert torch.equal(federation.client(0)._models["own"]["mean"], server.weights["mean"])
 
 
 def test_a_silo_keeps_the_common_model_where_its_own_is_no_better(kit):
@@ -418,6 +483,7 @@ def test_settings_out_of_bounds_are_refused():
     for settings, text in (
         ({"balance": (0.5, 1.5)}, r"method\.balance lists numbers between 0 and 1; got \[0\.5, 1\.5\]"),
         ({"ridge": (0.0,)}, r"method\.ridge lists penalties above 0"),
+        ({"prior": (0.1, -0.1)}, r"method\.prior lists numbers of at least 0; got \[0\.1, -0\.1\]"),
         ({"own_ridge": (-1.0,)}, r"method\.own_ridge lists penalties above 0"),
     ):
         with pytest.raises(ConfigError, match=text):
@@ -432,9 +498,9 @@ def test_an_aggregate_of_other_features_is_refused(kit):
         federation.client(0).install_aggregate({"gcn": torch.zeros(4, 2)})
 
 
-def test_bytes_are_those_foreseen_but_for_headers_and_counts(kit):
+def test_bytes_are_those_foreseen_but_for_headers(kit):
     silos = [kit.tiny_silo(client) for client in range(3)]
-    for settings in ({}, {"wire": "float64", "balance": (0.0, 0.5), "random_features": 40}):
+    for settings in ({}, PLAIN, {"wire": "float64", "balance": (0.0, 0.5), "random_features": 40}):
         server, federation = played(kit, silos, **settings)
         up, down = server.expected_bytes()
         sent = {way: sum(federation.ledger.total(phase)[way] for phase in ("setup", "round")) for way in ("up", "down")}

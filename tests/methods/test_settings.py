@@ -178,6 +178,7 @@ TABLES = {
 LISTS: dict[str, dict[str, Any]] = {
     "fedridge": {
         "balance": (0.0,),
+        "prior": (0.0, 0.02, 0.05, 0.1, 0.2),
         "ridge": (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0),
         "own_ridge": (0.5, 2.0, 8.0),
     },

@@ -12,11 +12,12 @@ statistics as in Fed3R (Fanì et al., ICML 2024) and AFL (He et al., CVPR 2025);
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from pydantic import field_validator
@@ -30,14 +31,17 @@ from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import OneRoundConfig, setting
-from graphsilo.methods.fedridge_features import HOPS, KINDS, Features, Kind, Recipe
+from graphsilo.methods.fedridge_features import CONSTANT, HOPS, KINDS, Features, Kind, Recipe
+from graphsilo.methods.fedridge_labels import LABELLED, Labelled, label_columns, own_nodes
 from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
-from graphsilo.types import ClientId
+from graphsilo.types import ClientId, Task
 
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 """What predictions are multiplied by before they become probabilities: chosen at the client, on validation."""
 USUAL_SHARPNESS = 8.0
+USUAL_RIDGE = 1.0
+"""The penalty next to this is taken where there are several, and nobody has a validation node."""
 
 
 class FedRidgeConfig(OneRoundConfig):
@@ -47,6 +51,11 @@ class FedRidgeConfig(OneRoundConfig):
         "auto", "φ of a node: the mean of X, ÂX, …, Â^h X; Â^h X; or X, NX, …, N^h X side by side, for graphs whose "
         "neighbours differ; auto: mean or separate, as validation says",
         source="ours",
+    )  # fmt: skip
+    label_features: Literal["auto", "always", "never"] = setting(
+        "auto", "½ [N Y ‖ (N² − diag N²) Y] appended to φ, of the classes Y of the silo's own training nodes; auto: as "
+        "validation says",
+        source="ours", when={"task": ("node",)},
     )  # fmt: skip
     pilot: int = setting(
         256, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
@@ -64,6 +73,10 @@ class FedRidgeConfig(OneRoundConfig):
     ridge: tuple[float, ...] = setting(
         (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1
     )
+    prior: tuple[float, ...] = setting(
+        (0.0, 0.02, 0.05, 0.1, 0.2), "strengths t that are tried of adding −t log(n_c / n) to the score of class c",
+        source="ours; logit adjustment, Menon et al. 2021", min_length=1,
+    )  # fmt: skip
     own: bool = setting(True, "whether silos correct the common model towards their own rows", source="ours")
     own_ridge: tuple[float, ...] = setting(
         (0.5, 2.0, 8.0), "penalties μ of that correction; a silo also tries none", source="ours", min_length=1,
@@ -80,12 +93,15 @@ class FedRidgeConfig(OneRoundConfig):
         1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1
     )
 
-    @field_validator("balance", "ridge", "own_ridge")
+    @field_validator("balance", "ridge", "prior", "own_ridge")
     @classmethod
     def _in_bounds(cls, value: tuple[float, ...], info: Any) -> tuple[float, ...]:
         if info.field_name == "balance":
             if not all(0 <= each <= 1 for each in value):
                 raise ConfigError(f"method.balance lists numbers between 0 and 1; got {list(value)}.")
+        elif info.field_name == "prior":
+            if not all(each >= 0 for each in value):
+                raise ConfigError(f"method.prior lists numbers of at least 0; got {list(value)}.")
         elif not all(each > 0 for each in value):
             raise ConfigError(f"method.{info.field_name} lists penalties above 0; got {list(value)}.")
         return value
@@ -95,10 +111,13 @@ class FedRidgeConfig(OneRoundConfig):
         """All silos together choose the model by it, and each its correction."""
         return True
 
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The features that are tried."""
-        return ("mean", "separate") if self.features == "auto" else (self.features,)
+    def kinds(self, task: Task) -> tuple[str, ...]:
+        """The features that are tried; a name ends with ``LABELLED`` where label features come with them."""
+        plain: tuple[str, ...] = ("mean", "separate") if self.features == "auto" else (self.features,)
+        if self.label_features == "never" or task != "node":
+            return plain
+        labelled = tuple(name + LABELLED for name in plain)
+        return labelled if self.label_features == "always" else plain + labelled
 
     def recipe(self, kind: Kind, seed: int, dim: int) -> Recipe:
         """How these features are made, of so many columns."""
@@ -152,9 +171,16 @@ class Statistics(Message):
 
 
 class ScoreRequest(Message):
-    """Candidates, [candidates, p, C] by features, and most of these features' columns."""
+    """Ask how good candidates are.
+
+    Attributes:
+        candidates: [candidates, p, C] by features.
+        shifts: [shifts, C] what is added to the scores: each is tried with each candidate.
+        dim: Most of the features' columns.
+    """
 
     candidates: Tensors = sends("model")
+    shifts: Tensor = sends("counts", dtype=torch.float64, shape=("shifts", "classes"))
     dim: int = sends("control")
 
 
@@ -165,9 +191,10 @@ class Scores(Message):
 
 
 class AdoptRequest(Message):
-    """The common model, by its features, and the class weights it was made with."""
+    """The common model, by its features, the shift of its scores, and the class weights it was made with."""
 
     weights: Tensors = sends("model")
+    shift: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
     class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
 
 
@@ -212,7 +239,7 @@ class Client(ClientBase[FedRidgeConfig]):
         products: dict[str, Tensor] = {}
         precise = self.config.wire == "float64"
         for kind in request.kinds:
-            features = self._features(self.data, _kind(kind), request.dim)
+            features = self._features(self.data, kind, request.dim)
             for place, weight in enumerate(weights):
                 square: Tensor | None = None
                 cross = torch.zeros(classes, features.width, dtype=torch.float64)
@@ -240,13 +267,14 @@ class Client(ClientBase[FedRidgeConfig]):
     def score(self, request: ScoreRequest) -> Scores:
         """Confusion counts of every candidate on the own validation items."""
         items, classes = self._validation, self.silo.schema.num_classes
-        labels = self.silo.seen.graph.labels[items]
+        labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
         found = []
         for kind, candidates in request.candidates.items():
             each = candidates.permute(1, 0, 2).flatten(1)
-            output = self._features(self._seen, _kind(kind), request.dim).times(each, items)
-            guesses = output.view(len(items), len(candidates), classes).argmax(2).numpy()
-            found += [_confusion(labels, guesses[:, place], classes) for place in range(len(candidates))]
+            output = self._features(self._seen, kind, request.dim).times(each, items)
+            output = output.view(len(items), len(candidates), 1, classes) + shifts
+            guesses = output.argmax(3).flatten(1).numpy()
+            found += [_confusion(labels, guess, classes) for guess in guesses.T]
         return Scores(counts=torch.from_numpy(np.stack(found)))
 
     @property
@@ -264,17 +292,19 @@ class Client(ClientBase[FedRidgeConfig]):
     def adopt(self, request: AdoptRequest) -> Done:
         """Keep the common model, and correct it towards the own rows where that helps on the own validation items."""
         ((name, common),) = request.weights.items()
-        kind = _kind(name)
-        features = self._features(self.data, kind)
+        features = self._features(self.data, name)
         known = [common, *self._corrected(features, common.double(), request.class_weights)]
-        output = self._features(self._seen, kind).times(torch.cat(known, dim=1), self._validation)
+        place = self._recipe(name).constant(self.data.num_features, graphs=self.silo.schema.task == "graph")
+        # Shifted last: a correction of the shifted model would undo the shift.
+        known = [shifted(weights, request.shift, place) for weights in known]
+        output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
         outputs = output.split(self.silo.schema.num_classes, dim=1)
         best = int(np.argmax([self._quality(output) for output in outputs]))  # the first of equals
-        self._models = {"own": {name: known[best]}, "common": {name: common}}
+        self._models = {"own": {name: known[best]}, "common": {name: known[0]}}
         self._sharpness = {"own": self._sharpest(outputs[best]), "common": self._sharpest(outputs[0])}
         return Done(clients=1)
 
-    def _corrected(self, features: Features, common: Tensor, class_weights: Tensor) -> list[Tensor]:
+    def _corrected(self, features: Features | Labelled, common: Tensor, class_weights: Tensor) -> list[Tensor]:
         if not self.config.own or not len(self._train) or not len(self._validation):
             return []
         parts = list(features.blocks(self._train))
@@ -297,10 +327,23 @@ class Client(ClientBase[FedRidgeConfig]):
         labels = torch.from_numpy(self.silo.seen.graph.labels[self._validation])
         return min(SHARPNESS, key=lambda factor: float(F.cross_entropy(factor * output, labels)))
 
-    def _features(self, data: GraphTensors, kind: Kind, dim: int | None = None) -> Features:
-        return Features(
-            data, self.config.recipe(kind, self.context.seed, self.config.dim if dim is None else dim), self._size
-        )
+    def _features(self, data: GraphTensors, name: str, dim: int | None = None) -> Features | Labelled:
+        features = Features(data, self._recipe(name, dim), self._size)
+        if not name.endswith(LABELLED):
+            return features
+        if data.collection is not None:
+            raise MessageError(f"'{name}' was asked for; graphs have no label features, nodes have.")
+        labels = self.silo.labels[self._train]
+
+        def make() -> sp.csr_matrix:
+            places, nodes = own_nodes(self.silo, data.graph, self._train)
+            return label_columns(data, nodes, labels[places], self.silo.schema.num_classes)
+
+        # Clients share some graphs, and each has labels of its own.
+        return Labelled(features, data.cached(("ridge labels", self._train.tobytes(), labels.tobytes()), make))
+
+    def _recipe(self, name: str, dim: int | None = None) -> Recipe:
+        return self.config.recipe(_kind(name), self.context.seed, self.config.dim if dim is None else dim)
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
@@ -313,12 +356,12 @@ class Client(ClientBase[FedRidgeConfig]):
             return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
         ((name, weights),) = models.items()
         sharpness = self._sharpness.get("own" if view == "own" else "common", USUAL_SHARPNESS)
-        output = self._features(data, _kind(name)).times(weights)
+        output = self._features(data, name).times(weights)
         return F.log_softmax(sharpness * output, dim=1).to(data.device)
 
     def install_aggregate(self, weights: Tensors) -> None:
         for name, tensor in weights.items():
-            width = self._features(self.data, _kind(name)).width
+            width = self._features(self.data, name).width
             if tuple(tensor.shape) != (width, self.silo.schema.num_classes):
                 raise MessageError(f"the aggregate has shape {tuple(tensor.shape)}; {width} features were expected.")
         self._aggregate = dict(weights) or None
@@ -362,25 +405,33 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
-        self.kinds = self.config.kinds
+        self.kinds = self.config.kinds(self.schema.task)
         self.size = 1.0
         self.moments: dict[str, Tensor] = {}
         self.products: dict[str, Tensor] = {}
         self.class_weights = torch.ones(len(self.config.balance), self.schema.num_classes, dtype=torch.float64)
+        self.shifts = torch.zeros(len(self.config.prior), self.schema.num_classes, dtype=torch.float64)
         self.weights: dict[str, Tensor] = {}
 
     def expected_bytes(self) -> tuple[int, int]:
         config, classes = self.config, self.schema.num_classes
         each = 8 if config.wire == "float64" else 4
         up = down = 0
-        for kind in config.kinds:
+        kinds = config.kinds(self.schema.task)
+        for kind in kinds:
             width = self._width(kind, config.dim)
-            up += each * len(config.balance) * (width * (width + 1) // 2 + width * classes)
+            if kind in _widest(kinds):
+                up += each * len(config.balance) * (width * (width + 1) // 2 + width * classes)
             down += 4 * width * classes * len(config.balance) * len(config.ridge)
+            up += 8 * classes**2 * len(config.balance) * len(config.ridge) * len(config.prior)
         return up * self.asked, down * self.asked
 
-    def _width(self, kind: Kind, dim: int) -> int:
-        return self.config.recipe(kind, 0, dim).width(self.schema.num_features, graphs=self.schema.task == "graph")
+    def _width(self, kind: str, dim: int) -> int:
+        plain = self._recipe(kind, dim).width(self.schema.num_features, graphs=self.schema.task == "graph")
+        return plain + 2 * self.schema.num_classes * kind.endswith(LABELLED)
+
+    def _recipe(self, kind: str, dim: int) -> Recipe:
+        return self.config.recipe(_kind(kind), 0, dim)
 
     def set_up(self, federation: Federation) -> None:
         """Counts, then the sums; of several features those that a narrow version of each says are best."""
@@ -390,15 +441,23 @@ class Server(ServerBase[FedRidgeConfig]):
         present = total > 0
         even = total.sum() / (present.sum().clamp_min(1) * total.clamp_min(1))
         self.class_weights = torch.stack([torch.where(present, even**each, 0.0) for each in config.balance])
+        rarity = torch.where(present, -(total.clamp_min(1) / total.sum().clamp_min(1)).log(), 0.0)
+        self.shifts = torch.tensor(config.prior, dtype=torch.float64)[:, None] * rarity
         self.log["training_items"] = float(total.sum())
         self.size = float(counts.nodes) / max(float(counts.items), 1.0)
-        if len(self.kinds) > 1 and 0 < config.pilot < max(self._width(kind, config.dim) for kind in self.kinds):
+        kinds = self.kinds
+        if config.features == "auto" and 0 < config.pilot < max(self._width(kind, config.dim) for kind in kinds):
+            # Label features seem better than they are beside so few columns: they are judged in full width.
+            self.kinds = tuple(name for name in kinds if name + LABELLED in kinds) or kinds
             self._add_up(federation, asked, config.pilot)
-            self.kinds = (self._choose(federation, asked, config.pilot)[0],)
+            better = _kind(self._choose(federation, asked, config.pilot)[0])
+            self.kinds = tuple(name for name in kinds if _kind(name) == better)
         self._add_up(federation, asked, config.dim)
 
     def _add_up(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> None:
-        request = StatisticsRequest(kinds=list(self.kinds), dim=dim, class_weights=self.class_weights, size=self.size)
+        request = StatisticsRequest(
+            kinds=_widest(self.kinds), dim=dim, class_weights=self.class_weights, size=self.size
+        )
         sums = federation.sum(Client.statistics, request, to=asked).require(self.config.min_clients)
         self.moments = _sum(sums.moments, sums.moments_rest)
         self.products = _sum(sums.products, sums.products_rest)
@@ -406,18 +465,22 @@ class Server(ServerBase[FedRidgeConfig]):
     def round(self, federation: Federation, number: int) -> None:
         """All candidates from the sums, one exchange to choose, one to hand out."""
         config, asked = self.config, self.select(federation, number)
-        _, place, self.weights = self._choose(federation, asked, config.dim)
-        message = AdoptRequest(weights=self.weights, class_weights=self.class_weights[place])
+        kind, place, weights, shift = self._choose(federation, asked, config.dim)
+        message = AdoptRequest(weights={kind: weights}, shift=shift, class_weights=self.class_weights[place])
         federation.sum(Client.adopt, message, to=asked).require(config.min_clients)
+        constant = self._recipe(kind, config.dim).constant(self.schema.num_features, graphs=self.schema.task == "graph")
+        self.weights = {kind: shifted(weights, shift, constant)}
 
-    def _choose(
-        self, federation: Federation, asked: tuple[ClientId, ...], dim: int
-    ) -> tuple[Kind, int, dict[str, Tensor]]:
-        """Features, place of the balance and weights of the candidate that summed validation counts prefer."""
+    def _choose(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> tuple[str, int, Tensor, Tensor]:
+        """Features, place of the balance, weights and shift of the candidate that summed validation counts prefer."""
         config = self.config
         solved = self.solutions()
         names = [
-            (kind, place, at) for kind, each in solved.items() for place in each for at in range(len(config.ridge))
+            (kind, place, at, strength)
+            for kind, each in solved.items()
+            for place in each
+            for at in range(len(config.ridge))
+            for strength in range(len(config.prior))
         ]
         candidates: dict[str, Tensor] = {
             kind: torch.stack([weights.float() for found in each.values() for weights in found])
@@ -425,26 +488,37 @@ class Server(ServerBase[FedRidgeConfig]):
         }
         chosen = 0
         if len(names) > 1:
-            request = ScoreRequest(candidates=candidates, dim=dim)
+            request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim)
             counts = federation.sum(Client.score, request, to=asked).require(config.min_clients).counts.numpy()
-            scores = [criterion_of(each, config.criterion) for each in counts]
-            chosen = int(np.argmax(scores))
-            self.log["validation"] = scores[chosen]
-        kind, place, at = names[chosen]
-        self.log.update(ridge=config.ridge[at], balance=config.balance[place], features=float(KINDS.index(kind)))
-        return kind, place, {kind: solved[kind][place][at].float()}
+            if counts.any():
+                scores = [criterion_of(each, config.criterion) for each in counts]
+                chosen = int(np.argmax(scores))
+                self.log["validation"] = scores[chosen]
+            else:  # nobody has a validation node
+                chosen = min(
+                    range(len(names)), key=lambda each: abs(np.log(config.ridge[names[each][2]] / USUAL_RIDGE))
+                )
+        kind, place, at, strength = names[chosen]
+        self.log.update(
+            ridge=config.ridge[at], balance=config.balance[place], prior=config.prior[strength],
+            features=float(KINDS.index(_kind(kind))), labels=float(kind.endswith(LABELLED)),
+        )  # fmt: skip
+        return kind, place, solved[kind][place][at].float(), self.shifts[strength]
 
-    def solutions(self) -> dict[Kind, dict[int, list[Tensor]]]:
+    def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
         """The ridge of every penalty, [p, C] float64, by features and place of the balance."""
         # What float32 leaves in directions that no row has must not be taken for rows.
         noise = 10 * torch.finfo(torch.float32 if self.config.wire == "float32" else torch.float64).eps
-        found: dict[Kind, dict[int, list[Tensor]]] = {}
-        for kind in self.kinds:
-            found[kind] = {}
+        found: dict[str, dict[int, list[Tensor]]] = {kind: {} for kind in self.kinds}
+        for asked in _widest(self.kinds):
             for place in range(len(self.config.balance)):
-                right = self.products[f"{kind}/{place}"].double().t()
-                spectrum = Spectrum(unpack(self.moments[f"{kind}/{place}"], len(right)), noise)
-                found[kind][place] = [spectrum.solve(right, penalty) for penalty in self.config.ridge]
+                right = self.products[f"{asked}/{place}"].double().t()
+                square = unpack(self.moments[f"{asked}/{place}"], len(right))
+                for kind in {asked, asked.removesuffix(LABELLED)} & found.keys():
+                    # Sums with label features hold those without, which come first.
+                    width = len(right) - (0 if kind == asked else 2 * self.schema.num_classes)
+                    spectrum = Spectrum(square[:width, :width].contiguous(), noise)
+                    found[kind][place] = [spectrum.solve(right[:width], penalty) for penalty in self.config.ridge]
         return found
 
     def aggregate(self) -> Tensors | None:
@@ -453,19 +527,32 @@ class Server(ServerBase[FedRidgeConfig]):
     def state(self) -> dict[str, Any]:
         return {
             "moments": self.moments, "products": self.products, "class_weights": self.class_weights,
-            "weights": self.weights, "kinds": list(self.kinds), "size": self.size,
+            "shifts": self.shifts, "weights": self.weights, "kinds": list(self.kinds), "size": self.size,
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.moments, self.products = dict(state["moments"]), dict(state["products"])
-        self.class_weights, self.weights = state["class_weights"], dict(state["weights"])
-        self.kinds, self.size = tuple(_kind(name) for name in state["kinds"]), float(state["size"])
+        self.class_weights, self.shifts = state["class_weights"], state["shifts"]
+        self.weights, self.kinds, self.size = dict(state["weights"]), tuple(state["kinds"]), float(state["size"])
 
 
 def _kind(name: str) -> Kind:
-    if name not in KINDS:
+    plain = name.removesuffix(LABELLED)
+    if plain not in KINDS:
         raise MessageError(f"'{name[:40]}' is no kind of features; known are {', '.join(KINDS)}.")
-    return name
+    return plain
+
+
+def _widest(kinds: Sequence[str]) -> list[str]:
+    """Those whose sums hold the sums of the others."""
+    return [name for name in kinds if name + LABELLED not in kinds]
+
+
+def shifted(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
+    """Weights whose scores are higher by ``shift`` [C]: the constant column, of this number, bears it."""
+    weights = weights.clone()
+    weights[constant] += (shift / CONSTANT).to(weights.dtype)
+    return weights
 
 
 def _single(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -79,7 +79,11 @@ class Recipe:
 
     def width(self, num_features: int, *, graphs: bool = False) -> int:
         """p, columns of φ: the node's (a graph's: their mean and their sum), the constant, the random ones."""
-        return self.base_width(num_features, graphs=graphs) * (2 if graphs else 1) + 1 + self.random
+        return self.constant(num_features, graphs=graphs) + 1 + self.random
+
+    def constant(self, num_features: int, *, graphs: bool = False) -> int:
+        """The number of the constant column."""
+        return self.base_width(num_features, graphs=graphs) * (2 if graphs else 1)
 
 
 class Features:
