@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
 from graphsilo.data.graph import Graph
@@ -16,7 +15,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.methods import fedridge
 from graphsilo.methods.fedridge_features import Features, Recipe
-from graphsilo.methods.fedridge_labels import Labelled, label_columns, own_nodes
+from graphsilo.methods.fedridge_labels import Labelled, label_columns, numbers_on
 from graphsilo.models.view import GraphTensors
 
 
@@ -71,48 +70,61 @@ def test_phi_has_them_as_its_last_columns():
     assert torch.allclose(made.times(weights), (rows @ weights.double()).float(), atol=1e-6)
 
 
-def silo_of(graph, train, *more):
-    seen = EvaluationSet("seen", graph, {"val": np.array([1]), "test": np.array([2])})
-    others = [EvaluationSet(f"other {n}", each, {"test": np.array([0])}) for n, each in enumerate(more)]
-    return Silo(0, graph, np.array(train), (seen, *others), Schema("node", 2, 2))
+def test_nodes_are_found_by_their_global_ids():
+    graph = path(4, node_ids=np.array([5, 2, 9, 7]))
+    assert numbers_on(graph, np.array([7, 2, 5])).tolist() == [3, 1, 0]
 
 
-def test_own_nodes_are_found_by_number_on_its_evaluations_and_by_name_elsewhere():
-    graph = path(3, node_ids=np.array([7, 2, 5]))
-    grown, strange = path(4, node_ids=np.array([5, 2, 9, 7])), path(3, node_ids=np.array([7, 2, 5]))
-    elsewhere = path(2, node_ids=np.array([0, 1]))
-    silo, train = silo_of(graph, [0, 2], grown, elsewhere), np.array([0, 2])
-
-    def found(other):
-        places, numbers = own_nodes(silo, other, train)
-        return dict(zip(train[places].tolist(), numbers.tolist(), strict=True))
-
-    assert found(graph) == {0: 0, 2: 2}
-    assert found(grown) == {0: 3, 2: 0}
-    assert found(elsewhere) == {}
-    assert found(strange) == {}  # the same numbers, of somebody's graph
-    names = np.array([f"n{number}" for number in range(10)])
-    named = silo_of(replace(graph, node_names=names), [0, 2])
-    brought = path(3, node_names=np.array(["n5", "new", "n7"]))
-    places, numbers = own_nodes(named, brought, train)
-    assert dict(zip(train[places].tolist(), numbers.tolist(), strict=True)) == {2: 0, 0: 2}
-
-
-def test_the_grown_graph_has_own_labels_and_a_new_client_none(kit):
+def scenario(name):
     config = load_config(
         overrides={"data.name": "citation-sbm", "data.generator": {"nodes": 160, "classes": 3, "features": 12},
-                   "partition.rule": "metis", "partition.clients": 2, "scenario.name": "unseen"}
+                   "partition.rule": "metis", "partition.clients": 2, "scenario.name": name}
     )  # fmt: skip
-    silos = [replace(silo, client=number) for number, silo in enumerate(prepare(config).silos)]
-    _, federation = kit.build("fedridge", silos, label_features="always", features="mean")
-    client = federation.client(0)
-    sets = {each.name: client.tensors(each.graph) for each in client.silo.evaluations}
-    rows = {name: client._features(data, "mean+labels")._columns for name, data in sets.items()}
-    seen, grown = rows["seen"], rows["grown"]
-    assert isinstance(seen, sp.csr_matrix)
-    assert seen.sum() > 0
-    assert grown[seen.shape[0] :].sum() > 0  # nodes that return see labels of their neighbours
-    assert rows["new_client"].sum() == 0
+    return prepare(config).silos
+
+
+def finished(kit, silos, **settings):
+    server, federation = kit.build("fedridge", silos, **settings)
+    server.set_up(federation)
+    server.round(federation, 1)
+    return server, federation.client(silos[0].client)
+
+
+def test_graphs_other_than_its_own_are_for_the_model_without_them(kit):
+    """A node of a class that the silo has no label of would have only labels that speak against it."""
+    silos = scenario("unseen")
+    server, client = finished(kit, silos, label_features="always", features="mean")
+    plain, other = finished(kit, silos, label_features="never", features="mean")
+    assert list(server.weights) == ["mean+labels", "mean"]
+    assert torch.allclose(server.weights["mean"], plain.weights["mean"], atol=1e-6)
+    client.install_aggregate(server.aggregate())
+    other.install_aggregate(plain.aggregate())
+    for evaluation in client.silo.evaluations:
+        data = client.tensors(evaluation.graph)
+        for view in ("own", "aggregate"):
+            same = torch.allclose(client.predict(data, view), other.predict(data, view), atol=1e-4)
+            assert same is (evaluation.name != "seen")
+
+
+def test_models_come_back_from_a_file_with_both(kit):
+    silos = scenario("unseen")
+    _, client = finished(kit, silos, label_features="always", features="mean")
+    _, again = finished(kit, silos, label_features="never", features="mean")
+    again.load_final({view: dict(sorted(models.items())) for view, models in client.final_models().items()})
+    for evaluation in client.silo.evaluations:
+        data = client.tensors(evaluation.graph)
+        assert torch.equal(client.predict(data), again.predict(data))
+
+
+def test_where_training_saw_a_part_of_the_graph_its_nodes_are_found_on_all_of_it(kit):
+    silos = scenario("inductive")
+    _, federation = kit.build("fedridge", silos, label_features="always")
+    client = federation.client(silos[0].client)
+    data = client._seen
+    columns = client._features(data, "mean+labels")._columns
+    train = np.flatnonzero(np.isin(data.graph.global_ids, client.data.graph.global_ids))
+    assert len(train) == client.data.num_nodes < data.num_nodes
+    assert np.array_equal(columns.toarray(), label_columns(data, train, data.graph.labels[train], 3).toarray())
 
 
 def test_labels_of_validation_and_test_nodes_are_in_no_feature(kit):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,7 +32,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import OneRoundConfig, setting
 from graphsilo.methods.fedridge_features import CONSTANT, HOPS, KINDS, Features, Kind, Recipe
-from graphsilo.methods.fedridge_labels import LABELLED, Labelled, label_columns, own_nodes
+from graphsilo.methods.fedridge_labels import LABELLED, Labelled, label_columns, numbers_on
 from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId, Task
@@ -116,8 +116,7 @@ class FedRidgeConfig(OneRoundConfig):
         plain: tuple[str, ...] = ("mean", "separate") if self.features == "auto" else (self.features,)
         if self.label_features == "never" or task != "node":
             return plain
-        labelled = tuple(name + LABELLED for name in plain)
-        return labelled if self.label_features == "always" else plain + labelled
+        return plain + tuple(name + LABELLED for name in plain)
 
     def recipe(self, kind: Kind, seed: int, dim: int) -> Recipe:
         """How these features are made, of so many columns."""
@@ -191,11 +190,17 @@ class Scores(Message):
 
 
 class AdoptRequest(Message):
-    """The common model, by its features, the shift of its scores, and the class weights it was made with."""
+    """The common model; where it has label features, a second one without them for graphs that are not the silo's own.
+
+    Attributes:
+        weights: By features.
+        shifts: [models, C] what is added to their scores, in this order.
+        class_weights: [models, C] those that they were made with.
+    """
 
     weights: Tensors = sends("model")
-    shift: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
-    class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
+    shifts: Tensor = sends("counts", dtype=torch.float64, shape=("models", "classes"))
+    class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("models", "classes"))
 
 
 class Done(Message):
@@ -212,7 +217,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self._size = 1.0
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
-        self._sharpness: dict[str, float] = {}
+        self._sharpness: dict[str, dict[str, float]] = {}
 
     # -- the sums ------------------------------------------------------------------------------------------------
 
@@ -291,17 +296,19 @@ class Client(ClientBase[FedRidgeConfig]):
     @handler
     def adopt(self, request: AdoptRequest) -> Done:
         """Keep the common model, and correct it towards the own rows where that helps on the own validation items."""
-        ((name, common),) = request.weights.items()
-        features = self._features(self.data, name)
-        known = [common, *self._corrected(features, common.double(), request.class_weights)]
-        place = self._recipe(name).constant(self.data.num_features, graphs=self.silo.schema.task == "graph")
-        # Shifted last: a correction of the shifted model would undo the shift.
-        known = [shifted(weights, request.shift, place) for weights in known]
-        output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
-        outputs = output.split(self.silo.schema.num_classes, dim=1)
-        best = int(np.argmax([self._quality(output) for output in outputs]))  # the first of equals
-        self._models = {"own": {name: known[best]}, "common": {name: known[0]}}
-        self._sharpness = {"own": self._sharpest(outputs[best]), "common": self._sharpest(outputs[0])}
+        self._models, self._sharpness = {"own": {}, "common": {}}, {"own": {}, "common": {}}
+        for at, (name, common) in enumerate(request.weights.items()):
+            features = self._features(self.data, name)
+            known = [common, *self._corrected(features, common.double(), request.class_weights[at])]
+            place = self._recipe(name).constant(self.data.num_features, graphs=self.silo.schema.task == "graph")
+            # Shifted last: a correction of the shifted model would undo the shift.
+            known = [shifted(weights, request.shifts[at], place) for weights in known]
+            output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
+            outputs = output.split(self.silo.schema.num_classes, dim=1)
+            best = int(np.argmax([self._quality(output) for output in outputs]))  # the first of equals
+            for view, chosen in (("own", best), ("common", 0)):
+                self._models[view] = {**self._models[view], name: known[chosen]}
+                self._sharpness[view][name] = self._sharpest(outputs[chosen])
         return Done(clients=1)
 
     def _corrected(self, features: Features | Labelled, common: Tensor, class_weights: Tensor) -> list[Tensor]:
@@ -336,11 +343,13 @@ class Client(ClientBase[FedRidgeConfig]):
         labels = self.silo.labels[self._train]
 
         def make() -> sp.csr_matrix:
-            places, nodes = own_nodes(self.silo, data.graph, self._train)
-            return label_columns(data, nodes, labels[places], self.silo.schema.num_classes)
+            nodes = self._train
+            if data.graph is not self.silo.graph:  # training saw a part of it
+                nodes = numbers_on(data.graph, self.data.graph.global_ids[nodes])
+            return label_columns(data, nodes, labels, self.silo.schema.num_classes)
 
-        # Clients share some graphs, and each has labels of its own.
-        return Labelled(features, data.cached(("ridge labels", self._train.tobytes(), labels.tobytes()), make))
+        key = ("ridge labels", self._train.tobytes(), labels.tobytes())
+        return Labelled(features, data.cached(key, make))
 
     def _recipe(self, name: str, dim: int | None = None) -> Recipe:
         return self.config.recipe(_kind(name), self.context.seed, self.config.dim if dim is None else dim)
@@ -354,10 +363,18 @@ class Client(ClientBase[FedRidgeConfig]):
         if models is None:  # before round 1
             classes = self.silo.schema.num_classes
             return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
-        ((name, weights),) = models.items()
-        sharpness = self._sharpness.get("own" if view == "own" else "common", USUAL_SHARPNESS)
-        output = self._features(data, name).times(weights)
+        name = self._fitting(models, data)
+        sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(name, USUAL_SHARPNESS)
+        output = self._features(data, name).times(models[name])
         return F.log_softmax(sharpness * output, dim=1).to(data.device)
+
+    def _fitting(self, models: Tensors, data: GraphTensors) -> str:
+        """The features of the model for a graph: with label features where validation could judge them, on its own.
+
+        Elsewhere nodes may be of classes that the silo has no label of, and label features would speak against them.
+        """
+        own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
+        return next((name for name in models if name.endswith(LABELLED) == own), next(iter(models)))
 
     def install_aggregate(self, weights: Tensors) -> None:
         for name, tensor in weights.items():
@@ -372,26 +389,37 @@ class Client(ClientBase[FedRidgeConfig]):
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._size = float(state["size"])
         self._models = {view: dict(models) for view, models in state["models"].items()}
-        self._sharpness = dict(state["sharpness"])
+        self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
 
     def final_models(self) -> dict[str, Tensors]:
         return {
-            view: {**models, "about": torch.tensor([self._size, self._sharpness[view]])}
+            view: {**models, "about": torch.tensor([self._size, *(self._sharpness[view][n] for n in sorted(models))])}
             for view, models in self._models.items()
         }
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
         self._models = {view: {n: t for n, t in each.items() if n != "about"} for view, each in models.items()}
         for view, each in models.items():
-            self._size, self._sharpness[view] = (float(value) for value in each["about"])
+            self._size, *found = each["about"].tolist()
+            self._sharpness[view] = dict(zip(sorted(self._models[view]), found, strict=True))
 
     def study(self) -> Mapping[str, Any]:
-        """How far the own model is from the common one, relative to it."""
+        """How far the own model is from the common one, relative to it, and what their scores are multiplied by."""
         if not self._models:
             return {}
-        ((name, own),) = self._models["own"].items()
-        common = self._models["common"][name]
-        return {"correction": float((own - common).norm() / common.norm().clamp_min(1e-12)), **self._sharpness}
+        name = self._fitting(self._models["own"], self.data)
+        own, common = self._models["own"][name], self._models["common"][name]
+        found = {view: each[name] for view, each in self._sharpness.items()}
+        return {"correction": float((own - common).norm() / common.norm().clamp_min(1e-12)), **found}
+
+
+class Chosen(NamedTuple):
+    """A candidate: features, place of the balance in the list, [p, C] weights, [C] the shift of its scores."""
+
+    kind: str
+    place: int
+    weights: Tensor
+    shift: Tensor
 
 
 class Server(ServerBase[FedRidgeConfig]):
@@ -400,7 +428,8 @@ class Server(ServerBase[FedRidgeConfig]):
     Attributes:
         kinds: The features that are still to choose from.
         moments, products: The sums of all silos so far, by features and balance, float64.
-        weights: The common model by its features; empty before round 1.
+        weights: The common model by its features, and where it has label features a second one without; empty before
+            round 1.
     """
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
@@ -450,7 +479,7 @@ class Server(ServerBase[FedRidgeConfig]):
             # Label features seem better than they are beside so few columns: they are judged in full width.
             self.kinds = tuple(name for name in kinds if name + LABELLED in kinds) or kinds
             self._add_up(federation, asked, config.pilot)
-            better = _kind(self._choose(federation, asked, config.pilot)[0])
+            better = _kind(self._choose(federation, asked, config.pilot)[0].kind)
             self.kinds = tuple(name for name in kinds if _kind(name) == better)
         self._add_up(federation, asked, config.dim)
 
@@ -465,14 +494,21 @@ class Server(ServerBase[FedRidgeConfig]):
     def round(self, federation: Federation, number: int) -> None:
         """All candidates from the sums, one exchange to choose, one to hand out."""
         config, asked = self.config, self.select(federation, number)
-        kind, place, weights, shift = self._choose(federation, asked, config.dim)
-        message = AdoptRequest(weights={kind: weights}, shift=shift, class_weights=self.class_weights[place])
+        chosen = self._choose(federation, asked, config.dim)
+        message = AdoptRequest(
+            weights={each.kind: each.weights for each in chosen},
+            shifts=torch.stack([each.shift for each in chosen]),
+            class_weights=torch.stack([self.class_weights[each.place] for each in chosen]),
+        )
         federation.sum(Client.adopt, message, to=asked).require(config.min_clients)
-        constant = self._recipe(kind, config.dim).constant(self.schema.num_features, graphs=self.schema.task == "graph")
-        self.weights = {kind: shifted(weights, shift, constant)}
+        graphs = self.schema.task == "graph"
+        self.weights = {}
+        for each in chosen:
+            constant = self._recipe(each.kind, config.dim).constant(self.schema.num_features, graphs=graphs)
+            self.weights[each.kind] = shifted(each.weights, each.shift, constant)
 
-    def _choose(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> tuple[str, int, Tensor, Tensor]:
-        """Features, place of the balance, weights and shift of the candidate that summed validation counts prefer."""
+    def _choose(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> list[Chosen]:
+        """The candidate that summed validation counts prefer; behind one with label features the best without."""
         config = self.config
         solved = self.solutions()
         names = [
@@ -482,28 +518,33 @@ class Server(ServerBase[FedRidgeConfig]):
             for at in range(len(config.ridge))
             for strength in range(len(config.prior))
         ]
-        candidates: dict[str, Tensor] = {
-            kind: torch.stack([weights.float() for found in each.values() for weights in found])
-            for kind, each in solved.items()
-        }
-        chosen = 0
-        if len(names) > 1:
+        plain = [number for number, name in enumerate(names) if not name[0].endswith(LABELLED)]
+        labelled = [number for number, name in enumerate(names) if name[0].endswith(LABELLED)]
+        known = labelled if labelled and config.label_features == "always" else [*plain, *labelled]
+        # With nobody's validation nodes the usual penalty is best.
+        scores = [-abs(float(np.log(config.ridge[at] / USUAL_RIDGE))) for _, _, at, _ in names]
+        if max(len(plain), len(known)) > 1:
+            candidates: dict[str, Tensor] = {
+                kind: torch.stack([weights.float() for found in each.values() for weights in found])
+                for kind, each in solved.items()
+            }
             request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim)
             counts = federation.sum(Client.score, request, to=asked).require(config.min_clients).counts.numpy()
             if counts.any():
                 scores = [criterion_of(each, config.criterion) for each in counts]
-                chosen = int(np.argmax(scores))
-                self.log["validation"] = scores[chosen]
-            else:  # nobody has a validation node
-                chosen = min(
-                    range(len(names)), key=lambda each: abs(np.log(config.ridge[names[each][2]] / USUAL_RIDGE))
-                )
-        kind, place, at, strength = names[chosen]
+                self.log["validation"] = max(scores[number] for number in known)
+        best = max(known, key=scores.__getitem__)  # the first of equals
+        kind, place, at, strength = names[best]
         self.log.update(
             ridge=config.ridge[at], balance=config.balance[place], prior=config.prior[strength],
             features=float(KINDS.index(_kind(kind))), labels=float(kind.endswith(LABELLED)),
         )  # fmt: skip
-        return kind, place, solved[kind][place][at].float(), self.shifts[strength]
+        chosen = [best] if best in plain else [best, max(plain, key=scores.__getitem__)]
+        return [
+            Chosen(names[each][0], names[each][1], solved[names[each][0]][names[each][1]][names[each][2]].float(),
+                   self.shifts[names[each][3]])
+            for each in chosen
+        ]  # fmt: skip
 
     def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
         """The ridge of every penalty, [p, C] float64, by features and place of the balance."""

@@ -2,7 +2,8 @@
 
 With Y the classes of the client's own training nodes, one row each and zeros for all other nodes, and N = D^-1 A
 without self-loops, a node has the columns ½ [N Y ‖ (N² − diag N²) Y]. No node's own label is in its own row, so that a
-training node's row is made as a test node's is. On a graph without any of the client's training nodes all are 0.
+training node's row is made as a test node's is. They are for the silo's own graph: elsewhere nodes may be of classes
+that the silo has no label of.
 
 Sources: Wang et al., "Bag of Tricks for Node Classification with Graph Neural Networks", 2021, and Shi et al., "Masked
 Label Prediction", IJCAI 2021 (labels of others as features); leaving out a node's own is done here by the diagonal.
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import Silo
 from graphsilo.methods.fedridge_features import Features
 from graphsilo.models.view import GraphTensors
+from graphsilo.types import NodeIds
 
 LABELLED = "+labels"
 """What the name of a kind of features ends with that has label features, too."""
@@ -83,31 +84,8 @@ def label_columns(
     return found
 
 
-def own_nodes(silo: Silo, graph: Graph, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which of a silo's nodes are on a graph, and where.
-
-    Graphs of the silo's own evaluations are told by global numbers. One that somebody brings is told by names: its
-    numbers may mean anybody.
-
-    Args:
-        silo: The silo.
-        graph: Some graph.
-        nodes: Numbers on the silo's training graph.
-
-    Returns:
-        Places in ``nodes``, and the same nodes' numbers on ``graph``.
-    """
-    own = silo.graph
-    assert isinstance(own, Graph)
-    if graph is own:
-        return np.arange(len(nodes)), nodes
-    if any(graph is evaluation.graph for evaluation in silo.evaluations):
-        return _in_both(own.global_ids[nodes], graph.global_ids)
-    if own.node_names is not None and graph.node_names is not None:
-        return _in_both(own.external_ids[nodes], graph.external_ids)
-    return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-
-
-def _in_both(mine: NDArray[Any], there: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    _, places, numbers = np.intersect1d(mine, there, return_indices=True)
-    return places, numbers
+def numbers_on(graph: Graph, ids: NodeIds) -> NDArray[np.int64]:
+    """Numbers of the nodes with these global ids, in their order; all are on the graph."""
+    order = np.argsort(graph.global_ids, kind="stable")
+    found: NDArray[np.int64] = order[np.searchsorted(graph.global_ids, ids, sorter=order)]
+    return found
