@@ -150,6 +150,7 @@ def run(
     rounds: int | None = None,
     seeds: int | Sequence[int] | None = None,
     references: Sequence[str] | None = None,
+    without: int | str | Sequence[int | str] | None = None,
     workers: int | None = None,
     device: str | None = None,
     precision: str | None = None,
@@ -183,6 +184,7 @@ def run(
         rounds: Communication rounds.
         seeds: Seeds of training, one result each.
         references: Rows to add: ``local``, ``fedridge``, ``global``, ``global_cut``, ``majority``.
+        without: Clients that are left out, by number or name, as if they had never been there.
         workers: Processes that share the clients.
         device: ``cpu`` or ``cuda``.
         precision: ``float32``, or ``bfloat16`` for the dense matrix products of the clients' models.
@@ -215,8 +217,8 @@ def run(
         arguments = {
             "data": data, "data_root": data_root, "partition": partition, "clients": clients,
             "partition_seed": partition_seed, "scenario": scenario, "task": task, "model": model, "method": method,
-            "rounds": rounds, "seeds": seeds, "references": references, "workers": workers, "device": device,
-            "precision": precision,
+            "rounds": rounds, "seeds": seeds, "references": references, "without": without,
+            "workers": workers, "device": device, "precision": precision,
         }  # fmt: skip
         chosen = _configuration(config, _said(arguments, _dotted(run, settings), scratch))
         observer, finish = _observer(progress)
@@ -354,8 +356,8 @@ def predict(
 _ARGUMENTS = {
     "data": "data", "data_root": "data.root", "partition": "partition", "clients": "partition.clients",
     "partition_seed": "partition.seed", "scenario": "scenario", "task": "task", "model": "model", "method": "method",
-    "rounds": "method.rounds", "seeds": "run.seeds", "references": "run.references", "workers": "run.workers",
-    "device": "run.device", "precision": "run.precision",
+    "rounds": "method.rounds", "seeds": "run.seeds", "references": "run.references", "without": "run.without",
+    "workers": "run.workers", "device": "run.device", "precision": "run.precision",
 }  # fmt: skip
 """Arguments of ``run`` and ``plan`` that say what is run, and the settings that they stand for."""
 

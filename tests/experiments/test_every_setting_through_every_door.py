@@ -225,6 +225,7 @@ FLAG_VALUES: dict[str, tuple[list[str], Any]] = {
     "run.workers": (["2"], 2),
     "run.device": (["cuda"], "cuda"),
     "run.precision": (["bfloat16"], "bfloat16"),
+    "run.without": (["er,3"], [3, "er"]),
 }
 
 

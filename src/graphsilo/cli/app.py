@@ -14,7 +14,7 @@ from graphsilo.cli.gntk import gntk
 from graphsilo.cli.join import join
 from graphsilo.cli.serve import serve
 from graphsilo.cli.silo import silo
-from graphsilo.cli.values import Once, data_and_cut, whole_numbers
+from graphsilo.cli.values import Once, data_and_cut, left_out, whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -109,6 +109,10 @@ References = Annotated[
         "majority (the commonest class), or all; repeatable.",
     ),
 ]
+Without = Annotated[
+    list[str] | None,
+    _what(metavar="3,er", help="Clients that are left out, by number or name, as if they had never been; repeatable."),
+]
 Workers = Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")]
 Device = Annotated[str | None, _how(metavar="cpu|cuda", help="Device.")]
 Precision = Annotated[
@@ -147,6 +151,7 @@ def run(
     seeds: Seeds = None,
     assignments: Settings = None,
     reference: References = None,
+    without: Without = None,
     workers: Workers = None,
     device: Device = None,
     precision: Precision = None,
@@ -163,7 +168,7 @@ def run(
 
     overrides = _overrides(
         data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
-        scenario, task, model, method, rounds, seeds, reference, workers, device, precision,
+        scenario, task, model, method, rounds, seeds, reference, without, workers, device, precision,
     )  # fmt: skip
     run_command(
         config,
@@ -194,6 +199,7 @@ def plan(
     seeds: Seeds = None,
     assignments: Settings = None,
     reference: References = None,
+    without: Without = None,
     workers: Workers = None,
     device: Device = None,
     precision: Precision = None,
@@ -215,7 +221,7 @@ def plan(
 
     overrides = _overrides(
         data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
-        scenario, task, model, method, rounds, seeds, reference, workers, device, precision,
+        scenario, task, model, method, rounds, seeds, reference, without, workers, device, precision,
     )  # fmt: skip
     plan_command(
         config,
@@ -384,6 +390,7 @@ def _overrides(
     rounds: int | None,
     seeds: str | None,
     reference: list[str] | None,
+    without: list[str] | None,
     workers: int | None,
     device: str | None,
     precision: str | None,
@@ -398,6 +405,7 @@ def _overrides(
         "method.rounds": rounds,
         "run.seeds": None if seeds is None else whole_numbers(seeds, "--seeds"),
         "run.references": references(reference),
+        "run.without": None if without is None else left_out(without),
         "run.workers": workers,
         "run.device": device,
         "run.precision": precision,

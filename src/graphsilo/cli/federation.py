@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from graphsilo.cli.values import left_out
 from graphsilo.errors import ConfigError, RunError
 
 federation = typer.Typer(
@@ -160,6 +162,10 @@ def submit(
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting; repeatable.")
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="er,icu", help="Silos that are left out, by name or number; nobody waits for them."),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Put a job in the coordinator's queue."""
@@ -167,21 +173,23 @@ def submit(
     from graphsilo.experiments.jobs import Jobs
     from graphsilo.runtime.engines import coordinator_kit
 
-    jobs = Jobs(coordinator_kit(kit).folder)
+    own = coordinator_kit(kit)
+    jobs = Jobs(own.folder)
+    said = [*(assignments or ()), *([f"run.without={json.dumps(left_out(without))}"] if without else ())]
     if (config is None) == (go_on is None):
         raise ConfigError("give either a configuration to submit, or a job with --continue.")
     if go_on is not None:
-        if assignments or out is not None:
+        if said or out is not None:
             raise ConfigError(
                 f"a job that is continued keeps its settings and its folder: leave out "
-                f"{'--set' if assignments else '--out'}, or submit it anew."
+                f"{'--set' if assignments else '--without' if without else '--out'}, or submit it anew."
             )
         job = jobs.get(go_on)
         if job.state not in ("stopped", "failed"):
             raise ConfigError(f"job {job.id} is {job.state}; only a stopped or failed job can be continued.")
         jobs.go_on(job)
     elif config is not None:
-        job = jobs.submit(config, out=out, assignments=assignments or [])
+        job = jobs.submit(config, out=out, assignments=said, names=own.silos)
     terminal.say(f"{job.id} is in the queue; results go to {job.out}")
 
 

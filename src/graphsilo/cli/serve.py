@@ -72,7 +72,7 @@ def serve_command(
     with contextlib.ExitStack() as stack:
         stack.enter_context(disk.owned(kit.run, "another coordinator serves this kit: stop it first."))
         jobs = Jobs(kit.folder)
-        job = None if config is None else jobs.take_up(config, out=out, assignments=assignments)
+        job = None if config is None else jobs.take_up(config, out=out, assignments=assignments, names=kit.silos)
         names = {client: name for name, client in kit.silos.items()}
         clients: dict[str, list[int]] = {site: [] for site in kit.federation.sites}
         for number, silo in enumerate(kit.federation.silos):
@@ -91,8 +91,9 @@ def serve_command(
         transport.start()
         bounds = {number: silo.max_items for number, silo in enumerate(kit.federation.silos) if silo.max_items}
         coordinator = Coordinator(
-            kit.folder, kit.federation.name, clients, transport, status, report=write_report, max_items=bounds
-        )
+            kit.folder, kit.federation.name, clients, transport, status, report=write_report, max_items=bounds,
+            names=names,
+        )  # fmt: skip
         stack.callback(status.write, force=True)
         try:
             if job is not None and job.state == "done":

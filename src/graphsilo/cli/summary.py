@@ -12,6 +12,7 @@ from graphsilo.report.formats import (
     MODES,
     REFERENCES,
     Spread,
+    absent_words,
     data_size,
     duration,
     mean,
@@ -74,7 +75,8 @@ def sheet(tree: Mapping[str, Any]) -> Sheet:
         cells += [_scenario((scores.get("scenarios") or {}).get(scenario, {})) for scenario in scenarios]
         cells += [MISSING] * (len(columns) - len(cells))
         rows.append((REFERENCES[name], cells, "dim"))
-    return Sheet(f"Test, % ({len(seeds)} seed{'' if len(seeds) == 1 else 's'})", columns, rows)
+    absent = absent_words(tree.get("partition"))
+    return Sheet(f"Test, % ({len(seeds)} seed{'' if len(seeds) == 1 else 's'}{absent})", columns, rows)
 
 
 def scored(tree: Mapping[str, Any]) -> str:

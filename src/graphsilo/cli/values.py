@@ -67,3 +67,15 @@ def whole_numbers(text: str, option: str) -> list[int]:
     if not found:
         raise ConfigError(f"{option} takes whole numbers such as 0,1,2 or 0-4; got '{text}'.")
     return found
+
+
+def left_out(texts: Sequence[str]) -> list[int | str]:
+    """``3,er`` as [3, "er"]: clients by number or by name.
+
+    Raises:
+        ConfigError: Nobody is named.
+    """
+    parts = [part for text in texts for part in text.replace(",", " ").split()]
+    if not parts:
+        raise ConfigError("--without takes clients by number or name, such as 3 or er,icu; got nothing.")
+    return [int(part) if part.isdecimal() else part for part in parts]

@@ -50,7 +50,8 @@ def build_graph_silos(
     partition.check(whole)
     schema = Schema("graph", whole.num_features, whole.num_classes)
     silos = []
-    for client, graphs in enumerate(partition.nodes):
+    for client in partition.present:
+        graphs = partition.nodes[client]
         held = whole.subset(graphs)
         splits = (partition.train[client], partition.val[client], partition.test[client])
         train, val, test = (local_numbers(graphs, ids) for ids in splits)

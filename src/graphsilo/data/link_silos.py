@@ -61,8 +61,8 @@ def build_link_silos(
     )
     inside = positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes)
     silos = []
-    for part, nodes in enumerate(partition.nodes):
-        client = first_client + part
+    for part in partition.present:
+        client, nodes = first_client + part, partition.nodes[part]
         whole = induced(base, nodes, inside[part])
         links = undirected_links(whole.edges)
         train_end, val_end = cut_points(links.shape[1], shares)

@@ -179,7 +179,7 @@ def pool_silos(silos: Sequence[Silo]) -> Silo:
                 name=first.name,
                 graph=disjoint_union([item.graph for item in sets]),
                 items=items,
-                part=np.repeat(np.array([silo.client for silo in silos], dtype=np.int64), counts),
+                part=np.repeat(np.arange(len(silos), dtype=np.int64), counts),
             )
         )
     noisy = None

@@ -350,7 +350,7 @@ def build_with_rows(
         if chosen != "seen":
             raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{chosen}' was asked for.")
         links = build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
-        return [(silo, Rows(nodes, nodes)) for silo, nodes in zip(links, partition.nodes, strict=True)]
+        return [(silo, Rows(partition.nodes[silo.client], partition.nodes[silo.client])) for silo in links]
     if task != "node":
         raise UnsupportedError(
             f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
@@ -359,7 +359,7 @@ def build_with_rows(
     _require_parts(partition, chosen)
     context = _context(graph, partition, chosen, settings)
     build = {"seen": _seen, "inductive": _inductive, "unseen": _unseen, "open": _unseen}[chosen]
-    built = [build(context, client) for client in range(partition.num_clients)]
+    built = [build(context, client) for client in partition.present]
     require_training([silo for silo, _ in built], "node")
     return built
 

@@ -66,7 +66,8 @@ class EvaluationSet:
         graph: The graph that the model sees for this question. Clean: no noise, no sparsity.
         items: Numbers of the scored items by kind: ``{"val": ..., "test": ...}`` or
             ``{"missing_class": ..., "unseen_node": ...}``.
-        part: [n] int64 or None. Where a pooled graph is scored client by client: the client each item belongs to.
+        part: [n] int64 or None. Where a pooled graph is scored client by client: the client each item belongs to, by
+            its place among those that are pooled.
     """
 
     name: str

@@ -72,6 +72,21 @@ def with_added_links(graph: Graph, partition: Partition) -> Graph:
     return replace(graph, edges=np.concatenate([graph.edges, added], axis=1), edge_weights=weights)
 
 
+def detached(graph: Graph, whole: Partition, partition: Partition) -> Graph:
+    """The graph without the edges of nodes that only left-out clients hold: no path leads through these any more.
+
+    Args:
+        graph: With all edges.
+        whole: The cut.
+        partition: The same without some clients.
+    """
+    gone = np.zeros(graph.num_nodes, dtype=bool)
+    for client in partition.absent:
+        gone[whole.nodes[client]] = True
+    gone[np.concatenate(partition.nodes)] = False
+    return keep_edges(graph, ~(gone[graph.edges[0]] | gone[graph.edges[1]])) if gone.any() else graph
+
+
 def local_numbers(nodes: NodeIds, ids: NodeIds) -> Items:
     """Ascending local numbers of those ids that are among ``nodes``. O(nodes · log nodes), however large the graph."""
     return np.flatnonzero(np.isin(nodes, ids))

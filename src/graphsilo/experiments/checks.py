@@ -68,7 +68,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     if method_config.min_clients is not None and method_config.min_clients > asked:
         raise ConfigError(
             f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "
-            f"asked per round. Lower it, or raise method.participation."
+            f"asked per round{_left(simulation)}. Lower it, or raise method.participation."
         )
     if simulation.task not in method.tasks:
         able = [listing.name for listing in registry.listings() if simulation.task in registry.load(listing.name).tasks]
@@ -93,6 +93,12 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"{method.title} averages models, so all clients must run the same one; model.pool gives "
             f"{len(different)} different ones. Methods for different models: {', '.join(able)}."
         )
+
+
+def _left(simulation: Cohort) -> str:
+    """Says how many clients there were, where some are left out."""
+    without = simulation.without
+    return f" (run.without leaves out {len(without)} of {len(without) + len(simulation.holders)})" if without else ""
 
 
 def _check_weights(method: Method, simulation: Cohort) -> None:

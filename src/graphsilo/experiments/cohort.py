@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling
 from graphsilo.data.silo import Schema
+from graphsilo.errors import ConfigError, nearest
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Cohort(ABC):
         data_hash: sha256 over what is known of the data.
         cut: Counts per client, and where the data was cut here, what the cut did to the graph.
         scaling: How features are scaled before a model sees them.
+        without: Clients of the cut that were left out.
     """
 
     # Read-only here, so that a frozen dataclass may hold them.
@@ -94,6 +96,12 @@ class Cohort(ABC):
     data_hash: str
     cut: dict[str, Any]
     scaling: Scaling
+    without: tuple[ClientId, ...]
+
+    @property
+    def holders(self) -> tuple[ClientId, ...]:
+        """Numbers of the clients whose data is part of the run, pooled or not, ascending."""
+        return tuple(row["client"] for row in self.cut["per_client"])
 
 
 def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:
@@ -151,4 +159,77 @@ def untrained_words(lost: Sequence[Sequence[int]], names: Sequence[str] | None) 
         f"no client trains the {'class' if len(lost) == 1 else 'classes'} {', '.join(shown)}{more}, and "
         f"{sum(items for _, items in lost)} items of {'it' if len(lost) == 1 else 'them'} are asked for at test time: "
         f"they cannot be found."
+    )
+
+
+def left_out(
+    wanted: Sequence[int | str], count: int, names: Mapping[ClientId, Collection[str]] | None = None
+) -> tuple[ClientId, ...]:
+    """The clients that ``run.without`` names, ascending.
+
+    Args:
+        wanted: Numbers and names.
+        count: How many clients there are.
+        names: What each is called; None where they have only numbers.
+
+    Raises:
+        ConfigError: Somebody is named who is not there, or who cannot be told from another, or nobody is left.
+    """
+    found = set()
+    for who in wanted:
+        if isinstance(who, str):
+            found.add(_by_name(who, count, names or {}))
+        elif 0 <= who < count:
+            found.add(who)
+        else:
+            raise ConfigError(
+                f"run.without (--without) names client {who}, and {_there_are(count)}. Name one of these, or leave it "
+                f"out."
+            )
+    if len(found) == count:
+        raise ConfigError(
+            f"run.without (--without) leaves out {'the only client' if count == 1 else f'all {count} clients'}: nobody "
+            f"would take part. Leave in at least one."
+        )
+    return tuple(sorted(found))
+
+
+def _by_name(name: str, count: int, names: Mapping[ClientId, Collection[str]]) -> ClientId:
+    called = [client for client, own in names.items() if name in own]
+    if len(called) == 1:
+        return called[0]
+    if called:
+        raise ConfigError(
+            f"run.without (--without) names '{name}', and clients {', '.join(map(str, called))} are all called so. "
+            f"Give their numbers."
+        )
+    if not names:
+        raise ConfigError(
+            f"run.without (--without) names '{name}', and the clients of this run have numbers only: "
+            f"{_there_are(count)}. Give the number."
+        )
+    known = dict.fromkeys(other for own in names.values() for other in own)
+    raise ConfigError(f"run.without (--without) names '{name}', which is no client; {nearest(name, known)}")
+
+
+def _there_are(count: int) -> str:
+    return f"there are {count}, numbered 0 to {count - 1}" if count > 1 else "there is one, number 0"
+
+
+def absent_words(without: Sequence[ClientId], count: int, replaces: str, names: Mapping[ClientId, str]) -> str:
+    """Says who was left out of a run, and which run it takes the place of.
+
+    Args:
+        without: Their numbers.
+        count: How many clients there are with them.
+        replaces: Fingerprint of that run; empty where there is none.
+        names: What they are called, where they have names.
+    """
+    shown = ", ".join(f"'{names[client]}'" if client in names else str(client) for client in without[:_MOST])
+    more = f" and {len(without) - _MOST} more" if len(without) > _MOST else ""
+    who = f"client {shown} is" if len(without) == 1 else f"clients {shown}{more} are"
+    told = f"; it replaces run {replaces[:12]}" if replaces else ""
+    return (
+        f"{who} left out (run.without): this run is that of the other {count - len(without)} of {count}, as if nobody "
+        f"else had been there{told}."
     )

@@ -6,13 +6,14 @@ method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``me
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from pydantic import Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from graphsilo import documents
 from graphsilo.data.partition.options import LARGEST_SEED
@@ -29,6 +30,8 @@ WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "
 """Settings of ``run`` that change no number."""
 OUTPUTS = frozenset({"models", "embeddings"})
 """Settings of ``evaluation`` that only say what is written."""
+NO_NUMBERS = {f"run.{name}" for name in WITHOUT_EFFECT} | {f"evaluation.{name}" for name in OUTPUTS} | {"data.root"}
+"""Settings in which a run that goes on may differ from what it was begun with."""
 
 
 class DataConfig(Settings):
@@ -115,10 +118,29 @@ class EvaluationConfig(Settings):
     models: bool = setting(True, "save every client's best and last model under models/")
 
 
+def clients_named(value: Any) -> list[int | str]:
+    """Clients by number or name, each once, numbers first; one may stand for a list of one.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    given = list(value) if isinstance(value, list | tuple) else [value]
+    if any(isinstance(who, bool) or not isinstance(who, int | str) for who in given):
+        raise ConfigError(
+            f"run.without should list clients by number or name, such as [3] or [er, icu]; got {shown(value)}."
+        )
+    return sorted(dict.fromkeys(given), key=lambda who: (isinstance(who, str), who))
+
+
 class RunSection(Settings):
     """How it is carried out."""
 
     seeds: list[int] = setting([0], "seeds of training, one result each", min_length=1)
+    without: list[int | str] = Field(
+        default_factory=list,
+        description="clients that are left out, by number, or by name where they have names: cut, numbers and random "
+        "streams of the others stay as they are, and the result is that of a federation that never had them",
+    )
     workers: int = setting(1, "processes that share the clients", ge=1)
     resident_clients: int | None = setting(
         None,
@@ -145,6 +167,11 @@ class RunSection(Settings):
     references: list[RunReference] = Field(
         default_factory=list, description="reference rows to add: local, fedridge, global, global_cut, majority"
     )
+
+    @field_validator("without", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return clients_named(value)
 
 
 SECTIONS: dict[str, type[Settings]] = {
@@ -174,6 +201,7 @@ class RunConfig(Settings):
     run: RunSection = RunSection()
     given: list[str] = Field(default_factory=list, description="names of the settings that somebody said")
     remarks: list[str] = Field(default_factory=list, description="what to know of settings that are not used")
+    replaces: str = Field(default="", description="fingerprint of the run that this one repeats with other clients")
     _explicit: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
@@ -189,7 +217,7 @@ class RunConfig(Settings):
         named = {name: _as_tree(value) for name, value in values.items()}
         door = door_of("the configuration").say_all(named)
         given = door.values if door.given is None else door.given & door.values.keys()
-        gathered = tree_of(door.values, given, door.remarks)
+        gathered = tree_of(door.values, given, door.remarks, door.replaces)
         for section, kind in SECTIONS.items():
             value = gathered.get(section)
             if value is not None and "options" in kind.model_fields:
@@ -249,7 +277,7 @@ class RunConfig(Settings):
         if self.model.pool is not None:
             tree["model"].pop("name")  # the pool stands in its place
         flat = {f"{section}.{key}" for section in SECTIONS for key in tree[section]} | {"task", *self._perturbed()}
-        records = {name: tree.pop(name) for name in RECORDS}
+        records = {name: value for name in RECORDS if (value := tree.pop(name)) != ""}
         return {**tree, **records, "given": sorted(flat.intersection(self.given))}
 
     def _perturbed(self) -> set[str]:
@@ -269,7 +297,7 @@ class RunConfig(Settings):
         return {}
 
 
-_SAID = frozenset(RunConfig.model_fields) - {"given", "remarks"}
+_SAID = frozenset(RunConfig.model_fields) - set(RECORDS)
 """What a person can say."""
 
 
@@ -406,9 +434,32 @@ def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunCon
     """
     tree = base if isinstance(base, Mapping) else {} if base is None else _read(Path(base))
     title = "the configuration" if base is None or isinstance(base, Mapping) else Path(base).name
-    merged = merge(door_of(title).say_all(tree), call, _OWN, _written_defaults)
+    door = door_of(title).say_all(tree)
+    merged = merge(door, call, _OWN, _written_defaults)
+    merged.tree["replaces"] = _replaced(None if base is None or isinstance(base, Mapping) else Path(base), door, call)
     config: RunConfig = validated(RunConfig, merged.tree, "")
     return config.with_explicit(merged.explicit)
+
+
+def _replaced(path: Path | None, base: Door, call: Door) -> str:
+    """Fingerprint of the run that the call repeats with other clients; empty where it does not.
+
+    Args:
+        path: Of the configuration that the call is based on.
+        base: What it says.
+        call: What the call says.
+    """
+    before, now = (clients_named(door.values.get("run.without") or []) for door in (base, call))
+    if "run.without" not in call.values or now == before:
+        # A run that goes on is still the same; one with other settings is another.
+        return base.replaces if call.values.keys() <= NO_NUMBERS | {"run.without"} else ""
+    if path is None or path.name != "config.yaml":
+        return ""
+    try:
+        found = json.loads((path.parent / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(found.get("fingerprint", "")) if isinstance(found, dict) else ""
 
 
 def door_of(title: str) -> Door:

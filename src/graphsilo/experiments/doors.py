@@ -41,10 +41,10 @@ FLAGS = {
     "partition.seed": "--partition-seed", "partition.file": "--partition-file", "scenario.name": "--scenario",
     "task": "--task", "model.name": "--model", "method.name": "--method", "method.rounds": "--rounds",
     "run.seeds": "--seeds", "run.references": "--reference", "run.workers": "--workers", "run.device": "--device",
-    "run.precision": "--precision",
+    "run.precision": "--precision", "run.without": "--without",
 }  # fmt: skip
 """Flags of ``run`` and ``plan``, by the setting that they stand for."""
-RECORDS = ("given", "remarks")
+RECORDS = ("given", "remarks", "replaces")
 """What a written-out configuration says of itself; no settings."""
 
 
@@ -74,6 +74,7 @@ class Door:
         words: How each was said.
         given: The names that a person said, where others were written out; None for all of them.
         remarks: What was remarked when these settings were merged before.
+        replaces: Fingerprint of the run that the one with these settings repeats with other clients.
         implied: Values that follow from what is said here, where nothing else is said of them here.
         fresh: Sections that are said anew: nothing of what they are based on is kept.
     """
@@ -84,6 +85,7 @@ class Door:
         self.words: dict[str, str] = {}
         self.given: frozenset[str] | None = None
         self.remarks: tuple[str, ...] = ()
+        self.replaces = ""
         self.implied: dict[str, Any] = {}
         self.fresh: set[str] = set()
 
@@ -98,6 +100,8 @@ class Door:
                 self.given = frozenset(_texts(name, value))
             elif name == "remarks":
                 self.remarks = _texts(name, value)
+            elif name == "replaces":
+                self.replaces = str(value or "")
             else:
                 self.say(str(name), value)
         return self
@@ -239,7 +243,9 @@ def merge(
     return Merged(tree_of(values, given, remarks), frozenset(call.values))
 
 
-def tree_of(values: Mapping[str, Any], given: Iterable[str], remarks: Iterable[str]) -> dict[str, Any]:
+def tree_of(
+    values: Mapping[str, Any], given: Iterable[str], remarks: Iterable[str], replaces: str = ""
+) -> dict[str, Any]:
     """Settings by dotted name as a tree of sections."""
     tree: dict[str, Any] = {}
     for name, value in values.items():
@@ -248,7 +254,7 @@ def tree_of(values: Mapping[str, Any], given: Iterable[str], remarks: Iterable[s
             tree.setdefault(section, {})[key] = value
         else:
             tree[section] = value
-    return {**tree, "given": sorted(given), "remarks": list(remarks)}
+    return {**tree, "given": sorted(given), "remarks": list(remarks), "replaces": replaces}
 
 
 def _changes(section: str, values: Mapping[str, Any], said: Mapping[str, Any]) -> bool:

@@ -188,11 +188,12 @@ def evaluate(
     auc: bool,
     minimum: int | None = None,
     to: Sequence[ClientId] | None = None,
+    holders: Sequence[ClientId] = (),
 ) -> RoundScores:
     """Score the current models.
 
     The aggregate is sent where its view is wanted; on the pooled graph one client scores it for all. ``to`` names who
-    is asked; None asks everybody.
+    is asked; None asks everybody. ``holders`` are those whose data a pooled silo holds.
 
     Raises:
         UnsupportedError: The aggregate's view is wanted, and the server has no aggregate.
@@ -220,7 +221,7 @@ def evaluate(
         given = federation.ask(client.evaluate, request, to=to)
         answers = believable(federation, given, local, server.schema.num_classes)
         replies = list(answers.require(minimum))
-    result = gather(replies)
+    result = gather(replies, holders)
     if "aggregate" in pooled:
         request = EvaluateRequest(views=[], global_views=["aggregate"], auc=auc, aggregate=weights)
         one = federation.ask(client.evaluate, request, to=federation.clients[:1]).require()
@@ -293,8 +294,8 @@ def _unbelievable(
     return ""
 
 
-def gather(replies: list[tuple[ClientId, EvaluateReply]]) -> RoundScores:
-    """Stack the clients' counts; a pooled silo brings all its parts at once."""
+def gather(replies: list[tuple[ClientId, EvaluateReply]], holders: Sequence[ClientId] = ()) -> RoundScores:
+    """Stack the clients' counts; a pooled silo brings all its parts, the ``holders``, at once."""
     result: RoundScores = {}
     counts: dict[tuple[str, str], list[NDArray[np.int64]]] = {}
     for client, reply in replies:
@@ -308,7 +309,8 @@ def gather(replies: list[tuple[ClientId, EvaluateReply]]) -> RoundScores:
                 counts.setdefault((view, which), []).append(table[row:end].reshape(parts, len(kinds), *table.shape[1:]))
                 row = end
             scores.sizes = np.concatenate([scores.sizes, sizes[part : part + parts]])
-            scores.clients += (client,) if parts == 1 else tuple(range(parts))
+            alone = (client,) if parts == 1 else tuple(range(parts))
+            scores.clients += tuple(holders) if parts == len(holders) else alone
             part += parts
         for name, pair in reply.scores.items():
             view, which, key = name.split("/", 2)

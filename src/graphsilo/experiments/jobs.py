@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -18,8 +18,10 @@ from typing import Literal, TypeAlias
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.experiments import disk
+from graphsilo.experiments.cohort import left_out
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
+from graphsilo.types import ClientId
 
 JobState: TypeAlias = Literal["queued", "running", "done", "failed", "stopped"]
 
@@ -57,13 +59,26 @@ class Jobs:
     def __init__(self, kit: Path):
         self.folder = kit / "jobs"
 
-    def submit(self, config: str | Path, *, out: str | Path | None = None, assignments: Sequence[str] = ()) -> Job:
+    def submit(
+        self,
+        config: str | Path,
+        *,
+        out: str | Path | None = None,
+        assignments: Sequence[str] = (),
+        names: Mapping[str, ClientId] | None = None,
+    ) -> Job:
         """Put a configuration in the queue; it is checked now, and kept as it is.
+
+        Args:
+            config: File of the configuration.
+            out: Folder for the results; else inside the kit.
+            assignments: As in ``--set``.
+            names: Numbers of the federation's silos; None checks not whether those left out are among them.
 
         Raises:
             ConfigError: The configuration is wrong, or asks for what silos apart cannot do.
         """
-        method, text = _checked(config, assignments)
+        method, text = _checked(config, assignments, names)
         # Of all folders: one whose job was never written down has its number, too.
         taken = (path.name.partition("-")[0] for path in self.folder.glob("[0-9]*-*"))
         numbers = [int(number) for number in taken if number.isdecimal()]
@@ -76,7 +91,14 @@ class Jobs:
         self.write(job)
         return job
 
-    def take_up(self, config: str | Path, *, out: str | Path | None = None, assignments: Sequence[str] = ()) -> Job:
+    def take_up(
+        self,
+        config: str | Path,
+        *,
+        out: str | Path | None = None,
+        assignments: Sequence[str] = (),
+        names: Mapping[str, ClientId] | None = None,
+    ) -> Job:
         """The job of a command that is given again after it was interrupted, else a new one.
 
         It is the same job if it has the same settings and results folder: then it goes on, and one that is done stays
@@ -85,7 +107,7 @@ class Jobs:
         Raises:
             ConfigError: As ``submit``.
         """
-        _, text = _checked(config, assignments)
+        _, text = _checked(config, assignments, names)
         for job in reversed(self.all()):
             own = self.folder / job.id / "out"
             if str(own if out is None else Path(out).absolute()) != job.out:
@@ -97,7 +119,7 @@ class Jobs:
                     self.go_on(job)
                 if job.state != "done" or out is not None:
                     return self.get(job.id)
-        return self.submit(config, out=out, assignments=assignments)
+        return self.submit(config, out=out, assignments=assignments, names=names)
 
     def all(self) -> list[Job]:
         """All jobs, oldest first. A folder whose job cannot be read is left out."""
@@ -154,13 +176,17 @@ class Jobs:
         return None
 
 
-def _checked(config: str | Path, assignments: Sequence[str]) -> tuple[str, str]:
+def _checked(
+    config: str | Path, assignments: Sequence[str], names: Mapping[str, ClientId] | None = None
+) -> tuple[str, str]:
     """The method of a configuration that silos apart can carry out, and the configuration as it is kept."""
     from graphsilo.experiments.remote import check_remote
 
     checked = settled(load_config(config, assignments=assignments), remote=True)
     checked.method_config()
     check_remote(checked)
+    if names is not None and checked.run.without:
+        left_out(checked.run.without, len(names), {client: (name,) for name, client in names.items()})
     tree = checked.model_dump(mode="json", exclude_unset=True)
     if not checked.says("run.checkpoint_every"):
         # Between machines a crash is no rarity, and a lost round costs everybody's time.

@@ -203,6 +203,11 @@ def _of_run(folder: Path, client: ClientId | None) -> _Asked:
     method = registry.load(config.method.name)
     simulation = prepare(config, method)
     silos = {silo.client: silo for silo in simulation.silos}
+    if client in simulation.without:
+        raise ConfigError(
+            f"client {client} was left out of the run in {folder} (run.without): it has no model of it. Ask for one of "
+            f"{', '.join(map(str, sorted(silos)))}."
+        )
     if client not in silos:
         raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
     spec, data = simulation.models[client], config.data

@@ -20,7 +20,7 @@ from graphsilo.data.scaling import UNSCALED, Scaling, scaling_of
 from graphsilo.data.silo import Schema
 from graphsilo.errors import ConfigError, FederationError, UnsupportedError
 from graphsilo.experiments import disk
-from graphsilo.experiments.cohort import Cohort, per_client_warnings
+from graphsilo.experiments.cohort import Cohort, absent_words, left_out, per_client_warnings
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.results import Result
@@ -44,8 +44,9 @@ class RemoteCohort(Cohort):
     Attributes:
         name: Of the federation.
         cards: What each silo told of itself.
-        task, schema, models, data_hash, cut: As for every cohort.
+        task, schema, models, data_hash, cut, without: As for every cohort.
         notes: What else a person should know.
+        names: Of the silos, those that are left out among them.
     """
 
     name: str
@@ -57,6 +58,8 @@ class RemoteCohort(Cohort):
     cut: dict[str, Any]
     notes: tuple[str, ...] = field(default=())
     scaling: Scaling = UNSCALED
+    without: tuple[ClientId, ...] = ()
+    names: Mapping[ClientId, str] = field(default_factory=dict)
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
@@ -68,11 +71,19 @@ class RemoteCohort(Cohort):
 
     @property
     def num_holders(self) -> int:
-        return len(self.cards)
+        return len(self.cards) + len(self.without)
 
     @property
     def cut_facts(self) -> dict[str, Any]:
-        return {"rule": "silos", "clients": self.num_holders, "seed": None, "hash": self.cut_hash, **self.cut}
+        absent = [{"client": client, **_named(self.names, client)} for client in self.without]
+        return {
+            "rule": "silos",
+            "clients": self.num_holders,
+            "without": absent,
+            "seed": None,
+            "hash": self.cut_hash,
+            **self.cut,
+        }
 
     @property
     def cut_hash(self) -> str:
@@ -99,8 +110,26 @@ class RemoteCohort(Cohort):
         disk.write_json(folder / "silos.json", {str(client): dict(card) for client, card in self.cards.items()})
 
 
-def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str, Any]]) -> RemoteCohort:
+def _named(names: Mapping[ClientId, str], client: ClientId) -> dict[str, str]:
+    return {"silo": names[client]} if client in names else {}
+
+
+def cohort_of(
+    config: RunConfig,
+    name: str,
+    cards: Mapping[ClientId, Mapping[str, Any]],
+    *,
+    without: tuple[ClientId, ...] = (),
+    names: Mapping[ClientId, str] | None = None,
+) -> RemoteCohort:
     """Compare the silos' cards and make a cohort of them.
+
+    Args:
+        config: What is run.
+        name: Of the federation.
+        cards: Of the silos that take part.
+        without: Those that are left out.
+        names: What silos are called.
 
     Raises:
         DataError: They do not describe their nodes and classes alike; names silos and the first difference.
@@ -128,6 +157,8 @@ def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str
     # What is set and not used must not look as if it were.
     unused = [section for section in _WHERE_DATA_IS if config.says(section)]
     notes = card_notes(list(cards.values()))
+    if without:
+        notes = (absent_words(without, len(cards) + len(without), config.replaces, names or {}), *notes)
     if unused:
         notes += (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
     return RemoteCohort(
@@ -140,6 +171,8 @@ def cohort_of(config: RunConfig, name: str, cards: Mapping[ClientId, Mapping[str
         cut={"items": "nodes", "per_client": rows},
         notes=notes,
         scaling=scaling_of(next(iter(cards.values()))),
+        without=without,
+        names=dict(names or {}),
     )
 
 
@@ -155,6 +188,7 @@ def run_over(
     say: Callable[[str], None] = lambda text: None,
     report: Callable[[Path], Any] | None = None,
     wait: float = float("inf"),
+    names: Mapping[ClientId, str] | None = None,
     max_items: Mapping[ClientId, int] | None = None,
     watch: Callable[[RemoteSites], None] = lambda sites: None,
     check: Callable[[], None] = lambda: None,
@@ -172,6 +206,7 @@ def run_over(
         say: Hears a line for every event between machines.
         report: Called with the folder when everything is written.
         wait: Seconds to wait for all sites to answer.
+        names: What the silos are called, so that ``run.without`` may name them.
         max_items: Most nodes or graphs that a silo may say it holds, where the federation bounds it.
         watch: Is given the sites before anything is asked of them, to show how they are.
         check: Called again and again while sites are waited for; may raise to end it.
@@ -183,15 +218,18 @@ def run_over(
     check_remote(config)
     if not resume:
         check_free(folder)  # before the run that it holds loses its name
+    members = [client for here in clients.values() for client in here]
+    called = {client: (name,) for client, name in (names or {}).items()}
+    without = left_out(config.run.without, len(members), called) if config.run.without else ()
     sites = RemoteSites(
-        transport, clients, _run_name(folder, config, resume), deadline=config.run.deadline,
+        transport, clients, _run_name(folder, config, resume), without=without, deadline=config.run.deadline,
         patience=config.run.patience, say=say,
     )  # fmt: skip
     watch(sites)
     try:
         sites.wait_for_all(wait, check=check)
         cards = sites.cards()
-        cohort = cohort_of(config, name, cards)
+        cohort = cohort_of(config, name, cards, without=without, names=names)
         told, is_warning = weights(cohort, max_items or {})
         if is_warning:
             cohort = replace(cohort, notes=(*cohort.notes, told))
@@ -282,7 +320,11 @@ def own_results(tree: Mapping[str, Any], cohort: RemoteCohort, sparse: bool) -> 
             "sparse": sparse,
             "model": [spec.name, dict(spec.settings)],
             "seeds": seeds,
-            "federation": {"name": tree["data"]["name"], "clients": tree["partition"]["clients"]},
+            "federation": {
+                "name": tree["data"]["name"],
+                "clients": len(cohort.clients),
+                "without": tree["partition"]["without"],
+            },
             "summary": {"test": tree["summary"]["test"]},
         }
     return found

@@ -163,6 +163,7 @@ def assemble(
         "graphsilo": __version__,
         "config": complete_config(config, simulation),
         "fingerprint": run_fingerprint,
+        "replaces": config.replaces or None,
         "task": simulation.task,
         "method": {
             "name": method.name,

@@ -11,14 +11,11 @@ from graphsilo.data.partition import Partition
 from graphsilo.errors import ConfigError, GraphsiloError, RunError
 from graphsilo.experiments import disk
 from graphsilo.experiments.cohort import Cohort
-from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, EvaluationConfig
+from graphsilo.experiments.config import NO_NUMBERS, EvaluationConfig
 from graphsilo.experiments.doors import NAMES, RECORDS
 
 SHOWN = 5
 """Most differing settings that a refusal names."""
-_FREE = frozenset(f"run.{name}" for name in WITHOUT_EFFECT) | {"data.root"}
-"""Settings in which a run may differ from what it was begun with, beside its outputs."""
-_OUTPUTS = frozenset(f"evaluation.{name}" for name in OUTPUTS)
 _UNSET = object()
 
 
@@ -134,7 +131,7 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any], *, with_parti
     for name in dict.fromkeys([*here, *then]):
         section = name.partition(".")[0]
         old, new = then.get(name, _UNSET), here.get(name, _UNSET)
-        if old == new or name in _FREE | _OUTPUTS | set(RECORDS) or (section == "partition" and not with_partition):
+        if old == new or name in NO_NUMBERS | set(RECORDS) or (section == "partition" and not with_partition):
             continue
         if section in renamed and _UNSET in (old, new):
             continue  # another method has other settings

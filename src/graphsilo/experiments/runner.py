@@ -199,7 +199,7 @@ def _description(config: RunConfig, method: Method, simulation: Cohort, label: s
         "label": label or method.title,
         "method": method.name,
         "data": simulation.describe(),
-        "clients": simulation.num_holders,
+        "clients": len(simulation.holders),
         "rule": simulation.rule,
         "models": sorted({spec.name for spec in simulation.models.values()}) if method.backbone else ["no backbone"],
         "seeds": list(config.run.seeds),

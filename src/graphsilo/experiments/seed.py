@@ -62,6 +62,7 @@ class SeedRun:
         self.modes = modes_of(config.evaluation, method)
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
+        self.holders = simulation.holders if method.pooled else ()
         self.own_rounds = getattr(method_config, "best_round", "common") == "own"
         self._kept_rounds = 0
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
@@ -244,7 +245,7 @@ class SeedRun:
             federation.at("evaluation", number)
             scores = evaluate(
                 federation, server, self.method.client, self.modes, auc=config.auc or self.metric == "auc",
-                minimum=self.method_config.min_clients, to=self.scored,
+                minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
             )  # fmt: skip
             better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds)
             if better and self.keeps_models:

@@ -67,6 +67,7 @@ class Coordinator:
         status: Is told everything.
         report: Draws a finished run's page.
         max_items: Most nodes or graphs that a silo may say it holds.
+        names: Of the silos, by number.
     """
 
     def __init__(
@@ -79,10 +80,11 @@ class Coordinator:
         *,
         report: Callable[[Path], Any] | None = None,
         max_items: Mapping[ClientId, int] | None = None,
+        names: Mapping[ClientId, str] | None = None,
     ):
         self.jobs = Jobs(kit)
         self.name, self.clients, self.transport, self.status, self.report = name, clients, transport, status, report
-        self.max_items = max_items
+        self.max_items, self.names = max_items, names
         self.closed = threading.Event()
         self._unwritten = ""  # a job whose end could not be written down: it would begin again at once
 
@@ -168,6 +170,7 @@ class Coordinator:
             say=self.status.say,
             report=self.report,
             max_items=self.max_items,
+            names=self.names,
             watch=self.status.watch,
             check=watching.check,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from graphsilo.data.pooling import pool_silos, pooled_silo
 from graphsilo.data.scaling import UNSCALED, Scaling, far_apart, scale_tree
 from graphsilo.data.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silo import Schema, Silo
+from graphsilo.data.silo_parts import detached
 from graphsilo.data.sizes import require_memory
 from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios, refuse_ratios
 from graphsilo.data.tables import is_description, read_spec
@@ -33,7 +34,7 @@ from graphsilo.data.transforms import is_symmetric
 from graphsilo.data.truth import truth_notes
 from graphsilo.data.union import check_finite, dense, own_partition, truth_of, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
-from graphsilo.experiments.cohort import Cohort, per_client_warnings, untrained_words
+from graphsilo.experiments.cohort import Cohort, absent_words, left_out, per_client_warnings, untrained_words
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.federation.registry import Method
@@ -71,6 +72,7 @@ class Simulation(Cohort):
     cut: dict[str, Any]
     notes: tuple[str, ...] = ()
     scaling: Scaling = UNSCALED
+    without: tuple[ClientId, ...] = ()
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
@@ -93,6 +95,7 @@ class Simulation(Cohort):
         return {
             "rule": self.rule,
             "clients": self.num_holders,
+            "without": [{"client": client} for client in self.without],
             "seed": self.partition.seed,
             "hash": self.cut_hash,
             **self.cut,
@@ -129,8 +132,15 @@ class Simulation(Cohort):
         return [*found, *self.notes]
 
 
-def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | GraphCollection]:
+def load_data(
+    config: RunConfig, without: Collection[ClientId] = ()
+) -> Graph | GraphCollection | list[Graph | GraphCollection]:
     """The data of a configuration: one data set, or a list of them where several are named.
+
+    Args:
+        config: The configuration.
+        without: Places in a list that are left out: nothing is read there, and an empty graph stands for it. Where one
+            draw divides the items of all, they are read all the same: the others' splits stay as they are.
 
     Raises:
         DataError: A data set cannot be had or is named twice, or graphs and collections are mixed.
@@ -138,47 +148,60 @@ def load_data(config: RunConfig) -> Graph | GraphCollection | list[Graph | Graph
     chosen = config.data
     names = chosen.name if isinstance(chosen.name, list) else [chosen.name]
     catalog.check_distinct(names)
-    for name in names:
+    loaded = _loaded(config, {place: name for place, name in enumerate(names) if place not in without})
+    first = next(iter(loaded.values()))
+    if without and (isinstance(first, GraphCollection) or config.partition.split == "global"):
+        loaded = dict(sorted({**loaded, **_loaded(config, {place: names[place] for place in without})}.items()))
+    if len({type(item) for item in loaded.values()}) > 1:
+        kinds = [
+            f"client {client}'s {names[client]} is a "
+            f"{'collection' if isinstance(item, GraphCollection) else 'single graph'}"
+            for client, item in loaded.items()
+        ]
+        raise DataError(f"data.name mixes single graphs and collections of graphs ({'; '.join(kinds)}); name one kind.")
+    if not isinstance(chosen.name, list) or len(names) == 1:
+        return loaded[0]
+    loaded = _with_shared_words(config, {place: names[place] for place in loaded}, loaded)
+    first = next(iter(loaded.values()))
+    absent = first.subgraph(np.zeros(0, dtype=np.int64)) if isinstance(first, Graph) else first
+    return [loaded.get(place, absent) for place in range(len(names))]
+
+
+def _loaded(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, Graph | GraphCollection]:
+    chosen = config.data
+    for name in names.values():
         require_memory(
             catalog.memory_needed(name, chosen.options or None), free_memory(), what=f"the generated graph {name}",
             instead="Ask for fewer nodes, a smaller mean_degree or fewer features (--set data.nodes=...).",
         )  # fmt: skip
-    loaded = []
+    found: dict[ClientId, Graph | GraphCollection] = {}
     faults = Faults("the data")
-    for name in names:
+    for place, name in names.items():
         with faults.collect():
             item = catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed)
             check_finite(item)
-            loaded.append(item)
+            found[place] = item
     faults.tell()
-    if len({type(item) for item in loaded}) > 1:
-        kinds = [
-            f"client {client}'s {name} is a {'collection' if isinstance(item, GraphCollection) else 'single graph'}"
-            for client, (name, item) in enumerate(zip(names, loaded, strict=True))
-        ]
-        raise DataError(f"data.name mixes single graphs and collections of graphs ({'; '.join(kinds)}); name one kind.")
-    if not isinstance(chosen.name, list) or len(loaded) == 1:
-        return loaded[0]
-    return _with_shared_words(config, names, loaded)
+    return found
 
 
 def _with_shared_words(
-    config: RunConfig, names: Sequence[str], loaded: list[Graph | GraphCollection]
-) -> list[Graph | GraphCollection]:
+    config: RunConfig, names: Mapping[ClientId, str], loaded: dict[ClientId, Graph | GraphCollection]
+) -> dict[ClientId, Graph | GraphCollection]:
     """Tables whose one_hot columns declare no words, read again with the words of all: as it is between machines.
 
     Raises:
         DataError: A word is not declared where words are.
     """
-    tables = {place: read_spec(name) for place, name in enumerate(names) if is_description(name)}
+    tables = {place: read_spec(name) for place, name in names.items() if is_description(name)}
     if len(tables) < 2 or not any(None in spec.one_hot.values() for spec in tables.values()):
         return loaded
-    read = [item for item in loaded if isinstance(item, Graph)]
+    read = {place: item for place, item in loaded.items() if isinstance(item, Graph)}
     own = [
         Vocabulary.of(f"client {place} ({names[place]})", spec, read[place].feature_names or ())
         for place, spec in tables.items()
     ]
-    found = list(loaded)
+    found = dict(loaded)
     for place, before, after in zip(tables, own, share_words(own), strict=True):
         if after.names != before.names:
             again = catalog.load(names[place], options=config.data.options or None, learned=Learned(after.names))
@@ -218,27 +241,35 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     Raises:
         GraphsiloError: As loading, cutting and building silos do.
     """
-    loaded = load_data(config)
+    without: tuple[ClientId, ...] = ()
+    if config.run.without and isinstance(config.data.name, list):
+        without = left_out(config.run.without, len(config.data.name), _called(config.data.name))
+    loaded = load_data(config, without)
     graph: Graph | GraphCollection
     notes: tuple[str, ...] = ()
     if isinstance(loaded, list):
         names = list(config.data.name)
-        notes = _copy_notes(loaded, names)
+        present = {place: item for place, item in enumerate(loaded) if place not in without}
+        notes = _copy_notes(present, names)
         if all(isinstance(item, GraphCollection) for item in loaded):
-            made = _prepare_graphs(config, method, [item for item in loaded if isinstance(item, GraphCollection)])
+            collections = [item for item in loaded if isinstance(item, GraphCollection)]
+            made = _prepare_graphs(config, method, collections)
             return replace(made, notes=(*made.notes, *notes))
+        single = {place: item for place, item in present.items() if isinstance(item, Graph)}
         if config.partition.split == "auto":
-            _check_masks([item for item in loaded if isinstance(item, Graph)], list(config.data.name))
-        _check_directions([item for item in loaded if isinstance(item, Graph)], config)
-        single = [item for item in loaded if isinstance(item, Graph)]
-        graph, sizes = union(single, names=names)
-        notes += truth_notes(truth_of(single, names))
+            _check_masks(single, names)
+        _check_directions(single, config)
+        graph, sizes = union([item for item in loaded if isinstance(item, Graph)], names=names)
+        notes += truth_notes(truth_of(list(single.values()), [names[place] for place in single]))
     else:
         graph, sizes = loaded, None
     task = task_of(config, graph)
     if isinstance(graph, GraphCollection):
         return _prepare_graphs(config, method, [graph])
-    partition = cut(config, graph, sizes)
+    whole = graph
+    partition, wide = _taking_part(config, cut(config, graph, sizes))
+    if partition.absent:
+        graph = detached(graph, wide, partition)
     fills = [item.fills for item in loaded if isinstance(item, Graph)] if isinstance(loaded, list) else [graph.fills]
     wanted = config.evaluation.modes or []
     options = dict(config.scenario.options)
@@ -260,15 +291,29 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
             silos = [spoil(silo) for silo in silos]
     if crop is not None and config.scenario.name != "open":
         raise ConfigError("scenario.crop belongs to the scenario 'open'.")
-    made = _simulation(config, method, graph, partition, silos, task, audit(partition, graph).to_dict(), (graph,))
+    facts = audit(wide, whole).to_dict()
+    made = _simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
     return replace(made, notes=(*made.notes, *notes))
 
 
-def _copy_notes(loaded: Sequence[Graph | GraphCollection], names: Sequence[str]) -> tuple[str, ...]:
+def _called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
+    """What a person may call clients that have data sets or files of their own: as they were given, or the file."""
+    return {client: tuple(dict.fromkeys((name, Path(name).stem))) for client, name in enumerate(names)}
+
+
+def _taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Partition]:
+    """The cut without the clients that are left out, and with them."""
+    names = config.data.name
+    called = _called(names) if isinstance(names, list) and len(names) == partition.num_clients else None
+    without = left_out(config.run.without, partition.num_clients, called) if config.run.without else ()
+    return (partition.without(without) if without else partition), partition
+
+
+def _copy_notes(loaded: Mapping[ClientId, Graph | GraphCollection], names: Sequence[str]) -> tuple[str, ...]:
     """Says so where two files hold the same: a name alone may be given to a copy."""
     first: dict[str, int] = {}
     notes = []
-    for client, item in enumerate(loaded):
+    for client, item in loaded.items():
         other = first.setdefault(content_hash([item]), client)
         if other != client:
             notes.append(
@@ -317,22 +362,22 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
     )
 
 
-def _check_masks(graphs: list[Graph], names: list[str]) -> None:
+def _check_masks(graphs: Mapping[ClientId, Graph], names: Sequence[str]) -> None:
     """Refuse silos of which some have masks of their own and some have none.
 
     Raises:
         DataError: Names one of each.
     """
-    own = [graph.has_own_splits for graph in graphs]
-    if any(own) and not all(own):
-        have, lack = own.index(True), own.index(False)
+    own = {client: graph.has_own_splits for client, graph in graphs.items()}
+    if len(set(own.values())) > 1:
+        have, lack = (next(client for client, has in own.items() if has == wanted) for wanted in (True, False))
         raise DataError(
             f"client {have} ({names[have]}) has masks that say which nodes train, validate and test, client {lack} "
             f"({names[lack]}) has none. Give them to all, or divide all nodes anew with partition.split=stratified."
         )
 
 
-def _check_directions(graphs: list[Graph], config: RunConfig) -> None:
+def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> None:
     """Refuse silos of which some have links with a direction and some have links without.
 
     Raises:
@@ -340,14 +385,14 @@ def _check_directions(graphs: list[Graph], config: RunConfig) -> None:
     """
     names, symmetrised = list(config.data.name), config.data.options.get("undirected") is True
     # A description says it; of a file that has links the links do.
-    told = [
-        not symmetrised and read_spec(name).directed if is_description(name)
+    told = {
+        client: not symmetrised and read_spec(names[client]).directed if is_description(names[client])
         else not is_symmetric(graph) if graph.num_edges
         else None
-        for name, graph in zip(names, graphs, strict=True)
-    ]  # fmt: skip
-    if {True, False} <= set(told):
-        have, lack = told.index(True), told.index(False)
+        for client, graph in graphs.items()
+    }  # fmt: skip
+    if {True, False} <= set(told.values()):
+        have, lack = (next(client for client, says in told.items() if says is wanted) for wanted in (True, False))
         raise DataError(
             f"links have a direction at client {have} ({names[have]}) and none at client {lack} ({names[lack]}): set "
             f"`directed` alike in all descriptions, or drop all directions with data.undirected=true."
@@ -403,14 +448,15 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
             ratios=chosen.ratios,
             options=options or None,
         )
+    partition, wide = _taking_part(config, partition)
     silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)
-    facts = _collection_facts(partition, collections, silos)
+    facts = _collection_facts(partition, wide, collections, silos)
     spoil = _spoiler(config)
     if spoil is not None:
         silos = [spoil(silo) for silo in silos]
     if method is not None and method.pooled:
         silos = [pool_silos(silos)]
-    return _simulation(config, method, collections[0], partition, silos, task, facts, tuple(collections))
+    return _simulation(config, method, collections[0], wide, partition.absent, silos, task, facts, tuple(collections))
 
 
 def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:
@@ -431,12 +477,15 @@ def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None
             )
 
 
-def _collection_facts(partition: Partition, collections: list[GraphCollection], silos: list[Silo]) -> dict[str, Any]:
+def _collection_facts(
+    partition: Partition, whole: Partition, collections: list[GraphCollection], silos: list[Silo]
+) -> dict[str, Any]:
     """What an audit says of graphs: nothing is cut, so there are only counts."""
     total = sum(len(collection) for collection in collections)
-    held = np.concatenate(partition.nodes)
+    held = np.concatenate(whole.nodes)
     rows = []
-    for client, silo in enumerate(silos):
+    for silo in silos:
+        client = silo.client
         trained = silo.labels[silo.train]
         counts = np.bincount(trained[trained >= 0], minlength=silo.schema.num_classes)
         labels = np.bincount(silo.graph.labels[silo.graph.labels >= 0], minlength=silo.schema.num_classes)
@@ -463,12 +512,16 @@ def _simulation(
     method: Method | None,
     graph: Graph | GraphCollection,
     partition: Partition,
+    absent: Collection[ClientId],
     silos: list[Silo],
     task: Task,
     facts: dict[str, Any],
     loaded: tuple[Graph | GraphCollection, ...],
 ) -> Simulation:
     scaling = scaling_of(config)
+    without = tuple(sorted(absent))
+    rows = [row for row in facts["per_client"] if row["client"] not in absent]
+    replaced = (absent_words(without, partition.num_clients, config.replaces, {}),) if without else ()
     return Simulation(
         graph=graph,
         partition=partition,
@@ -477,13 +530,15 @@ def _simulation(
         schema=silos[0].schema,
         models=model_specs(config, [silo.client for silo in silos]),
         data_hash=content_hash(loaded),
-        cut=facts,
+        cut={**facts, "per_client": rows},
         notes=(
+            *replaced,
             *_pool_notes(config, method, partition.num_clients),
             *_class_notes(silos),
             *(_unit_notes(loaded) if scaling.scale == "none" else ()),
         ),
         scaling=scaling,
+        without=without,
     )
 
 

@@ -7,7 +7,7 @@ Markdown table and the LaTeX table round alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,6 +183,16 @@ def listed(items: Iterable[str]) -> str:
     """Items as a sentence lists them: "a, b and c"."""
     found = list(items)
     return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else "".join(found)
+
+
+def absent_words(partition: Any) -> str:
+    """Who was left out of a run, behind a comma: ", without client 3"; empty where nobody was."""
+    left = partition.get("without") if isinstance(partition, Mapping) else None
+    names = [str(row.get("silo", row.get("client"))) for row in left or () if isinstance(row, Mapping)]
+    if not names:
+        return ""
+    shown = listed(names) if len(names) <= 6 else f"{', '.join(names[:6])} and {len(names) - 6} more"
+    return f", without {'client' if len(names) == 1 else 'clients'} {shown}"
 
 
 def in_sentence(name: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments import disk
+from graphsilo.experiments.doors import RECORDS
 from graphsilo.report import formats
 from graphsilo.report.formats import Spread, spread
 
@@ -201,7 +202,7 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in config.items():
         name = f"{prefix}{key}"
-        if name in ("given", "remarks"):
+        if name in RECORDS:
             continue
         if isinstance(value, Mapping) and value:
             flat |= flatten(value, f"{name}.")

@@ -14,6 +14,7 @@ from graphsilo.report.formats import (
     NOT_RECORDED,
     REFERENCES,
     Spread,
+    absent_words,
     bar_width,
     data_size,
     duration,
@@ -142,7 +143,7 @@ def sentence(run: Run) -> str:
     rule = partition.get("rule") or run.setting("partition", "rule")
     if clients is not None:
         text += f", held by {integer(clients)} {'silo' if clients == 1 else 'silos'}"
-        text += f" (partition {rule})" if isinstance(rule, str) else ""
+        text += f" (partition {rule}{absent_words(partition)})" if isinstance(rule, str) else absent_words(partition)
     rounds = number(run.section("method").get("rounds")) or number(run.setting("rounds"))
     if rounds is None:
         ran = [len(records(seed.get("rounds"))) for seed in run.seeds]
@@ -473,6 +474,8 @@ def _partition(partition: Mapping[str, Any]) -> Context | None:
         ("Clients", integer(partition.get("clients")) if partition.get("clients") else integer(len(clients) or None)),
         ("Seed", str(partition.get("seed", NOT_RECORDED))),
     ]
+    if absent_words(partition):
+        facts.insert(2, ("Left out", absent_words(partition).removeprefix(", without ")))
     cover = partition.get("cover")
     if number(cover) is not None:
         facts.append(("Nodes covered", f"{percent(cover)} %"))
@@ -566,6 +569,8 @@ def _environment(run: Run) -> list[tuple[str, str]]:
     known = ("graphsilo", "python", "torch", "platform")
     facts += [(words(key), _setting_text(value)) for key, value in environment.items() if key not in known]
     facts.append(("Fingerprint", str(run.result.get("fingerprint") or NOT_RECORDED)))
+    if run.result.get("replaces"):
+        facts.append(("Replaces the run with fingerprint", str(run.result["replaces"])))
     facts.append(("Partition hash", str(run.section("partition").get("hash") or NOT_RECORDED)))
     citation = run.section("method").get("citation")
     if citation:

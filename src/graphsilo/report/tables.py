@@ -23,6 +23,7 @@ from graphsilo.report.formats import (
     MODES,
     REFERENCES,
     Spread,
+    absent_words,
     data_size,
     duration,
     lower_is_better,
@@ -34,7 +35,7 @@ from graphsilo.report.formats import (
     references_explained,
     short_hash,
 )
-from graphsilo.report.record import METRIC_ORDER, Run, dig, flatten, load, mapping, sorted_metrics
+from graphsilo.report.record import METRIC_ORDER, Run, dig, flatten, load, mapping, records, sorted_metrics
 
 ALPHA = 0.05
 """Level of the marks, after correction."""
@@ -183,8 +184,9 @@ def compare_runs(
     """``comparison`` of runs already in memory; see there."""
     if not runs:
         raise RunError("at least one run folder was wanted for a comparison, none came: give the folders of the runs.")
-    names = _metrics(runs, metrics)
     labels = distinct_labels(runs)
+    runs, shared = _with_shared_clients(runs, labels)
+    names = _metrics(runs, metrics)
     rows = tuple(_row(run, label, names) for run, label in zip(runs, labels, strict=True))
     best = {name: _best(rows, name) for name in names}
     fixed = None if baseline is None else _position(baseline, runs, labels)
@@ -202,8 +204,46 @@ def compare_runs(
         is_fixed=fixed is not None,
         differences={name: _differences(rows, name, place, fixed is not None) for name, place in against.items()},
         warnings=tuple(warnings + reference_warnings),
-        notes=tuple(notes),
+        notes=(*shared, *notes),
     )
+
+
+def _with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[Run], list[str]]:
+    """Where runs leave out different clients: scores over those that all of them have, and a sentence that says so.
+
+    A mean over other clients is that of other test items: nothing could be said about its difference.
+    """
+    absent = [absent_words(run.section("partition")).removeprefix(", ") or "all clients" for run in runs]
+    if len(set(absent)) == 1:
+        return list(runs), []
+    scored = [
+        {row.get("client") for row in records(seed.get("clients")) if mapping(row.get("test"))}
+        for run in runs
+        for seed in run.seeds
+    ]
+    common = set.intersection(*scored)
+    told = f"Who takes part differs ({_told_apart(labels, absent)})"
+    if not common:
+        return list(runs), [f"{told}, and no client was scored in all runs: each has the mean over its own."]
+    count = f"{len(common)} client{'' if len(common) == 1 else 's'}"
+    return [_narrowed(run, common) for run in runs], [
+        f"{told}: scores are node-weighted means over the {count} that all runs have."
+    ]
+
+
+def _narrowed(run: Run, clients: set[Any]) -> Run:
+    """A run with test scores over some of its clients; metrics that no client has by itself are left out."""
+    seeds = []
+    for seed in run.seeds:
+        rows = [row for row in records(seed.get("clients")) if row.get("client") in clients]
+        test = {}
+        for name in run.metrics():
+            pairs = [(number(row.get("nodes")), number(dig(row, "test", name))) for row in rows]
+            known = [(size, score) for size, score in pairs if size is not None and score is not None]
+            if known:
+                test[name] = sum(size * score for size, score in known) / sum(size for size, _ in known)
+        seeds.append({**seed, "test": test})
+    return replace(run, result={**run.result, "seeds": seeds})
 
 
 def to_markdown(table: Comparison, *, digits: int = 1) -> str:
@@ -455,9 +495,11 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
     if len(runs) < 2:
         return [], []
     warnings, notes, differing = [], [], set()
+    # A run that repeats another with other clients has the same clients but for those, wherever their data lies.
+    origins = {run.result.get("replaces") or run.result.get("fingerprint") for run in runs}
+    kin = len(origins) == 1 and None not in origins
     checks: list[tuple[str, Callable[[Run], Any]]] = [
-        ("data", _data_identity),
-        ("partition", _partition_identity),
+        *([] if kin else [("data", _data_identity), ("partition", _partition_identity)]),
         ("seeds", lambda run: ", ".join(map(str, sorted(run.seed_names, key=str)))),
         ("scenario", scenario_name),
     ]

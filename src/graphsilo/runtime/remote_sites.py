@@ -10,7 +10,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -104,6 +104,7 @@ class RemoteSites:
         transport: Leads to the sites.
         clients: Numbers of the clients at each site.
         run: Name of the run, the same after a restart: sites keep their checkpoints under it.
+        without: Clients that are not asked for anything; a site that holds no other is not waited for.
         deadline: Seconds that a site may work on one answer.
         patience: Seconds that a site may say nothing at all.
         max_bytes: Most bytes of one answer.
@@ -116,6 +117,7 @@ class RemoteSites:
         clients: Mapping[str, Sequence[ClientId]],
         run: str,
         *,
+        without: Collection[ClientId] = (),
         deadline: float = 3600.0,
         patience: float = 120.0,
         max_bytes: int = 4 << 30,
@@ -123,8 +125,12 @@ class RemoteSites:
     ):
         self.transport, self.run = transport, run
         self.deadline, self.patience, self.max_bytes, self.say = deadline, patience, max_bytes, say
-        self.status = {site: SiteStatus(tuple(sorted(clients[site]))) for site in clients}
-        self.site_of = {client: site for site, members in clients.items() for client in members}
+        self.held = {site: sorted(members) for site, members in clients.items()}
+        asked = {
+            site: tuple(client for client in members if client not in without) for site, members in self.held.items()
+        }
+        self.status = {site: SiteStatus(members) for site, members in asked.items() if members}
+        self.site_of = {client: site for site, members in asked.items() for client in members}
         self.limits: dict[ClientId, float] = {}
         self.told: dict[str, Any] = {}
         self.keeps_models = True
@@ -155,7 +161,7 @@ class RemoteSites:
                     answer = self._once(site, {"do": "hello"}, timeout=5.0)
                 except Unreachable:
                     continue
-                held, wanted = answer.header.get("clients"), list(self.status[site].clients)
+                held, wanted = answer.header.get("clients"), self.held[site]
                 if not isinstance(held, list) or sorted(map(str, held)) != sorted(map(str, wanted)):
                     raise FederationError(
                         f"site '{site}' should hold the clients {wanted}, and holds {one_line(held)}: its silos are "
@@ -184,7 +190,8 @@ class RemoteSites:
             FederationError: A site does not answer, or cannot read its silos.
         """
         found: dict[ClientId, dict[str, Any]] = {}
-        for site, packet in self.everywhere({"do": "cards"}).items():
+        asked = {site: {"do": "cards", "of": list(status.clients)} for site, status in self.status.items()}
+        for site, packet in self.everywhere(asked).items():
             try:
                 own = {int(client): dict(card) for client, card in packet.header["cards"]}
                 limits = {client: _limit(card["counts"]) for client, card in own.items()}
@@ -263,13 +270,13 @@ class RemoteSites:
 
     # -- packets --------------------------------------------------------------------------------------------------
 
-    def everywhere(self, header: Mapping[str, Any]) -> dict[str, Packet]:
-        """Ask all sites the same at once.
+    def everywhere(self, headers: Mapping[str, Mapping[str, Any]]) -> dict[str, Packet]:
+        """Ask sites at once, each what stands under its name.
 
         Raises:
             FederationError: One of them did not answer, or could not do it.
         """
-        futures = {site: self.submit(site, header) for site in self.status}
+        futures = {site: self.submit(site, header) for site, header in headers.items()}
         wait(list(futures.values()))
         return {site: checked(site, future.result()) for site, future in futures.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,53 @@ def test_one_site_may_hold_several_silos(sites: Any, measured: Callable[[Any], A
     alone = run(sites.config()).tree
     assert measured(tree["seeds"][0]["rounds"]) == measured(alone["seeds"][0]["rounds"])
     assert tree["summary"] == alone["summary"]
+
+
+def short(sites: Any, method: str, **settings: Any) -> Any:
+    """A configuration of a method for the sites."""
+    return sites.config(**{"method.name": method, **METHODS[method], **settings})
+
+
+@pytest.mark.parametrize("method", ["fedridge", "fedavg"])
+def test_without_a_silo_whose_machine_is_gone(method: str, sites: Any, tmp_path: Path) -> None:
+    """Nobody waits for it, and the others' numbers are those of one process without it."""
+    sockets = {name: site.socket_path for name, site in sites.supervisors.items() if name != "south"}
+    names = dict(enumerate(sites.clients))
+    config = short(sites, method, **{"run.without": ["south"]})
+    apart = run_over(
+        SameMachine(sockets), config, name="test", clients=sites.clients, names=names, out=tmp_path / "gone", wait=30
+    ).tree
+    files = sites.overrides()["data.name"]
+    assert_same(run(short(sites, method, **{"run.without": [1]})).tree, apart)
+    lost = [files[0], str(tmp_path / "lost.yaml"), files[2]]  # its tables are not needed, either
+    assert_same(run(short(sites, method, **{"run.without": [1], "data.name": lost})).tree, apart)
+    assert apart["partition"]["without"] == [{"client": 1, "silo": "south"}]
+    assert apart["partition"]["clients"] == 3
+    assert apart["warnings"][0].startswith("client 'south' is left out (run.without): this run is that of the other 2")
+    (own,) = (sites.folder / "north" / "results").glob(f"gone-{method}-*/north/result.json")
+    told = json.loads(own.read_text())["federation"]
+    assert (told["clients"], told["without"]) == (2, [{"client": 1, "silo": "south"}])
+
+
+def test_one_of_two_silos_of_a_site_is_left_out(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    both = SiteSupervisor("both", [(0, sites.files["north"]), (1, sites.files["south"])], tmp_path / "both")
+    both.start()
+    config = short(sites, "fedridge", **{"run.without": [1]})
+    try:
+        sockets = {"both": both.socket_path, "west": sites.supervisors["west"].socket_path}
+        tree = run_over(
+            SameMachine(sockets), config, name="test", clients={"both": [0, 1], "west": [2]}, out=tmp_path / "out"
+        ).tree
+    finally:
+        both.close()
+    assert measured(tree["seeds"][0]["rounds"]) == measured(run(config).tree["seeds"][0]["rounds"])
+    assert not (tmp_path / "both" / "sent" / "south.jsonl").exists()  # nothing left it, not even its card
+
+
+def test_a_silo_that_joins_later_is_as_if_it_had_been_there(sites: Any, tmp_path: Path) -> None:
+    """Two silos, then a job with all three: every number is that of a run with three from the start."""
+    config = short(sites, "fedridge")
+    two = {name: members for name, members in sites.clients.items() if name != "west"}
+    run_over(sites.transport, config, name="test", clients=two, out=tmp_path / "two")
+    joined = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "joined").tree
+    assert_same(run(config).tree, joined)

@@ -12,8 +12,8 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -25,7 +25,7 @@ from graphsilo.data.arrays import read_npz
 from graphsilo.data.files import atomic_file
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.errors import PartitionError, RunError
-from graphsilo.types import NodeIds
+from graphsilo.types import ClientId, NodeIds
 
 OptionValue: TypeAlias = str | int | float | bool | None
 FORMAT = 1
@@ -51,6 +51,7 @@ class Partition:
         cropped: Nodes kept away from everyone until test time (scenario ``open``).
         added_edges: [2, m_k] links that a rule added inside each client, each once; where there is a new part, its
             own come last.
+        absent: Clients that were left out and hold nothing here; no part of the file.
     """
 
     rule: str
@@ -68,6 +69,7 @@ class Partition:
     new_part: NodeIds | None = None
     cropped: NodeIds | None = None
     added_edges: tuple[NDArray[np.int64], ...] | None = None
+    absent: frozenset[ClientId] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.nodes or not len(self.nodes) == len(self.train) == len(self.val) == len(self.test):
@@ -79,6 +81,27 @@ class Partition:
     @property
     def num_clients(self) -> int:
         return len(self.nodes)
+
+    @property
+    def present(self) -> tuple[ClientId, ...]:
+        """Numbers of the clients that take part, ascending."""
+        return tuple(client for client in range(self.num_clients) if client not in self.absent)
+
+    def without(self, clients: Collection[ClientId]) -> Partition:
+        """The same cut with some clients left out: they hold nothing, and the others keep number, items and splits."""
+
+        def emptied(parts: tuple[NDArray[np.int64], ...]) -> tuple[NDArray[np.int64], ...]:
+            return tuple(part[..., :0] if client in clients else part for client, part in enumerate(parts))
+
+        return replace(
+            self,
+            nodes=emptied(self.nodes),
+            train=emptied(self.train),
+            val=emptied(self.val),
+            test=emptied(self.test),
+            added_edges=None if self.added_edges is None else emptied(self.added_edges),
+            absent=self.absent | frozenset(clients),
+        )
 
     @property
     def has_splits(self) -> bool:

@@ -48,7 +48,11 @@ def run(grid: Grid, context: Context) -> None:
     clients = {
         site: [number for number, silo in enumerate(federation.silos) if silo.site == site] for site in federation.sites
     }
-    transport = FlowerTransport(grid, federation.sites, shortest=_SHORTEST)
+    names = {number: silo.name for number, silo in enumerate(federation.silos)}
+    called = {number: (name,) for number, name in names.items()}
+    absent = importlib.import_module("graphsilo.experiments.cohort").left_out(config.run.without, len(names), called)
+    sites = tuple(site for site, members in clients.items() if not set(members) <= set(absent))
+    transport = FlowerTransport(grid, sites, shortest=_SHORTEST)
     try:
         transport.wait_for_sites(patience)
         experiments.run_over(
@@ -62,6 +66,7 @@ def run(grid: Grid, context: Context) -> None:
             report=importlib.import_module("graphsilo.report").write,
             wait=patience,
             max_items={number: silo.max_items for number, silo in enumerate(federation.silos) if silo.max_items},
+            names=names,
         )
         _log.info("results: %s", out)
     finally:

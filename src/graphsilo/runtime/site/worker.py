@@ -151,11 +151,12 @@ class SiteWorker:
 
     def do_cards(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
         """What the federation learns of each silo before round 1."""
-        for client, member in self.members.items():
-            if client not in self._cards:
-                self._cards[client] = card(member.file, client)
-            member.journal.card(self._cards[client])
-        return {"cards": [[client, self._cards[client]] for client in sorted(self._cards)]}, []
+        asked = [self._member(client) for client in packet.header.get("of", sorted(self.members))]
+        for member in asked:
+            if member.client not in self._cards:
+                self._cards[member.client] = card(member.file, member.client)
+            member.journal.card(self._cards[member.client])
+        return {"cards": [[member.client, self._cards[member.client]] for member in asked]}, []
 
     def do_open(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
         """Make the clients of a run; a run that was open is closed."""
