@@ -41,6 +41,12 @@ def phi(graph, kind="mean", hops=1, dim=0, random=0, seed=0):
     return torch.cat([rows for _, rows in made.blocks(items)])
 
 
+def whole(packed, size):
+    """The symmetric matrix of a packed triangle."""
+    upper = unpack(packed, size).triu()
+    return upper + upper.triu(1).t()
+
+
 def played(kit, silos, *, rounds=True, **settings):
     server, federation = kit.build("fedridge", silos, **settings)
     server.set_up(federation)
@@ -175,7 +181,7 @@ def test_packing_is_the_upper_triangle_row_by_row():
     matrix = torch.tensor([[1.0, 2, 3], [2, 4, 5], [3, 5, 6]], dtype=torch.float64)
     packed = pack(matrix).float()
     assert packed.tolist() == [1, 2, 3, 4, 5, 6]
-    assert torch.equal(unpack(packed, 3), matrix)
+    assert torch.equal(whole(packed, 3), matrix)
 
 
 @pytest.mark.parametrize("width", [1, 255, 256, 257, 600])
@@ -185,16 +191,15 @@ def test_triangles_of_products_are_added_up_in_float64(width):
     scaled = 2 * rows
     total = upper_product(rows[20:], scaled[20:], upper_product(rows[:20], scaled[:20]))
     assert total.dtype is torch.float64
-    found = unpack(pack(total), width)
+    found = whole(pack(total), width)
     assert torch.allclose(found, (rows.t().double() @ scaled.double()), atol=1e-4)
-    assert torch.equal(found, found.t())
-    assert torch.equal(unpack(pack(found.float()), width), found.float().double())
+    assert torch.equal(whole(pack(found.float()), width), found.float().double())
 
 
 def test_a_ridge_by_hand():
     # (M + I)⁻¹ (1, 0) with M = [[2, 1], [1, 2]]: the inverse of [[3, 1], [1, 3]] is [[3, -1], [-1, 3]] / 8.
     spectrum = Spectrum(torch.tensor([[2.0, 1], [1, 2]]).double())
-    found = spectrum.solve(torch.tensor([[1.0], [0]]).double(), 1.0)
+    (found,) = spectrum.solve(torch.tensor([[1.0], [0]]).double(), [1.0])
     assert found.flatten().tolist() == pytest.approx([3 / 8, -1 / 8])
 
 
@@ -206,9 +211,10 @@ def test_all_penalties_from_one_decomposition(rows):
     gram = matrix.t() @ matrix
     spectrum = Spectrum(gram)
     assert len(spectrum.values) == min(rows, 30)
-    for penalty in (1e-3, 1.0, 100.0):
+    penalties = (1e-3, 1.0, 100.0)
+    for penalty, solved in zip(penalties, spectrum.solve(right, penalties), strict=True):
         exact = torch.linalg.solve(gram + penalty * torch.eye(30, dtype=torch.float64), right)
-        assert torch.allclose(spectrum.solve(right, penalty), exact, rtol=1e-9, atol=1e-11)
+        assert torch.allclose(solved, exact, rtol=1e-9, atol=1e-11)
 
 
 def test_a_correction_by_hand_and_both_forms_agree():
@@ -289,7 +295,7 @@ def test_class_balance_weighs_rows_by_hand(kit):
     server, _ = played(kit, silos, rounds=False, **settings)
     assert server.class_weights.tolist() == [[1, 1], [0.75, 1.5]]
     square, cross = pooled(silos, "mean", settings, [0.75, 1.5])
-    assert np.abs(unpack(server.moments["mean/1"], len(square)).numpy() - square).max() < 1e-12
+    assert np.abs(whole(server.moments["mean/1"], len(square)).numpy() - square).max() < 1e-12
     assert np.abs(server.products["mean/1"].numpy().T - cross).max() < 1e-12
 
 

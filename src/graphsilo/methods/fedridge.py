@@ -559,7 +559,7 @@ class Server(ServerBase[FedRidgeConfig]):
                     # Sums with label features hold those without, which come first.
                     width = len(right) - (0 if kind == asked else 2 * self.schema.num_classes)
                     spectrum = Spectrum(square[:width, :width].contiguous(), noise)
-                    found[kind][place] = [spectrum.solve(right[:width], penalty) for penalty in self.config.ridge]
+                    found[kind][place] = spectrum.solve(right[:width], self.config.ridge)
         return found
 
     def aggregate(self) -> Tensors | None:

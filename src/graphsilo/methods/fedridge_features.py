@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data import scratch
-from graphsilo.models.operators import SparseOperator, matmul
+from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, dense_if_filled
 from graphsilo.random import numpy_generator
 
@@ -42,8 +43,8 @@ SMALL = 1 << 22
 """Numbers of a matrix that is dense however few of them are not zero: 16 MB."""
 _SPREAD = 4
 """Entries of the projection that a raw feature has."""
-_AT_ONCE, _FEWEST = 1 << 18, 16
-"""Numbers that are propagated at once (1 MB), and columns, whatever they take."""
+_AT_ONCE, _FEWEST = 1 << 17, 16
+"""Numbers that are propagated at once (512 kB), and columns, whatever they take."""
 _DENSE_PROJECTION = 1 << 20
 """Numbers of a projection that is multiplied as a dense matrix: what a processor's cache holds."""
 
@@ -123,9 +124,9 @@ class Features:
                 found[place] = torch.from_numpy(part @ right[:columns].numpy())
                 continue
             base = np.asarray(part.toarray() if sp.issparse(part) else part)
-            found[place] = matmul(torch.from_numpy(base), right[:columns])
+            found[place] = torch.from_numpy(base) @ right[:columns]
             if draw is not None:
-                found[place] += matmul(torch.from_numpy(self._random(base, draw)), right[columns + 1 :])
+                found[place] += torch.from_numpy(self._random(base, draw)) @ right[columns + 1 :]
         return found.add_(right[columns], alpha=CONSTANT)
 
     def blocks(
@@ -173,6 +174,7 @@ def unit_rows(matrix: Matrix, *, in_place: bool = False) -> Matrix:
     return scaled
 
 
+@lru_cache(maxsize=8)  # all silos of a process use the same
 def projection(num_features: int, width: int, seed: int, block: int = 0) -> sp.csr_matrix:
     """[num_features, width] random signs, a few in each row: rows keep their lengths and angles, roughly."""
     draw = numpy_generator(seed, "ridge", "projection", block)
@@ -212,18 +214,15 @@ def _nodes(data: GraphTensors, recipe: Recipe) -> Matrix:
     """φ of the nodes without the constant, rows of length 1."""
     own = unit_rows(data.graph.features)
     graphs = data.collection is not None
-    narrow, width = (
-        recipe.projects(data.num_features, graphs=graphs),
-        recipe.base_width(data.num_features, graphs=graphs),
-    )
+    narrow = recipe.projects(data.num_features, graphs=graphs)
+    width = recipe.base_width(data.num_features, graphs=graphs)
     if not narrow and sp.issparse(own):
         # Where one hop fills it, products of sparse matrices would be the dearer way there.
         fills = recipe.hops and data.hop_cost(1, "gcn") >= data.num_features
         own = np.asarray(own.toarray()) if fills else _small_or_filled(own)
     if recipe.kind == "separate":
         return _apart(data, own, recipe, width) if narrow else _beside(data, own, recipe.hops)
-    if narrow:
-        own = _projected(own, width, recipe.seed)
+    own = _projected(own, width, recipe.seed) if narrow else own
     return unit_rows(_propagated(data, own, "gcn", recipe.hops, again=recipe.kind == "mean"), in_place=True)
 
 
@@ -269,11 +268,12 @@ def _beside(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
     blocks = [own]
     for _ in range(hops):
         blocks.append(_propagated(data, blocks[-1], "mean", 1))
-    rows, columns = own.shape
     if all(sp.issparse(block) for block in blocks):
         return unit_rows(sp.csr_matrix(sp.hstack([sp.csr_matrix(unit_rows(block)) for block in blocks])))
+    rows, columns = own.shape
     found = scratch.empty((rows, columns * len(blocks)))
-    for place, block in enumerate(blocks):
+    for place in range(len(blocks)):
+        block = blocks.pop(0)
         part = found[:, place * columns : (place + 1) * columns]
         for start in range(0, rows, BLOCK):
             some = block[start : start + BLOCK]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import torch
 from scipy.linalg import lapack
 from torch import Tensor
@@ -25,9 +24,11 @@ def upper_product(left: Tensor, right: Tensor, total: Tensor | None = None) -> T
     size = left.shape[1]
     found = left.new_empty(size, size) if total is None else total.double()
     for start in range(0, size, _COLUMNS):
-        part = left[:, start : start + _COLUMNS].t() @ right[:, start:]
-        place = found[start : start + _COLUMNS, start:]
-        place.copy_(part) if total is None else place.add_(part)
+        part, place = left[:, start : start + _COLUMNS].t(), found[start : start + _COLUMNS, start:]
+        if total is None:
+            torch.mm(part, right[:, start:], out=place)
+        else:
+            place += part @ right[:, start:]
     return found
 
 
@@ -39,48 +40,52 @@ def pack(matrix: Tensor) -> Tensor:
 
 
 def unpack(packed: Tensor, size: int) -> Tensor:
-    """[p, p] float64 the symmetric matrix that was packed."""
-    matrix = lapack.dtpttr(size, packed.double().numpy(), uplo="L")[0].T
-    for start in range(0, size, _COLUMNS):
-        end = start + _COLUMNS
-        matrix[end:, start:end] = matrix[start:end, end:].T
-        corner = matrix[start:end, start:end]
-        corner += np.triu(corner, 1).T
-    return torch.from_numpy(matrix)
+    """[p, p] float64, the upper triangle that was packed; below stands nothing of use."""
+    return torch.from_numpy(lapack.dtpttr(size, packed.double().numpy(), uplo="L")[0].T)
 
 
 class Spectrum:
-    """M = V diag(λ) Vᵀ of a positive semidefinite matrix, without the directions that nothing lies in.
+    """A positive semidefinite matrix by its eigenvalues, without the directions that nothing lies in.
+
+    Its eigenvectors are U, or H U diag(λ)^-½ with H Hᵀ the matrix and U diag(λ) Uᵀ = Hᵀ H.
 
     Args:
-        matrix: [p, p] float64.
+        matrix: [p, p] float64, of which the upper triangle is read.
         tolerance: Share of the largest diagonal entry below which a direction counts as empty.
+
+    Attributes:
+        values: Eigenvalues, as many as there are directions.
     """
 
     def __init__(self, matrix: Tensor, tolerance: float = RANK):
         largest = float(matrix.diagonal().max()) if len(matrix) else 0.0
+        self._half: Tensor | None = None
         if largest <= 0:
-            self.values, self.vectors = matrix.new_zeros(0), matrix.new_zeros(len(matrix), 0)
+            self.values, self._turned = matrix.new_zeros(0), matrix.new_zeros(len(matrix), 0)
             return
         # Silos have fewer rows than columns, often: a pivoted Cholesky factor of r columns takes p r² instead of p³.
-        factor, pivots, rank, _ = lapack.dpstrf(matrix.numpy(), tol=tolerance * largest, lower=1)
+        factor, pivots, rank, _ = lapack.dpstrf(matrix.numpy().T, tol=tolerance * largest, lower=1)
         if rank == len(matrix):
-            self.values, self.vectors = torch.linalg.eigh(matrix)
+            self.values, self._turned = torch.linalg.eigh(matrix, UPLO="U")
         else:
             rows = torch.from_numpy(factor[:, :rank]).tril()
-            half = torch.empty_like(rows)
-            half[torch.from_numpy(pivots.astype("int64") - 1)] = rows  # M = half halfᵀ
-            self.values, turned = torch.linalg.eigh(half.t() @ half)
+            self._half = torch.empty_like(rows)
+            self._half[torch.from_numpy(pivots.astype("int64") - 1)] = rows  # M = half halfᵀ
+            self.values, self._turned = torch.linalg.eigh(upper_product(self._half, self._half), UPLO="U")
             self.values.clamp_min_(torch.finfo(torch.float64).tiny)
-            self.vectors = half @ (turned / self.values.sqrt())
         self.values.clamp_min_(0.0)
 
-    def solve(self, right: Tensor, penalty: float) -> Tensor:
-        """(M + penalty · I)⁻¹ right, for right sides that lie in what M spans. ``right``: [p, k]."""
-        return self.vectors @ ((self.vectors.t() @ right) / (self.values + penalty)[:, None])
+    def solve(self, right: Tensor, penalties: Sequence[float]) -> list[Tensor]:
+        """(M + penalty · I)⁻¹ right of every penalty, for right sides that lie in what M spans. ``right``: [p, k]."""
+        inner = right if self._half is None else self._half.t() @ right
+        inner = self._turned.t() @ inner
+        inner = inner if self._half is None else inner / self.values[:, None]
+        found = self._turned @ torch.cat([inner / (self.values + penalty)[:, None] for penalty in penalties], dim=1)
+        found = found if self._half is None else self._half @ found
+        return list(found.split(right.shape[1], dim=1))
 
 
-def corrections(rows: Tensor, residual: Tensor, penalties: Sequence[float]) -> Iterator[Tensor]:
+def corrections(rows: Tensor, residual: Tensor, penalties: Sequence[float]) -> list[Tensor]:
     """argmin_D ‖rows D − residual‖² + penalty ‖D‖², [p, C], for each penalty: from T equations or from p.
 
     Args:
@@ -90,10 +95,12 @@ def corrections(rows: Tensor, residual: Tensor, penalties: Sequence[float]) -> I
     """
     count, width = rows.shape
     dual = count <= width
-    gram = rows @ rows.t() if dual else rows.t() @ rows
+    across = rows.t() if dual else rows
+    gram = upper_product(across, across)
+    diagonal = gram.diagonal().clone()
     right = residual if dual else rows.t() @ residual
+    solved = []
     for penalty in penalties:
-        ridge = gram.clone()
-        ridge.diagonal().add_(penalty)
-        solved = torch.cholesky_solve(right, torch.linalg.cholesky(ridge))
-        yield rows.t() @ solved if dual else solved
+        torch.add(diagonal, penalty, out=gram.diagonal())
+        solved.append(torch.cholesky_solve(right, torch.linalg.cholesky(gram, upper=True), upper=True))
+    return list((rows.t() @ torch.cat(solved, dim=1)).split(residual.shape[1], dim=1)) if dual else solved
