@@ -152,8 +152,19 @@ def test_features_that_are_not_projected_are_made_once_for_all_widths_and_seeds(
     one, two = (Features(data, Recipe("mean", 1, dim, 0, seed)).base for dim, seed in ((0, 0), (9, 4)))
     assert one is two
     assert Features(data, Recipe("mean", 1, 1, 0, 4)).base is not one
-    Features.forget(data)
+    Features.forget_others(data, [Recipe("mean", 1, 7, 0, 0)])
+    assert Features(data, Recipe("mean", 1, 0, 0, 0)).base is one
+    Features.forget_others(data, [Recipe("mean", 1, 1, 0, 0)])
     assert Features(data, Recipe("mean", 1, 0, 0, 0)).base is not one
+
+
+def test_only_features_of_the_chosen_kind_and_width_stay_in_memory(kit):
+    silos = [kit.tiny_silo(client, nodes=12, train=range(6), seed=3) for client in range(2)]
+    for pilot in (0, 2):
+        _, federation = played(kit, silos, pilot=pilot)
+        for silo in silos:
+            cache = federation.client(silo.client).data._cache
+            assert sum(key[0] == "ridge features" for key in cache) == 1
 
 
 def test_words_that_stand_twice_in_a_row_count_as_their_sum():

@@ -12,7 +12,7 @@ statistics as in Fed3R (Fanì et al., ICML 2024) and AFL (He et al., CVPR 2025);
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -256,6 +256,7 @@ class Client(ClientBase[FedRidgeConfig]):
                 if square is None:
                     square = torch.zeros(features.width, features.width)
                 moments[f"{kind}/{place}"], products[f"{kind}/{place}"] = pack(square), cross
+        self._forget_others(self.data, request.kinds, request.dim)
         return Statistics(
             moments=_single(moments), products=_single(products), moments_rest=self._rest(moments),
             products_rest=self._rest(products),
@@ -280,6 +281,7 @@ class Client(ClientBase[FedRidgeConfig]):
             output = output.view(len(items), len(candidates), 1, classes) + shifts
             guesses = output.argmax(3).flatten(1).numpy()
             found += [_confusion(labels, guess, classes) for guess in guesses.T]
+        self._forget_others(self._seen, request.candidates, request.dim)
         return Scores(counts=torch.from_numpy(np.stack(found)))
 
     @property
@@ -309,6 +311,8 @@ class Client(ClientBase[FedRidgeConfig]):
             for view, chosen in (("own", best), ("common", 0)):
                 self._models[view] = {**self._models[view], name: known[chosen]}
                 self._sharpness[view][name] = self._sharpest(outputs[chosen])
+        for data in (self.data, self._seen):
+            self._forget_others(data, request.weights)
         return Done(clients=1)
 
     def _corrected(self, features: Features | Labelled, common: Tensor, class_weights: Tensor) -> list[Tensor]:
@@ -350,6 +354,10 @@ class Client(ClientBase[FedRidgeConfig]):
 
         key = ("ridge labels", self._train.tobytes(), labels.tobytes())
         return Labelled(features, data.cached(key, make))
+
+    def _forget_others(self, data: GraphTensors, names: Iterable[str], dim: int | None = None) -> None:
+        """Keep of a graph only features that are asked for again: those of a comparison are large, too."""
+        Features.forget_others(data, [self._recipe(name, dim) for name in names], self._size)
 
     def _recipe(self, name: str, dim: int | None = None) -> Recipe:
         return self.config.recipe(_kind(name), self.context.seed, self.config.dim if dim is None else dim)

@@ -12,7 +12,7 @@ Machines", NeurIPS 2007.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
@@ -99,18 +99,15 @@ class Features:
     def __init__(self, data: GraphTensors, recipe: Recipe, size: float = 1.0):
         self.recipe = recipe
         self._graphs = data.collection is not None
-        # What is not projected is the same for every bound and every seed.
-        narrow = (recipe.dim, recipe.seed) if recipe.projects(data.num_features, graphs=self._graphs) else None
-        key = (_KEY, recipe.kind, recipe.hops, narrow, size if self._graphs else None)
         self.base: Matrix = data.cached(
-            key, lambda: _pooled(data, recipe, size) if self._graphs else _nodes(data, recipe)
+            _key(data, recipe, size), lambda: _pooled(data, recipe, size) if self._graphs else _nodes(data, recipe)
         )
         self.width = recipe.width(data.num_features, graphs=self._graphs)
 
     @staticmethod
-    def forget(data: GraphTensors) -> None:
-        """Drop what was made for a graph."""
-        data.forget(_KEY)
+    def forget_others(data: GraphTensors, recipes: Iterable[Recipe], size: float = 1.0) -> None:
+        """Drop what was made for a graph but by these recipes."""
+        data.forget(_KEY, but={_key(data, recipe, size) for recipe in recipes})
 
     def times(self, weights: Tensor, items: NDArray[np.int64] | None = None) -> Tensor:
         """φ @ weights for some items, or for all, [items, C] float32. ``weights``: [p, C]."""
@@ -153,6 +150,13 @@ class Features:
     def _random(self, base: NDArray[np.float32], directions: NDArray[np.float32]) -> NDArray[np.float32]:
         found = base @ directions
         return np.asarray(np.maximum(found, 0.0, out=found) * np.sqrt(2.0 / self.recipe.random), dtype=np.float32)
+
+
+def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple:
+    graphs = data.collection is not None
+    # What is not projected is the same for every bound and every seed.
+    narrow = (recipe.dim, recipe.seed) if recipe.projects(data.num_features, graphs=graphs) else None
+    return (_KEY, recipe.kind, recipe.hops, narrow, size if graphs else None)
 
 
 def unit_rows(matrix: Matrix, *, in_place: bool = False) -> Matrix:

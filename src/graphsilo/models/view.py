@@ -6,7 +6,7 @@ their neighbours, and so on. A View holds exactly those rows, so that restrictin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 from typing import Literal, TypeAlias, TypeVar, cast
 
@@ -158,9 +158,9 @@ class GraphTensors:
         """Forget everything derived; it is made again when it is asked for."""
         self._cache.clear()
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: str, but: Collection[tuple] = ()) -> None:
         """Forget what is kept under keys that begin with this name."""
-        for key in [key for key in self._cache if key[0] == name]:
+        for key in [key for key in self._cache if key[0] == name and key not in but]:
             del self._cache[key]
 
     def matrix(self, norm: Norm) -> sp.csr_matrix:
