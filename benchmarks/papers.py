@@ -172,6 +172,8 @@ def execute(run: Run, root: str, limit: float) -> str:
     try:
         result = run_code(CHILD, json.dumps(overrides), limit=limit)
     except ChildFailed as error:
+        if run.trials > 1:  # settings under which training diverges are a trial like any other, and never the best
+            write_json(run.place, {"failed": str(error), "overrides": run.overrides, "commit": commit()})
         return f"{name}: {error}"
     result["commit"] = commit()
     result["overrides"] = run.overrides
@@ -228,12 +230,13 @@ Trials = dict[int, list[dict[str, Any]]]
 
 
 def results(runs: list[Run]) -> Trials:
-    """What is kept of one line's runs. A seed whose trials were not all run is left out."""
+    """What is kept of one line's runs, without trials that failed. A seed whose trials were not all run is left out."""
     found: Trials = {}
     for run in runs:
         if run.kept is not None:
             found.setdefault(run.seed, []).append(json.loads(run.kept.read_text(encoding="utf-8")))
-    return {seed: trials for seed, trials in found.items() if len(trials) == runs[0].trials}
+    complete = {seed: trials for seed, trials in found.items() if len(trials) == runs[0].trials}
+    return {seed: [each for each in trials if "failed" not in each] for seed, trials in complete.items()}
 
 
 def best(trials: list[dict[str, Any]], wanted: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import papers
@@ -57,6 +58,21 @@ def test_a_search_tries_the_same_settings_every_time_and_none_twice() -> None:
     assert trials == papers.search(description)
     assert trials[0] == {"a": 1}
     assert sorted((trial["a"], trial["b"]) for trial in trials[1:]) == [(1, 3), (2, 3), (4, 6), (5, 6)]
+
+
+def test_a_trial_that_diverged_is_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(papers, "KEPT", tmp_path)
+
+    def run_of(trial: int, seed: int) -> papers.Run:
+        return papers.Run(
+            "f", "row", "data", "label", {"x": trial}, seed, ("own_local.accuracy",), (None,), (None,), 1, trials=2
+        )
+
+    papers.write_json(run_of(0, 0).place, {"failed": "it diverged"})
+    papers.write_json(run_of(1, 0).place, _result((0.5, 0.4), (0.1, 0.1)))
+    papers.write_json(run_of(0, 1).place, _result((0.5, 0.4), (0.1, 0.1)))  # of seed 1 one of two was run
+    found = papers.results([run_of(trial, seed) for seed in (0, 1) for trial in (0, 1)])
+    assert {seed: len(trials) for seed, trials in found.items()} == {0: 1}
 
 
 def test_every_comparison_can_be_read() -> None:
