@@ -286,7 +286,9 @@ def test_without_a_silo_it_is_as_if_that_silo_had_never_been(kit):
     every, _ = played(kit, silos, rounds=False, **settings)
     never, _ = played(kit, [*silos[:3]], rounds=False, **settings)
     gone, federation = played(kit, silos, rounds=False, **settings)
-    request = fedridge.StatisticsRequest(kinds=["mean"], dim=2048, class_weights=gone.class_weights, size=6.0)
+    request = fedridge.StatisticsRequest(
+        kinds=["mean"], dim=2048, class_weights=gone.class_weights, size=6.0, blocks={}, constants={}
+    )
     again, own = (
         {name: value + total.moments_rest[name] for name, value in total.moments.items()}
         for total in (

@@ -75,13 +75,14 @@ exchange=outputs
     """,
     "fedridge": """
         count classes: counts int64 [classes] per_class=min_count
-        count nodes: counts
-        count items: counts
+        count sizes: counts int64 [2] per_class=False
         statistics moments: statistic float32 per_class=False
         statistics products: statistic float32 per_class=min_count
         statistics moments_rest: statistic float32 per_class=False wire=float64
         statistics products_rest: statistic float32 per_class=min_count wire=float64
+        statistics num_samples: counts
         score counts: counts int64 [candidates, classes, classes]
+        score num_samples: counts
         adopt clients: counts
     """,
     "opfgl": """

@@ -192,6 +192,15 @@ class Message:
             MessageError: The numbers contradict themselves.
         """
 
+    def check_answer(self, request: Message) -> None:
+        """Refuse what cannot be the answer to this request, whatever data it was made of.
+
+        Called for the answers of silos elsewhere, after ``check`` and once names and shapes are those of the request.
+
+        Raises:
+            MessageError: No data gives such numbers.
+        """
+
     def __repr__(self) -> str:
         parts = []
         for spec in self.specs():

@@ -31,8 +31,9 @@ from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import OneRoundConfig, setting
+from graphsilo.methods.fedridge_check import impossible
 from graphsilo.methods.fedridge_features import CONSTANT, HOPS, KINDS, Features, Kind, Recipe
-from graphsilo.methods.fedridge_labels import LABELLED, Labelled, label_columns, numbers_on
+from graphsilo.methods.fedridge_labels import LABELLED, SCALE, Labelled, label_columns, numbers_on
 from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId, Task
@@ -132,12 +133,19 @@ class Counts(Message):
 
     Attributes:
         classes: [C] training items that its sums will count.
-        nodes, items: Of the training graph (of all graphs of a collection).
+        sizes: [2] nodes and items of the training graph (of all graphs of a collection).
     """
 
     classes: Tensor = sends("counts", dtype=torch.int64, shape=("classes",), per_class="min_count")
-    nodes: int = sends("counts")
-    items: int = sends("counts")
+    sizes: Tensor = sends("counts", dtype=torch.int64, shape=(2,), per_class=False)
+
+    def check(self) -> None:
+        least, items = int(min(self.classes.min(), self.sizes.min())), int(self.sizes[1])
+        if least < 0 or int(self.classes.sum()) > items:
+            raise MessageError(
+                f"Counts counts {int(self.classes.sum())} training items among {items}, and {least} of something: "
+                f"that cannot be."
+            )
 
 
 class StatisticsRequest(Message):
@@ -147,12 +155,16 @@ class StatisticsRequest(Message):
         kinds, dim: Which features, and most of their columns.
         class_weights: [balances, C] w.
         size: Nodes of a usual graph.
+        blocks: Columns that belong together, by features: how many, and their largest squared length in a row.
+        constants: Which column is constant, by features.
     """
 
     kinds: list[str] = sends("control")
     dim: int = sends("control")
     class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("balances", "classes"))
     size: float = sends("counts")
+    blocks: dict[str, list[list[float]]] = sends("control")
+    constants: dict[str, int] = sends("control")
 
 
 class Statistics(Message):
@@ -161,12 +173,34 @@ class Statistics(Message):
     Attributes:
         moments, products: In float32.
         moments_rest, products_rest: What rounding took off, with ``wire=float64``; else nothing.
+        num_samples: Training items that are in the sums.
     """
 
     moments: Tensors = sends("statistic", per_class=False)
     products: Tensors = sends("statistic", per_class="min_count")
     moments_rest: Tensors = sends("statistic", per_class=False, only_with={"wire": "float64"})
     products_rest: Tensors = sends("statistic", per_class="min_count", only_with={"wire": "float64"})
+    num_samples: int = sends("counts")
+
+    def check_answer(self, request: Message) -> None:
+        """Sums that rows of such features and such class weights can have."""
+        assert isinstance(request, StatisticsRequest)
+        names = [f"{kind}/{place}" for kind in request.kinds for place in range(len(request.class_weights))]
+        for field in ("moments", "products", "moments_rest", "products_rest"):
+            found = getattr(self, field)
+            if found.keys() != set(names) and (found or not field.endswith("_rest")):
+                raise MessageError(f"Statistics.{field} holds {len(found)} sums; {', '.join(names)} were asked for.")
+        moments, products = _sum(self.moments, self.moments_rest), _sum(self.products, self.products_rest)
+        for kind in request.kinds:
+            blocks = [(int(columns), bound) for columns, bound in request.blocks[kind]]
+            for place, weights in enumerate(request.class_weights):
+                name = f"{kind}/{place}"
+                trouble = impossible(
+                    moments[name], products[name], self.num_samples, blocks=blocks, constant=request.constants[kind],
+                    weights=weights,
+                )  # fmt: skip
+                if trouble:
+                    raise MessageError(f"Statistics of {name} are sums of no rows: {trouble}.")
 
 
 class ScoreRequest(Message):
@@ -184,9 +218,35 @@ class ScoreRequest(Message):
 
 
 class Scores(Message):
-    """[candidates, C true, C predicted] counts on one client's validation items, all candidates in turn."""
+    """What candidates are worth to one client.
+
+    Attributes:
+        counts: [candidates, C true, C predicted] validation items, all candidates in turn.
+        num_samples: Validation items.
+    """
 
     counts: Tensor = sends("counts", dtype=torch.int64, shape=("candidates", "classes", "classes"))
+    num_samples: int = sends("counts")
+
+    def check(self) -> None:
+        if not self.counts.numel():
+            return
+        true = self.counts.sum(2)
+        if int(self.counts.min()) < 0 or not bool((true.sum(1) == self.num_samples).all()):
+            raise MessageError(
+                f"Scores counts {int(true.sum(1).min())} to {int(true.sum(1).max())} items for a candidate, and "
+                f"{int(self.counts.min())} in one place; each is scored on the same {self.num_samples}."
+            )
+        if bool((true != true[0]).any()):
+            raise MessageError("Scores has items of one class with one candidate, of another with the next.")
+
+    def check_answer(self, request: Message) -> None:
+        assert isinstance(request, ScoreRequest)
+        wanted = sum(map(len, request.candidates.values())) * len(request.shifts)
+        if self.counts.shape != (wanted, *(2 * request.shifts.shape[1:])):
+            raise MessageError(
+                f"Scores has the shape {tuple(self.counts.shape)}; {wanted} candidates were asked about."
+            )
 
 
 class AdoptRequest(Message):
@@ -233,7 +293,8 @@ class Client(ClientBase[FedRidgeConfig]):
     def count(self, request: CountRequest) -> Counts:
         """Training items by class."""
         counts = np.bincount(self.silo.labels[self._train], minlength=self.silo.schema.num_classes)
-        return Counts(classes=torch.from_numpy(counts), nodes=self.data.num_nodes, items=self.silo.num_items)
+        sizes = torch.tensor([self.data.num_nodes, self.silo.num_items])
+        return Counts(classes=torch.from_numpy(counts), sizes=sizes)
 
     @handler
     def statistics(self, request: StatisticsRequest) -> Statistics:
@@ -259,7 +320,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self._forget_others(self.data, request.kinds, request.dim)
         return Statistics(
             moments=_single(moments), products=_single(products), moments_rest=self._rest(moments),
-            products_rest=self._rest(products),
+            products_rest=self._rest(products), num_samples=len(self._train),
         )  # fmt: skip
 
     def _rest(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -282,7 +343,7 @@ class Client(ClientBase[FedRidgeConfig]):
             guesses = output.argmax(3).flatten(1).numpy()
             found += [_confusion(labels, guess, classes) for guess in guesses.T]
         self._forget_others(self._seen, request.candidates, request.dim)
-        return Scores(counts=torch.from_numpy(np.stack(found)))
+        return Scores(counts=torch.from_numpy(np.stack(found)), num_samples=len(items))
 
     @property
     def _seen(self) -> GraphTensors:
@@ -443,7 +504,7 @@ class Server(ServerBase[FedRidgeConfig]):
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
         self.kinds = self.config.kinds(self.schema.task)
-        self.size = 1.0
+        self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
         self.products: dict[str, Tensor] = {}
         self.class_weights = torch.ones(len(self.config.balance), self.schema.num_classes, dtype=torch.float64)
@@ -481,7 +542,7 @@ class Server(ServerBase[FedRidgeConfig]):
         rarity = torch.where(present, -(total.clamp_min(1) / total.sum().clamp_min(1)).log(), 0.0)
         self.shifts = torch.tensor(config.prior, dtype=torch.float64)[:, None] * rarity
         self.log["training_items"] = float(total.sum())
-        self.size = float(counts.nodes) / max(float(counts.items), 1.0)
+        self.nodes, self.size = float(counts.sizes[0]), float(counts.sizes[0]) / max(float(counts.sizes[1]), 1.0)
         kinds = self.kinds
         if config.features == "auto" and 0 < config.pilot < max(self._width(kind, config.dim) for kind in kinds):
             # Label features seem better than they are beside so few columns: they are judged in full width.
@@ -492,12 +553,25 @@ class Server(ServerBase[FedRidgeConfig]):
         self._add_up(federation, asked, config.dim)
 
     def _add_up(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> None:
+        kinds, features, graphs = _widest(self.kinds), self.schema.num_features, self.schema.task == "graph"
+        recipes = {kind: self._recipe(kind, dim) for kind in kinds}
+        # A graph has all nodes there are at most.
+        sums = (self.nodes / self.size) ** 2 if graphs else None
+        labelled = 2.0 * self.schema.num_classes
         request = StatisticsRequest(
-            kinds=_widest(self.kinds), dim=dim, class_weights=self.class_weights, size=self.size
+            kinds=kinds,
+            dim=dim,
+            class_weights=self.class_weights,
+            size=self.size,
+            blocks={
+                kind: [*recipe.blocks(features, sums), *([[labelled, 2 * SCALE**2]] if kind.endswith(LABELLED) else [])]
+                for kind, recipe in recipes.items()
+            },
+            constants={kind: recipe.constant(features, graphs=graphs) for kind, recipe in recipes.items()},
         )
-        sums = federation.sum(Client.statistics, request, to=asked).require(self.config.min_clients)
-        self.moments = _sum(sums.moments, sums.moments_rest)
-        self.products = _sum(sums.products, sums.products_rest)
+        found = federation.sum(Client.statistics, request, to=asked).require(self.config.min_clients)
+        self.moments = _sum(found.moments, found.moments_rest)
+        self.products = _sum(found.products, found.products_rest)
 
     def round(self, federation: Federation, number: int) -> None:
         """All candidates from the sums, one exchange to choose, one to hand out."""

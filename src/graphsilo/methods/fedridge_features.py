@@ -86,6 +86,23 @@ class Recipe:
         """The number of the constant column."""
         return self.base_width(num_features, graphs=graphs) * (2 if graphs else 1)
 
+    def blocks(self, num_features: int, sums: float | None = None) -> list[list[float]]:
+        """Columns that belong together: how many, and their largest squared length in a row.
+
+        Args:
+            num_features: Raw features.
+            sums: Graphs: the largest squared length of the part that is a sum over nodes; None for nodes.
+        """
+        width = self.base_width(num_features, graphs=sums is not None)
+        found = [[float(width), 1.0], *([] if sums is None else [[float(width), sums]])]
+        base, length = width * len(found), sum(bound for _, bound in found)
+        found.append([1.0, CONSTANT**2])
+        if self.random:
+            # The largest stretch of a Gaussian matrix; 6 deviations beyond it come once in 10^8 seeds.
+            stretch = 1.0 + np.sqrt(base / self.random) + 6.0 / np.sqrt(self.random)
+            found.append([float(self.random), float(2.0 * length * stretch**2)])
+        return found
+
 
 class Features:
     """φ of all items of a graph or a collection, [items, p]; made once.

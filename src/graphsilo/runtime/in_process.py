@@ -175,6 +175,8 @@ class LocalFederation(Federation):
                 answer.check()
                 self._check_counts(client, answer)
                 _check_shapes(reply_type, found, wanted[id(requests[client])])
+                if client in self.limits:
+                    answer.check_answer(requests[client])
                 if check is not None:
                     check(client, answer)
             except MessageError as error:

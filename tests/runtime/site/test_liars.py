@@ -28,7 +28,7 @@ from graphsilo.federation import journal
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.scaling import FeatureSquares, FeatureSums
-from graphsilo.methods import fairfgl, fedavg, opfgl
+from graphsilo.methods import fairfgl, fedavg, fedridge, opfgl
 from graphsilo.runtime.remote_sites import Gone, RemoteSites
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site import supervisor
@@ -144,6 +144,39 @@ def test_weight_is_bounded_where_the_method_weighs_by_itself(sites: Any, tmp_pat
 
     with pytest.raises(FederationError, match=r"claims to stand for 1e\+09 items"):
         carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out", method__name="fairfgl")
+
+
+RIDGES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
+    "sums-of-more-rows": (
+        "statistics",
+        lambda reply: replace(reply, products={name: 50 * value for name, value in reply.products.items()}),
+        "are sums of no rows: the constant column tells of",
+    ),
+    "more-rows-than-its-card": (
+        "statistics", lambda reply: replace(reply, num_samples=10**9), r"claims to stand for 1e\+09 items"
+    ),
+    "more-rows-by-class": (
+        "count", lambda reply: replace(reply, classes=reply.classes + 10**9), "training items among|claims to stand for"
+    ),
+    "fewer-than-none": ("score", lambda reply: replace(reply, counts=reply.counts - 1), "Scores counts"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", list(RIDGES))
+def test_sums_of_no_rows_are_left_out(lie: str, sites: Any, tmp_path: Path) -> None:
+    handler, change, words = RIDGES[lie]
+    kind = {"statistics": fedridge.Statistics, "count": fedridge.Counts, "score": fedridge.Scores}[handler]
+
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != "south" or header.get("handler") != handler:
+            return answer
+        packet = unpack(answer)
+        encoded = encode(change(decode(bytes(packet.payloads[0]), kind)))
+        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
+        return pack(packet.header, [encoded.data])
+
+    with pytest.raises(FederationError, match=f"client 1 failed in '{handler}'.*({words})"):
+        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out", method__name="fedridge")
 
 
 ANSWERS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor], str, str]] = {

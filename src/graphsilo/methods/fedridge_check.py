@@ -1,0 +1,80 @@
+"""Whether sums that a silo sent can be those of rows at all: what is looked at before they are added to the others'.
+
+With rows φ that hold a constant c, weights w_v of their classes, M = Σ w φ φᵀ and B_k = Σ w φ over the rows of class k:
+
+- B_k's entry at the constant is c Σ w: how many rows there are of each class, and all of them together are declared;
+- M's column at the constant is c Σ_k B_k;
+- columns whose part of a row has bounded length have a bounded sum of squares;
+- |m_ij| ≤ √(m_ii m_jj), and Σ_k B_kj² / Σ_k w ≤ m_jj, by Cauchy and Schwarz: in M, and of B with M.
+
+Whoever stays within can still lie: about labels, and about as many rows as its card lets it have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from graphsilo.methods.fedridge_features import CONSTANT
+
+ROUNDING = 1e-3
+"""Share by which sums in float32 may be off: thousands of terms are."""
+NOTHING = 1e-12
+"""What of the sum of weights is no number: squares of less than this are lost in float32."""
+
+
+def impossible(
+    packed: Tensor,
+    products: Tensor,
+    num_samples: int,
+    *,
+    blocks: Sequence[tuple[int, float]],
+    constant: int,
+    weights: Tensor,
+) -> str:
+    """Why no rows have these sums; empty if some may. O(p²).
+
+    Args:
+        packed: [p(p+1)/2] the upper triangle of M.
+        products: [C, p] B.
+        num_samples: Rows that it is said to be.
+        blocks: Columns that belong together: how many, and their largest squared length in a row.
+        constant: Number of the constant column.
+        weights: [C] w.
+    """
+    size, classes = sum(columns for columns, _ in blocks), len(weights)
+    if tuple(packed.shape) != (size * (size + 1) // 2,) or tuple(products.shape) != (classes, size):
+        return f"{tuple(packed.shape)} and {tuple(products.shape)} numbers came for {size} columns, {classes} classes"
+    square, cross, weight = packed.numpy(), products.double().numpy(), weights.double().numpy()
+    starts = np.arange(size) * size - np.arange(size) * (np.arange(size) - 1) // 2  # where each row begins
+    diagonal = square[starts].astype(np.float64)
+    if num_samples < 0 or diagonal.min(initial=0.0) < 0:
+        return f"{min(num_samples, diagonal.min(initial=0.0)):.3g} is less than any sum of squares or rows"
+    # The rows of each class, told by the constant.
+    heavy = cross[:, constant] / CONSTANT
+    rows = np.divide(heavy, weight, out=np.zeros(classes), where=weight > 0)
+    if rows.min(initial=0.0) < -ROUNDING or abs(rows.sum() - num_samples) > ROUNDING * max(num_samples, 1):
+        return f"the constant column tells of {rows.sum():.6g} rows, {rows.min():.3g} at least; it says {num_samples}"
+    total = max(float(heavy.sum()), 0.0)
+    slack = NOTHING * (1.0 + total)
+    for (columns, bound), part in zip(blocks, np.split(diagonal, np.cumsum([n for n, _ in blocks])[:-1]), strict=True):
+        if part.sum() > (1 + ROUNDING) * bound * total + slack:
+            return f"{columns} columns have squares of {part.sum():.3g} over {num_samples} rows of bounded length"
+    roots = np.sqrt(diagonal)
+    column = np.minimum(np.arange(size), constant)  # entry (j, constant) stands in the row of the smaller number
+    with_constant = square[starts[column] + np.maximum(np.arange(size), constant) - column]
+    off = np.abs(with_constant - CONSTANT * cross.sum(axis=0)) > ROUNDING * roots * roots[constant] + slack
+    if off.any():
+        return f"column {int(np.argmax(off))} has other sums by class than over all rows"
+    of_classes = np.divide(cross**2, heavy[:, None], out=np.zeros_like(cross), where=heavy[:, None] > 0).sum(axis=0)
+    off = of_classes > (1 + ROUNDING) * diagonal + slack
+    if off.any() or bool(np.any(cross[heavy <= 0])):
+        return f"the sums of a class are larger than its rows, in column {int(np.argmax(off))}"
+    roots = (roots * np.sqrt(1 + ROUNDING)).astype(square.dtype)
+    for row, start in enumerate(starts.tolist()):
+        part, most = square[start : start + size - row], roots[row] * roots[row:] + slack
+        if (part > most).any() or (part < -most).any():
+            return f"column {row} goes with another more than each with itself"
+    return ""
