@@ -1,4 +1,4 @@
-"""What the five methods cost on large graphs and with many clients. Run by hand; a full run takes an hour of one core.
+"""What methods cost on large graphs and with many clients. Run by hand; a full run takes an hour of one core.
 
 Every measurement has a process of its own, pinned to one thread: CPU seconds (wall times mean nothing on a shared
 machine) and peak memory of set-up, of single rounds and of an evaluation, and the bytes of each. Schedules are
@@ -46,6 +46,7 @@ CASES: dict[str, dict[str, Any]] = {
               "stage2_check": 5},
     "fedpg": {},
     "fairfgl": {},
+    "fedridge": {},
 }  # fmt: skip
 MANY: dict[str, dict[str, Any]] = {
     "fedsage_plus": {"local_generator_epochs": 1, "generator_epochs": 1, "neighgen": "shared"},
@@ -82,6 +83,11 @@ def suite(name: str, methods: list[str]) -> Iterator[tuple[str, dict[str, Any]]]
                 f"{method}, 169k nodes, 10 clients",
                 {**arxiv_like(169_343, clients=10, rule="metis"), **named, **large},
             )
+        elif name == "products":
+            yield f"{method}, 2.4M nodes, 10 clients", {
+                "data.name": "product-sbm", "partition.rule": "louvain", "partition.clients": 10,
+                "partition.ratios": [0.1, 0.1, 0.8], "run.resident_clients": 10, **named, **large,
+            }  # fmt: skip
         elif name == "many":
             yield f"{method}, 50k nodes, 1000 clients", {
                 **arxiv_like(50_000, clients=1000, rule="metis"), **named, **many,
@@ -101,7 +107,7 @@ def suite(name: str, methods: list[str]) -> Iterator[tuple[str, dict[str, Any]]]
             for nodes in (5_000, 20_000, 80_000):
                 yield f"{method}, {nodes} nodes", {**arxiv_like(nodes, clients=10, rule="metis"), **named, **large}
         else:
-            raise SystemExit(f"unknown suite '{name}'; there are large, many, physics, clients, nodes")
+            raise SystemExit(f"unknown suite '{name}'; there are large, products, many, physics, clients, nodes")
 
 
 # -- one measurement ---------------------------------------------------------------------------------------------------

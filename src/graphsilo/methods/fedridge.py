@@ -32,7 +32,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import OneRoundConfig, setting
 from graphsilo.methods.fedridge_check import impossible
-from graphsilo.methods.fedridge_features import CONSTANT, HOPS, KINDS, Features, Kind, Recipe
+from graphsilo.methods.fedridge_features import BLOCK, CONSTANT, HOPS, KINDS, Features, Kind, Recipe
 from graphsilo.methods.fedridge_labels import LABELLED, SCALE, Labelled, label_columns, numbers_on
 from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
@@ -337,13 +337,17 @@ class Client(ClientBase[FedRidgeConfig]):
         labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
         found = []
         for kind, candidates in request.candidates.items():
+            features = self._features(self._seen, kind, request.dim)
             each = candidates.permute(1, 0, 2).flatten(1)
-            output = self._features(self._seen, kind, request.dim).times(each, items)
-            output = output.view(len(items), len(candidates), 1, classes) + shifts
-            guesses = output.argmax(3).flatten(1).numpy()
-            found += [_confusion(labels, guess, classes) for guess in guesses.T]
+            counts = np.zeros((len(candidates) * len(shifts), classes, classes), dtype=np.int64)
+            for start in range(0, len(items), BLOCK):
+                part = slice(start, start + BLOCK)
+                output = features.times(each, items[part]).view(-1, len(candidates), 1, classes) + shifts
+                for place, guess in enumerate(output.argmax(3).flatten(1).t().contiguous().numpy()):
+                    counts[place] += _confusion(labels[part], guess, classes)
+            found.append(counts)
         self._forget_others(self._seen, request.candidates, request.dim)
-        return Scores(counts=torch.from_numpy(np.stack(found)), num_samples=len(items))
+        return Scores(counts=torch.from_numpy(np.concatenate(found)), num_samples=len(items))
 
     @property
     def _seen(self) -> GraphTensors:
