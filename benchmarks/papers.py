@@ -291,12 +291,13 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
                     f"| {_shown([value for value in last if value is not None], name)} "
                     f"| {_paper(seeds[0], index)} | {len(found)} | "
                     f"{statistics.fmean(cost):.1f} | "
-                    f"{statistics.fmean(result['seed']['upload_bytes'] for result in found) / 1e6:.3f} |"
+                    f"{statistics.fmean(result['seed']['upload_bytes'] for result in found) / 1e6:.3f} | "
+                    f"{statistics.fmean(result['seed']['download_bytes'] for result in found) / 1e6:.3f} |"
                 )
         if lines:
             yield f"### {mine[0].data}\n"
-            yield "| run | score | ours, % | ours, last round | published, % | seeds | CPU s | upload, MB |"
-            yield "|---|---|---|---|---|---|---|---|"
+            yield "| run | score | ours, % | ours, last round | published, % | seeds | CPU s | upload, MB | download, MB |"
+            yield "|---|---|---|---|---|---|---|---|---|"
             yield from lines
             yield ""
 

@@ -59,7 +59,7 @@ class FedRidgeConfig(OneRoundConfig):
         source="ours", when={"task": ("node",)},
     )  # fmt: skip
     pilot: int = setting(
-        256, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
+        128, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
         source="ours", ge=0, when={"features": ("auto",)},
     )  # fmt: skip
     hops: int | None = setting(None, "h; none: 3 for mean, 2 for sgc and separate", source="ours", ge=0)
