@@ -296,7 +296,7 @@ def table(title: str, runs: list[Run]) -> Iterator[str]:
                 )
         if lines:
             yield f"### {mine[0].data}\n"
-            yield "| run | score | ours, % | ours, last round | published, % | seeds | CPU s | upload, MB | download, MB |"
+            yield "| run | score | ours, % | ours, last round | published, % | seeds | CPU s | MB up | MB down |"
             yield "|---|---|---|---|---|---|---|---|---|"
             yield from lines
             yield ""
