@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -186,6 +187,7 @@ def test_a_liar_fails_and_the_others_go_on(kit, monkeypatch):
     silos = [kit.tiny_silo(client, nodes=9, train=range(4)) for client in range(3)]
     honest = fedridge.Client.statistics.function
 
+    @wraps(honest)
     def lying(self, request):
         answer = honest(self, request)
         if self.id != 1:

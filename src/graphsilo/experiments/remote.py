@@ -27,7 +27,9 @@ from graphsilo.experiments.results import Result
 from graphsilo.experiments.resume import check_free
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import model_specs
+from graphsilo.federation import registry
 from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.exposure import told_to_coordinator
 from graphsilo.runtime.remote_sites import RemoteSites
 from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.transport import Transport
@@ -235,6 +237,12 @@ def run_over(
             cohort = replace(cohort, notes=(*cohort.notes, told))
         else:
             say(told)
+        rows = {row["silo"]: row["train"] for row in cohort.cut["per_client"]}
+        seen = told_to_coordinator(
+            registry.load(config.method.name).title, config.method_config().square_columns(cohort.schema), rows
+        )
+        if seen:
+            cohort = replace(cohort, notes=(*cohort.notes, seen))
         sparse = any(bool(card.get("sparse")) for card in cards.values())
         sites.told = {"schema": schema_tree(cohort.schema), "sparse": sparse, "task": cohort.task}
         result = run(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from graphsilo.federation.codec import Encoded
     from graphsilo.federation.message import Message
 
-Way: TypeAlias = Literal["sent", "received", "refused", "failed", "damaged"]
+Way: TypeAlias = Literal["sent", "received", "refused", "failed", "warned", "damaged"]
 
 CARD = "card"
 """Name of what a silo says of itself before a run: sizes, names of columns and classes."""
@@ -74,14 +74,14 @@ class Entry:
     Attributes:
         time: When, in UTC: ``2026-01-31T12:00:00Z``.
         way: ``sent`` or ``received``; ``refused`` if it did not leave; ``failed`` where only the reason did;
-            ``damaged`` for a line that cannot be read.
+            ``warned`` of what is going to leave; ``damaged`` for a line that cannot be read.
         run, method: Of which run; empty before any.
         round: 0 during set-up.
         handler: The step that was asked for.
         message: Name of the message; ``card`` for what a silo says of itself before a run.
         bytes: Of the whole message.
         fields: What was in it.
-        reason: Why it was refused, or what failed.
+        reason: Why it was refused, what failed, or what to know.
     """
 
     time: str = ""
@@ -111,6 +111,8 @@ class Entry:
             place += ", evaluation"
         if self.message == CARD:
             place = "before a run, the silo's card"
+        if self.way == "warned":
+            return f"before round 1, warning: {self.reason}"
         if self.way in ("refused", "failed"):
             return f"{place}, {self.way} ('{self.handler}'): {self.reason}"
         if self.way == "received":
@@ -227,6 +229,17 @@ class Journal:
         """
         entry = {"time": _now(), "way": "refused", "run": run, "method": method, "round": round}
         self._write({**entry, "handler": handler, "reason": reason})
+
+    def warned(self, run: str, method: str, reason: str) -> None:
+        """Note what the silo's owner should know of a run that begins.
+
+        Raises:
+            DisclosureError: It cannot be logged.
+        """
+        self._write({
+            "time": _now(), "way": "warned", "run": run, "method": method, "round": 0, "handler": "open",
+            "reason": reason,
+        })  # fmt: skip
 
     def sent_bytes(self, run: str | None = None) -> int:
         """Bytes of tensors and text that have left in a run (None: in all), for a gate that begins after that."""

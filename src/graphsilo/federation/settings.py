@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from graphsilo.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from graphsilo.data.silo import Schema
 
 ABOVE_ZERO = "above 0"
 """A condition of ``setting``: the other setting is a number above 0."""
@@ -141,6 +144,13 @@ class MethodConfig(Settings):
     def chooses_by_validation(self) -> bool:
         """Whether clients choose something by the score on their own validation nodes, such as when to stop."""
         return False
+
+    def square_columns(self, schema: Schema) -> int:
+        """Columns p of Σ φ φᵀ over a client's training items, for methods that have clients send it; else 0.
+
+        Such a sum over fewer items than columns says what the items' rows span.
+        """
+        return 0
 
 
 class OneRoundConfig(MethodConfig):

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from pydantic import field_validator
 from torch import Tensor
 
+from graphsilo.data.silo import Schema
 from graphsilo.errors import ConfigError, MessageError
 from graphsilo.evaluate.metrics import accuracy, macro_f1, margins
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -122,6 +123,14 @@ class FedRidgeConfig(OneRoundConfig):
     def recipe(self, kind: Kind, seed: int, dim: int) -> Recipe:
         """How these features are made, of so many columns."""
         return Recipe(kind, HOPS[kind] if self.hops is None else self.hops, dim, self.random_features, seed)
+
+    def width(self, kind: str, dim: int, schema: Schema) -> int:
+        """p, the columns of these features."""
+        plain = self.recipe(_kind(kind), 0, dim).width(schema.num_features, graphs=schema.task == "graph")
+        return plain + 2 * schema.num_classes * kind.endswith(LABELLED)
+
+    def square_columns(self, schema: Schema) -> int:
+        return max(self.width(kind, self.dim, schema) for kind in self.kinds(schema.task))
 
 
 class CountRequest(Message):
@@ -529,8 +538,7 @@ class Server(ServerBase[FedRidgeConfig]):
         return up * self.asked, down * self.asked
 
     def _width(self, kind: str, dim: int) -> int:
-        plain = self._recipe(kind, dim).width(self.schema.num_features, graphs=self.schema.task == "graph")
-        return plain + 2 * self.schema.num_classes * kind.endswith(LABELLED)
+        return self.config.width(kind, dim, self.schema)
 
     def _recipe(self, kind: str, dim: int) -> Recipe:
         return self.config.recipe(_kind(kind), 0, dim)

@@ -14,6 +14,7 @@ from graphsilo.errors import RunError
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.remote import run_over
 from graphsilo.experiments.runner import run
+from graphsilo.federation.journal import read
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 
@@ -87,6 +88,26 @@ def test_one_site_may_hold_several_silos(sites: Any, measured: Callable[[Any], A
 def short(sites: Any, method: str, **settings: Any) -> Any:
     """A configuration of a method for the sites."""
     return sites.config(**{"method.name": method, **METHODS[method], **settings})
+
+
+@pytest.mark.parametrize("method", ["fedridge", "fedavg"])
+def test_a_visible_share_is_warned_of_on_both_sides(method: str, sites: Any, tmp_path: Path) -> None:
+    """Silos with a dozen training nodes each and 45 columns; nothing of it in one process, where nothing leaves."""
+    config = short(sites, method, **{"run.seeds": [0, 1]})
+    apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "seen").tree
+    told = [text for text in apart["warnings"] if "sums of products" in text]
+    noted = list(read(sites.folder / "north" / "sent" / "north.jsonl"))
+    mine = [entry for entry in noted if entry.way == "warned" and entry.run.startswith(f"seen-{method}")]
+    assert not any("sums of products" in text for text in run(config).tree["warnings"])
+    if method == "fedavg":
+        assert not told
+        assert not mine
+        return
+    rows = [row["train"] for row in apart["partition"]["per_client"]]
+    names = ", ".join(f"'{name}' ({count} training items)" for name, count in zip(sites.clients, rows, strict=True))
+    assert f"{names} have fewer rows" in told[0]
+    (entry,) = mine  # once, not for each seed
+    assert f"this silo has {rows[0]} rows to add up" in str(entry)
 
 
 @pytest.mark.parametrize("method", ["fedridge", "fedavg"])

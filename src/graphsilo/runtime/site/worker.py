@@ -51,6 +51,7 @@ from graphsilo.federation.client import (
     precision_matters,
 )
 from graphsilo.federation.codec import Encoded, aligned_bytes, decode
+from graphsilo.federation.exposure import told_to_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
 from graphsilo.federation.kept import embedding_path, kept_tensors, model_path, tensor_file
@@ -119,6 +120,7 @@ class SiteWorker:
         self.session: Session | None = None
         self._silos: dict[tuple[Any, ...], Silo] = {}
         self._cards: dict[ClientId, dict[str, Any]] = {}
+        self._warned: set[tuple[str, ClientId]] = set()
 
     def answer(self, packet: Packet) -> bytearray:
         """The answer to one packet; what goes wrong is an answer, too."""
@@ -208,6 +210,13 @@ class SiteWorker:
                 print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
                 refused[client] = str(error)
                 continue
+            if not agreeing and (run, client) not in self._warned:
+                self._warned.add((run, client))
+                least = getattr(config, "min_count", 1)
+                text = told_to_silo(method.title, config.square_columns(schema), counts, least)
+                if text:
+                    member.journal.warned(run, method.name, text)
+                    print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
             # The log is read only where there is a bound: one of years is long.
             policy, journal = member.policy, member.journal
             gates[client] = Gate(
