@@ -18,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from graphsilo.methods.fedridge_features import CONSTANT
+from graphsilo.methods.fedridge_solve import COLUMNS, unpack
 
 ROUNDING = 1e-3
 """Share by which sums in float32 may be off: thousands of terms are."""
@@ -73,8 +74,11 @@ def impossible(
     if off.any() or bool(np.any(cross[heavy <= 0])):
         return f"the sums of a class are larger than its rows, in column {int(np.argmax(off))}"
     roots = (roots * np.sqrt(1 + ROUNDING)).astype(square.dtype)
-    for row, start in enumerate(starts.tolist()):
-        part, most = square[start : start + size - row], roots[row] * roots[row:] + slack
-        if (part > most).any() or (part < -most).any():
-            return f"column {row} goes with another more than each with itself"
+    triangle = unpack(packed, size, packed.dtype).numpy()
+    for start in range(0, size, COLUMNS):
+        part = triangle[start : start + COLUMNS, start:]
+        part[:, :COLUMNS] = np.triu(part[:, :COLUMNS])
+        off = np.abs(part) > np.outer(roots[start : start + COLUMNS], roots[start:]) + slack
+        if off.any():
+            return f"column {start + int(np.argmax(off.any(axis=1)))} goes with another more than each with itself"
     return ""

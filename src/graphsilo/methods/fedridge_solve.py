@@ -10,7 +10,7 @@ from torch import Tensor
 
 RANK = 1e-11
 """What is smaller than this share of the largest diagonal entry counts as zero in float64."""
-_COLUMNS = 256
+COLUMNS = 256
 """Of a triangle, worked on at once."""
 
 
@@ -23,8 +23,8 @@ def upper_product(left: Tensor, right: Tensor, total: Tensor | None = None) -> T
     """
     size = left.shape[1]
     found = left.new_empty(size, size) if total is None else total.double()
-    for start in range(0, size, _COLUMNS):
-        part, place = left[:, start : start + _COLUMNS].t(), found[start : start + _COLUMNS, start:]
+    for start in range(0, size, COLUMNS):
+        part, place = left[:, start : start + COLUMNS].t(), found[start : start + COLUMNS, start:]
         if total is None:
             torch.mm(part, right[:, start:], out=place)
         else:
@@ -39,9 +39,10 @@ def pack(matrix: Tensor) -> Tensor:
     return torch.from_numpy(copy(matrix.contiguous().numpy().T, uplo="L")[0])
 
 
-def unpack(packed: Tensor, size: int) -> Tensor:
-    """[p, p] float64, the upper triangle that was packed; below stands nothing of use."""
-    return torch.from_numpy(lapack.dtpttr(size, packed.double().numpy(), uplo="L")[0].T)
+def unpack(packed: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """[p, p], float64 or float32: the upper triangle that was packed; below stands nothing of use."""
+    copy = lapack.stpttr if dtype is torch.float32 else lapack.dtpttr
+    return torch.from_numpy(copy(size, packed.to(dtype).numpy(), uplo="L")[0].T)
 
 
 class Spectrum:
