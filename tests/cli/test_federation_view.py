@@ -326,6 +326,7 @@ def test_the_command(tmp_path, monkeypatch, call):
     [
         (["federation", "submit", "--continue", "2", "--set", "method.rounds=3"], "leave out --set"),
         (["federation", "submit", "--continue", "2", "--out", "there"], "leave out --out"),
+        (["federation", "submit", "--continue", "2", "--without", "er"], "leave out --without"),
         (["serve", "KIT", "--set", "method.rounds=3"], "--set is about a CONFIG.yaml"),
         (["serve", "KIT", "--out", "there"], "--out is about a CONFIG.yaml"),
     ],
@@ -344,3 +345,32 @@ def test_what_would_have_no_effect_is_refused(arguments, words, tmp_path, monkey
     assert code == 2
     assert words in err.replace("\n", " ")
     assert json.loads((tmp_path / "jobs" / RUNNING.id / "job.json").read_text())["state"] == "stopped"
+
+
+def test_a_job_without_a_silo(tmp_path, monkeypatch, call):
+    """Both ways of saying it; names are those of the federation, and somebody must be left."""
+    from graphsilo.experiments.config import load_config
+    from graphsilo.runtime import engines
+
+    class Kit:
+        folder = tmp_path
+        silos = {"north": 0, "er": 1, "icu": 2}  # noqa: RUF012
+
+    monkeypatch.setattr(engines, "coordinator_kit", lambda folder: Kit)
+    config = tmp_path / "config.yaml"
+    config.write_text("method: fedridge\n")
+    for place, words in enumerate((["--without", "er,2"], ["--set", "run.without=[er, 2]"])):
+        code, out, err = call("federation", "submit", config, *words)
+        assert (code, err) == (0, ""), out
+        job = tmp_path / "jobs" / f"000{place + 1}-fedridge" / "config.yaml"
+        assert load_config(job).run.without == [2, "er"]
+    for words, told in (
+        (["--without", "err"], "names 'err', which is no client; did you mean 'er'?"),
+        (["--without", "3"], "names client 3, and there are 3, numbered 0 to 2"),
+        (["--without", "north,1,icu"], "leaves out all 3 clients"),
+        (["--without", "er", "--set", "run.without=[icu]"], "contradict each other"),
+    ):
+        code, _, err = call("federation", "submit", config, *words)
+        assert code == 2
+        assert told in err.replace("\n", " ")
+    assert len(list((tmp_path / "jobs").iterdir())) == 2

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from site_tables import METHODS, assert_same
 
+from graphsilo import compare
 from graphsilo.errors import RunError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.jobs import Jobs
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.remote import run_over
 from graphsilo.experiments.runner import run
@@ -153,3 +156,20 @@ def test_a_silo_that_joins_later_is_as_if_it_had_been_there(sites: Any, tmp_path
     run_over(sites.transport, config, name="test", clients=two, out=tmp_path / "two")
     joined = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "joined").tree
     assert_same(run(config).tree, joined)
+
+
+def test_a_job_may_be_based_on_the_one_that_it_replaces(sites: Any, tmp_path: Path) -> None:
+    arguments = {"name": "test", "clients": sites.clients, "names": dict(enumerate(sites.clients))}
+    first = run_over(sites.transport, short(sites, "fedridge"), out=tmp_path / "first", **arguments).tree
+    jobs = Jobs(tmp_path / "kit")
+    job = jobs.submit(
+        tmp_path / "first" / "config.yaml",
+        assignments=["run.without=[south]"],
+        names={"north": 0, "south": 1, "west": 2},
+    )
+    second = run_over(sites.transport, load_config(jobs.config_path(job)), out=job.out, **arguments).tree
+    assert second["replaces"] == first["fingerprint"]
+    assert_same(run(short(sites, "fedridge", **{"run.without": [1]})).tree, second)
+    table = compare(tmp_path / "first", job.out)
+    assert table.warnings == ()
+    assert table.notes[0].endswith("over the 2 clients that all runs have.")
