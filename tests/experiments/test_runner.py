@@ -306,6 +306,25 @@ def test_aucs_do_not_change_the_rest(small):
 # -- references ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        ({"task": "link", "run__references": ["fedridge"]}, "FedRidge does not do task 'link'"),
+        (
+            {"method__name": "fedridge", "model__hidden": None, "run__precision": "bfloat16"},
+            "FedRidge has no backbone whose products could be made in bfloat16",
+        ),
+    ],
+)
+def test_what_a_reference_cannot_do_is_said_before_the_run(small, tmp_path, overrides, complaint):
+    config = small(**{**overrides, "partition__rule": "louvain"})
+    listener = Listener()
+    with pytest.raises(UnsupportedError, match=complaint):
+        run(config, out=tmp_path / "run", observer=listener)
+    assert listener.first is None
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
 def test_references(small, tmp_path):
     config = small(run__references=["global_cut", "local", "global"], run__seeds=[0, 1], method__participation=0.5)
     tree = run(config, out=tmp_path / "run").tree

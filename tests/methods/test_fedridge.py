@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+import graphsilo
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Schema
-from graphsilo.errors import ConfigError, MessageError
+from graphsilo.errors import ConfigError, FederationError, MessageError
 from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
@@ -272,7 +273,7 @@ def test_thousand_clients_in_any_order_give_the_same_model(kit):
 
 def test_in_float32_on_the_wire_it_is_exact_to_its_precision(kit):
     silos = [kit.tiny_silo(client) for client in range(4)]
-    settings = {"features": "mean", "ridge": (0.1,), **PLAIN}
+    settings = {"features": "mean", "ridge": (0.1,), "wire": "float32", **PLAIN}
     server, _ = played(kit, silos, **settings)
     square, cross = pooled(silos, "mean", settings)
     exact = np.linalg.solve(square + 0.1 * np.eye(len(square)), cross)
@@ -561,3 +562,36 @@ def test_cora_in_one_round(data_root):
     assert tree["summary"]["test"]["accuracy"]["mean"] > 0.835
     assert tree["seeds"][0]["modes"]["aggregate_local"]["test"]["macro_f1"] > 0.65
     assert len(tree["seeds"][0]["rounds"]) == 1
+
+
+def test_a_column_a_thousandth_of_the_others_still_tells_classes_apart():
+    """Sums of few columns cross in float64: in float32 such a direction drowns in the rounding of the constant's."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, 600)
+    small = 0.001 * (2 * labels - 1) * (1 + 0.1 * random.standard_normal(600))
+    graph = Graph(
+        features=np.stack([np.ones(600), small], axis=1).astype(np.float32),
+        edges=np.zeros((2, 0), dtype=np.int64), labels=labels, num_classes=2, name="small",
+    )  # fmt: skip
+    result = graphsilo.run(data=graph, partition="random", clients=3, method={"name": "fedridge"})
+    assert result.accuracy() == 1.0
+
+
+@pytest.mark.parametrize(("wire", "width", "expected"), [
+    ("auto", 256, True), ("auto", 257, False), ("float64", 5000, True), ("float32", 3, False),
+])  # fmt: skip
+def test_which_sums_cross_in_float64(wire, width, expected):
+    assert fedridge.FedRidgeConfig(wire=wire).precise([2, width]) is expected
+
+
+def test_silos_that_were_not_asked_have_the_model_too(kit):
+    silos = [kit.tiny_silo(client) for client in range(4)]
+    server, federation = played(kit, silos, participation=0.5)
+    assert server.log["training_items"] == sum(len(silos[client].train) for client in server.select(federation, 1))
+    for client in federation.clients:
+        assert federation.client(client).study()
+
+
+def test_when_no_class_has_enough_items_it_says_so(kit):
+    with pytest.raises(FederationError, match=r"fewer than method\.min_count=1000 of them at every silo\. Lower it"):
+        played(kit, [kit.tiny_silo(client) for client in range(2)], min_count=1000)

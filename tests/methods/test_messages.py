@@ -78,8 +78,8 @@ exchange=outputs
         count sizes: counts int64 [2] per_class=False
         statistics moments: statistic float32 per_class=False
         statistics products: statistic float32 per_class=min_count
-        statistics moments_rest: statistic float32 per_class=False wire=float64
-        statistics products_rest: statistic float32 per_class=min_count wire=float64
+        statistics moments_rest: statistic float32 per_class=False
+        statistics products_rest: statistic float32 per_class=min_count
         statistics num_samples: counts
         score counts: counts int64 [candidates, classes, classes]
         score num_samples: counts

@@ -76,6 +76,11 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"{method.title} does not do task '{simulation.task}', only {', '.join(method.tasks)}. For this task there "
             f"are: {', '.join(able)}."
         )
+    if config.run.precision != "float32" and not method.backbone:
+        raise UnsupportedError(
+            f"{method.title} has no backbone whose products could be made in {config.run.precision}. Leave "
+            f"run.precision out."
+        )
     for spec in simulation.models.values():
         tasks = models.entry(spec.name).tasks
         if simulation.task not in tasks:

@@ -116,7 +116,8 @@ def _one_class_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, coho
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
     return [
         f"{who} {verb} one class for everything ({what}) at the reported round{when}: nothing was learned that tells "
-        f"one item from another. Look at the units of the features (data.scale), the learning rate and the rounds."
+        f"one item from another. Look at the units of the features (data.scale)"
+        + (", the learning rate and the rounds." if method.backbone else ".")
     ]
 
 

@@ -31,7 +31,9 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         update={
             "method": config.method.model_copy(update={"name": method, "options": options}),
             "evaluation": config.evaluation.model_copy(update={"modes": None, "embeddings": False}),
-            "run": config.run.model_copy(update={"references": []}),
+            "run": config.run.model_copy(
+                update={"references": [], "precision": config.run.precision if backbone else "float32"}
+            ),
             "remarks": [],  # they stand beside the run's own
             "given": [name for name in config.given if backbone or not name.startswith("model.")],
         }

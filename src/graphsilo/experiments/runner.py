@@ -87,6 +87,9 @@ def run(
             config = settled(config, task=simulation.task, partition=simulation.partition, out=folder)
             check_room(simulation, method_config)
         check_support(config, method, method_config, simulation)
+        for name in config.run.references:  # before the run, not after it
+            beside = reference_config(config, name)
+            check_support(beside, registry.load(beside.method.name), beside.method_config(), simulation)
         if isinstance(simulation, Simulation):
             check_precision(simulation)
         kept: dict[Path, Path] = {}

@@ -24,7 +24,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from graphsilo.data.silo import Schema
-from graphsilo.errors import ConfigError, MessageError
+from graphsilo.errors import ConfigError, FederationError, MessageError
 from graphsilo.evaluate.metrics import accuracy, macro_f1, margins
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import Federation, handler
@@ -42,6 +42,8 @@ from graphsilo.types import ClientId, Task
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 """What predictions are multiplied by before they become probabilities: chosen at the client, on validation."""
 USUAL_SHARPNESS = 8.0
+FEW_COLUMNS = 256
+"""Sums of up to so many columns cross in float64, unless told otherwise."""
 USUAL_RIDGE = 1.0
 """The penalty next to this is taken where there are several, and nobody has a validation node."""
 
@@ -88,9 +90,10 @@ class FedRidgeConfig(OneRoundConfig):
         "accuracy", "what the choices look at: of the summed validation counts, and at each silo of its own",
         source="ours",
     )  # fmt: skip
-    wire: Literal["float32", "float64"] = setting(
-        "float32", "precision of the sums that silos send; they are added up in float64 either way", source="ours"
-    )
+    wire: Literal["auto", "float32", "float64"] = setting(
+        "auto", "precision of the sums that silos send; auto: float64 for 256 columns or fewer, where it costs next to "
+        "nothing; they are added up in float64 in any case", source="ours",
+    )  # fmt: skip
     min_count: int = setting(
         1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1
     )
@@ -128,6 +131,10 @@ class FedRidgeConfig(OneRoundConfig):
         """p, the columns of these features."""
         plain = self.recipe(_kind(kind), 0, dim).width(schema.num_features, graphs=schema.task == "graph")
         return plain + 2 * schema.num_classes * kind.endswith(LABELLED)
+
+    def precise(self, widths: Iterable[int]) -> bool:
+        """Whether sums of so many columns cross in float64."""
+        return self.wire == "float64" or (self.wire == "auto" and max(widths) <= FEW_COLUMNS)
 
     def square_columns(self, schema: Schema) -> int:
         return max(self.width(kind, self.dim, schema) for kind in self.kinds(schema.task))
@@ -181,14 +188,14 @@ class Statistics(Message):
 
     Attributes:
         moments, products: In float32.
-        moments_rest, products_rest: What rounding took off, with ``wire=float64``; else nothing.
+        moments_rest, products_rest: What rounding took off, where sums cross in float64; else nothing.
         num_samples: Training items that are in the sums.
     """
 
     moments: Tensors = sends("statistic", per_class=False)
     products: Tensors = sends("statistic", per_class="min_count")
-    moments_rest: Tensors = sends("statistic", per_class=False, only_with={"wire": "float64"})
-    products_rest: Tensors = sends("statistic", per_class="min_count", only_with={"wire": "float64"})
+    moments_rest: Tensors = sends("statistic", per_class=False)
+    products_rest: Tensors = sends("statistic", per_class="min_count")
     num_samples: int = sends("counts")
 
     def check_answer(self, request: Message) -> None:
@@ -312,7 +319,7 @@ class Client(ClientBase[FedRidgeConfig]):
         classes, weights = self.silo.schema.num_classes, request.class_weights
         moments: dict[str, Tensor] = {}
         products: dict[str, Tensor] = {}
-        precise = self.config.wire == "float64"
+        precise = self.config.precise(self.config.width(kind, request.dim, self.silo.schema) for kind in request.kinds)
         for kind in request.kinds:
             features = self._features(self.data, kind, request.dim)
             for place, weight in enumerate(weights):
@@ -328,14 +335,9 @@ class Client(ClientBase[FedRidgeConfig]):
                 moments[f"{kind}/{place}"], products[f"{kind}/{place}"] = pack(square), cross
         self._forget_others(self.data, request.kinds, request.dim)
         return Statistics(
-            moments=_single(moments), products=_single(products), moments_rest=self._rest(moments),
-            products_rest=self._rest(products), num_samples=len(self._train),
+            moments=_single(moments), products=_single(products), moments_rest=_rest(moments) if precise else {},
+            products_rest=_rest(products) if precise else {}, num_samples=len(self._train),
         )  # fmt: skip
-
-    def _rest(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        if self.config.wire == "float32":
-            return {}
-        return {name: (value - value.float()).float() for name, value in sums.items()}
 
     # -- the choice ----------------------------------------------------------------------------------------------
 
@@ -526,9 +528,9 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def expected_bytes(self) -> tuple[int, int]:
         config, classes = self.config, self.schema.num_classes
-        each = 8 if config.wire == "float64" else 4
         up = down = 0
         kinds = config.kinds(self.schema.task)
+        each = 8 if config.precise(self._width(kind, config.dim) for kind in _widest(kinds)) else 4
         for kind in kinds:
             width = self._width(kind, config.dim)
             if kind in _widest(kinds):
@@ -553,6 +555,11 @@ class Server(ServerBase[FedRidgeConfig]):
         self.class_weights = torch.stack([torch.where(present, even**each, 0.0) for each in config.balance])
         rarity = torch.where(present, -(total.clamp_min(1) / total.sum().clamp_min(1)).log(), 0.0)
         self.shifts = torch.tensor(config.prior, dtype=torch.float64)[:, None] * rarity
+        if not present.any() and config.min_count > 1:
+            raise FederationError(
+                f"no silo has a training item that counts: every class has fewer than method.min_count="
+                f"{config.min_count} of them at every silo. Lower it."
+            )
         self.log["training_items"] = float(total.sum())
         self.nodes, self.size = float(counts.sizes[0]), float(counts.sizes[0]) / max(float(counts.sizes[1]), 1.0)
         kinds = self.kinds
@@ -594,7 +601,8 @@ class Server(ServerBase[FedRidgeConfig]):
             shifts=torch.stack([each.shift for each in chosen]),
             class_weights=torch.stack([self.class_weights[each.place] for each in chosen]),
         )
-        federation.sum(Client.adopt, message, to=asked).require(config.min_clients)
+        # With ``participation``, silos that added nothing have the model, too: there is no other round.
+        federation.sum(Client.adopt, message).require(config.min_clients)
         graphs = self.schema.task == "graph"
         self.weights = {}
         for each in chosen:
@@ -643,7 +651,8 @@ class Server(ServerBase[FedRidgeConfig]):
     def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
         """The ridge of every penalty, [p, C] float64, by features and place of the balance."""
         # What float32 leaves in directions that no row has must not be taken for rows.
-        noise = 10 * torch.finfo(torch.float32 if self.config.wire == "float32" else torch.float64).eps
+        precise = self.config.precise(len(self.products[f"{kind}/0"][0]) for kind in _widest(self.kinds))
+        noise = 10 * torch.finfo(torch.float64 if precise else torch.float32).eps
         found: dict[str, dict[int, list[Tensor]]] = {kind: {} for kind in self.kinds}
         for asked in _widest(self.kinds):
             for place in range(len(self.config.balance)):
@@ -688,6 +697,11 @@ def shifted(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
     weights = weights.clone()
     weights[constant] += (shift / CONSTANT).to(weights.dtype)
     return weights
+
+
+def _rest(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What single precision takes off."""
+    return {name: (value - value.float()).float() for name, value in sums.items()}
 
 
 def _single(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -609,11 +609,11 @@ class Server(ServerBase[OpFGLConfig]):
 
     def round(self, federation: Federation, number: int) -> None:
         """The one download; each client then makes its own model."""
-        asked = self.select(federation, number)
+        # Clients that ``participation`` left out make a model, too: there is no other round.
         if self.config.condense_at == "clients":
-            total = federation.sum(Client.condense, GlobalStatistics(**self.download), to=asked)
+            total = federation.sum(Client.condense, GlobalStatistics(**self.download))
         else:
-            total = federation.sum(Client.personalise, SurrogateRequest(**self.download), to=asked)
+            total = federation.sum(Client.personalise, SurrogateRequest(**self.download))
         total.require(self.config.min_clients)
 
     def state(self) -> dict[str, Any]:
