@@ -185,6 +185,31 @@ def rounds(sites: Sites, transport: NvflareTransport) -> list[dict[str, Any]]:
     return rows
 
 
+def one_round(sites: Sites, transport: NvflareTransport) -> list[dict[str, Any]]:
+    """FedRidge's whole run, three times: seconds from its configuration to its result."""
+    of_training = ("method.", "model.")
+    config = {key: value for key, value in settings(sites.count, 64, 1).items() if not key.startswith(of_training)}
+    config["method.name"] = "fedridge"
+    rows = []
+    for turn in range(3):
+        begun = time.monotonic()
+        tree = run(load_config(overrides=config)).tree
+        middle, before = time.monotonic(), on_the_wire(sites.port)
+        there = sites.carry_out(transport, config, f"out-ridge-{turn}", Watch())
+        rows.append(
+            {
+                "sites": sites.count,
+                "seconds_in_process": middle - begun,
+                "seconds_apart": time.monotonic() - middle,
+                "message_bytes": tree["summary"]["upload_bytes"] + tree["summary"]["download_bytes"],
+                "wire_bytes": on_the_wire(sites.port) - before,
+            }
+        )
+        assert tree["summary"]["test"] == there["summary"]["test"]
+        print(rows[-1], flush=True)
+    return rows
+
+
 def faults(sites: Sites, transport: NvflareTransport) -> list[dict[str, Any]]:
     """Seconds from a blow until it is noticed, and until the next new round ends."""
     name = sites.names[1]
@@ -229,9 +254,9 @@ def faults(sites: Sites, transport: NvflareTransport) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sites", type=int, nargs="*", default=[3, 10])
-    parser.add_argument("--only", choices=["rounds", "faults"])
+    parser.add_argument("--only", choices=["rounds", "one-round", "faults"])
     options = parser.parse_args()
-    found: dict[str, Any] = {"rounds": [], "faults": [], "start": [], "memory": []}
+    found: dict[str, Any] = {"rounds": [], "one_round": [], "faults": [], "start": [], "memory": []}
     for count in options.sites:
         with tempfile.TemporaryDirectory(prefix="gs-") as folder:
             begun = time.monotonic()
@@ -246,7 +271,9 @@ def main() -> None:
                 ready = time.monotonic()
                 found["start"].append({"sites": count, "provision": made - begun, "first_round": ready - made})
                 print(found["start"][-1], flush=True)
-                if options.only != "faults":
+                if options.only in (None, "one-round"):
+                    found["one_round"] += one_round(sites, transport)
+                if options.only in (None, "rounds"):
                     found["rounds"] += rounds(sites, transport)
                 kinds = {"graphsilo join": "supervisor", "site.worker": "worker", "nvflare.engine": "engine"}
                 for pid, text in processes(sites.joined[sites.names[0]].pid):
@@ -257,7 +284,7 @@ def main() -> None:
                         {"sites": count, "process": "coordinator's engine", "mb": memory(transport.pid)}
                     )
                 print(found["memory"], flush=True)
-                if options.only != "rounds" and count == options.sites[0]:
+                if options.only in (None, "faults") and count == options.sites[0]:
                     found["faults"] = faults(sites, transport)
             finally:
                 transport.close()
