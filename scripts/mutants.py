@@ -9,7 +9,7 @@ A mutant is killed where a test fails, its module cannot be imported, or the tes
 The survivors and the table end up in .benchmarks/mutants.md.
 
 The nearest tests of federation/codec.py are tests/federation/test_codec*.py and all in that folder that import it;
-where it has none, those of the modules that import it. Of methods/fedlog_step.py they are also test_fedlog*.py and what
+where it has none, those of the modules that import it. Of methods/fedlog/step.py they are also test_fedlog*.py and what
 the tests of every method say of fedlog, of federation what these say of fedavg. A survivor may be noticed elsewhere:
 the score is a lower bound.
 """
@@ -61,19 +61,21 @@ OPERATORS = {name: plugins.get_operator(name) for name in plugins.operator_names
 
 def modules_of(name: str) -> list[Path]:
     path = PACKAGE / name
-    found = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    found = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
     if not found or not found[0].is_file():
         raise SystemExit(
             f"--module wants a folder or a module of the package, as federation or federation/codec: {name}"
         )
-    return [file for file in found if file.name != "__init__.py"]
+    return [file for file in found if file.name != "__init__.py" or file.parent.parent == PACKAGE / "methods"]
 
 
 def nearest_tests(module: Path) -> list[list[str]]:
     """Arguments of pytest, for one call after the other."""
-    room, stem = module.parent.name, module.stem
-    name = method_of(module) if room == "methods" else stem
-    imports = re.compile(rf"graphsilo\.{room}\.{stem}\b|from graphsilo\.{room} import [^\n]*\b{stem}\b")
+    parts = [part for part in module.relative_to(PACKAGE).with_suffix("").parts if part != "__init__"]
+    room, stem = parts[0], parts[-1]
+    name = parts[1].rstrip("_") if room == "methods" else stem
+    place = ".".join(parts[:-1])
+    imports = re.compile(rf"graphsilo\.{'.'.join(parts)}\b|from graphsilo\.{place} import [^\n]*\b{stem}\b")
 
     def tests_of(*names: str) -> set[Path]:
         return {file for start in names for file in (TESTS / room).glob(f"test_{start}*.py")}
@@ -89,12 +91,6 @@ def nearest_tests(module: Path) -> list[list[str]]:
         about = f"test_{name} or [{name}- or [{name}]"
         calls.append(["-k", about, *(str(TESTS / "methods" / file) for file in files)])
     return [call for call in calls if call]
-
-
-def method_of(module: Path) -> str:
-    """The method that a module of the room belongs to: fedlog of fedlog_step.py."""
-    names = [file.stem.rstrip("_") for file in module.parent.glob("*.py") if "\nMETHOD = " in file.read_text()]
-    return max((name for name in names if module.stem.startswith(name)), key=len)
 
 
 def meaning(source: str) -> str:

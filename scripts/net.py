@@ -41,7 +41,6 @@ SCENARIOS = ("seen", "unseen", "open", "inductive")
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and settings of every run."""
-    from graphsilo.experiments.conformance import SHORT
     from graphsilo.federation import registry
     from graphsilo.federation.settings import OneRoundConfig
     from graphsilo.models import registry as models
@@ -51,7 +50,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
 
     def settings(name: str, **more: Any) -> dict[str, Any]:
         method = methods[name]
-        found = {"method.name": name, **{f"method.{key}": value for key, value in SHORT.get(name, {}).items()}}
+        found = {"method.name": name, **{f"method.{key}": value for key, value in method.quick.items()}}
         found["method.rounds"] = None if issubclass(method.config, OneRoundConfig) else 3
         found["model.hidden"] = 8 if method.backbone else None
         found |= {"partition.clients": 4, "evaluation.models": True, "run.seeds": [0]}

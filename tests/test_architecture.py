@@ -23,6 +23,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 SOURCE = CHECKOUT / "src" / "graphsilo"
 DOCS = CHECKOUT / "docs"
 MODULES = sorted(SOURCE.rglob("*.py"))
+METHOD_FILES = [path for path in MODULES if path.is_relative_to(SOURCE / "methods")]
 
 LIGHT_ROOMS = ("cli", "report", "evaluate", "data")
 """Rooms whose import must not bring torch: a command that only prints answers at once."""
@@ -115,11 +116,32 @@ def test_listing_methods_does_not_import_torch() -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_the_rules_for_methods_see_all_their_files() -> None:
+    """Every method's client and server stand in a file that the tests below look at."""
+    seen = {path.resolve() for path in METHOD_FILES}
+    for name in registry.names():
+        method = registry.load(name)
+        for part in (method.config, method.client, method.server):
+            if part.__module__.startswith("graphsilo.methods."):
+                assert Path(str(sys.modules[part.__module__].__file__)).resolve() in seen, (name, part)
+    assert len({path.relative_to(SOURCE / "methods").parts[0] for path in METHOD_FILES}) == len(registry.names()) + 1
+
+
+def test_methods_use_each_other_only_as_bases() -> None:
+    """What two methods share stands in training/: a method imports another one's entry, never its numerics."""
+    for path in METHOD_FILES:
+        own = path.relative_to(SOURCE / "methods").parts[0].removesuffix(".py")
+        for module in imports_at_top(tree_of(path)):
+            parts = module.split(".")
+            if parts[:2] == ["graphsilo", "methods"] and parts[2:3] not in ([own], []):
+                assert len(parts) == 3, f"{name_of(path)} imports {module}"
+
+
 SERVER_SEES_NO = ("Silo", "EvaluationSet", "Graph", "GraphCollection", "GraphTensors", "InProcess", "WorkerPool")
 """What stays at clients, and the runtimes through which a server could reach around the Federation."""
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "methods").glob("*.py")), ids=name_of)
+@pytest.mark.parametrize("path", METHOD_FILES, ids=name_of)
 def test_servers_see_no_silo(path: Path) -> None:
     """A server class names no data of a client, builds no client, and takes nothing of one but its handlers."""
     for server in (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)):
@@ -138,7 +160,7 @@ def test_servers_see_no_silo(path: Path) -> None:
                 )
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "methods").glob("*.py")), ids=name_of)
+@pytest.mark.parametrize("path", METHOD_FILES, ids=name_of)
 def test_clients_see_no_server(path: Path) -> None:
     """A client class reaches neither the server nor the federation, hence no other client."""
     for client in (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)):
@@ -152,7 +174,7 @@ def test_clients_see_no_server(path: Path) -> None:
                 )
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "methods").glob("*.py")), ids=name_of)
+@pytest.mark.parametrize("path", METHOD_FILES, ids=name_of)
 def test_methods_do_not_know_where_they_run(path: Path) -> None:
     upwards = ("graphsilo.runtime", "graphsilo.experiments", "graphsilo.report", "graphsilo.cli")
     found = [module for module in imports_at_top(tree_of(path)) if module.startswith(upwards)]

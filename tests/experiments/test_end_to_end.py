@@ -12,7 +12,6 @@ from graphsilo.data.perturb import perturb
 from graphsilo.errors import PartitionError, UnsupportedError
 from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.conformance import SHORT
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -35,7 +34,11 @@ def able(task, *settings):
 
 def short(method, **more):
     """What makes a run of a method short, as settings of ``small``."""
-    return {"method__name": method, **{f"method__{key}": value for key, value in SHORT.get(method, {}).items()}, **more}
+    return {
+        "method__name": method,
+        **{f"method__{key}": value for key, value in registry.load(method).quick.items()},
+        **more,
+    }
 
 
 def only(result):

@@ -10,7 +10,6 @@ import torch
 
 from graphsilo import models
 from graphsilo.data import catalog
-from graphsilo.experiments.conformance import SHORT
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.models import GraphTensors
@@ -25,7 +24,7 @@ PRECISIONS = ["float32", "bfloat16"]
 
 
 def scores(small, method, device, **more):
-    settings = {f"method__{key}": value for key, value in SHORT.get(method, {}).items()}
+    settings = {f"method__{key}": value for key, value in registry.load(method).quick.items()}
     config = small(method__name=method, run__device=device, method__rounds=3, **settings, **more)
     (seed,) = run(config).tree["seeds"]
     return [row["test"]["accuracy"] for row in seed["rounds"]]

@@ -10,7 +10,7 @@ from graphsilo.experiments import conformance
 from graphsilo.federation import registry
 from graphsilo.federation.exposure import told_to_coordinator, told_to_silo
 from graphsilo.methods import fedridge
-from graphsilo.methods.fedridge_solve import unpack
+from graphsilo.methods.fedridge.solve import unpack
 
 
 def test_words_to_the_silo() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from graphsilo.errors import ConfigError
+from graphsilo.experiments.conformance import messages_of
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Listing
 
@@ -15,24 +17,81 @@ from graphsilo.federation.registry import Listing
     ("text", "expected"),
     [
         (
-            'METHOD = Method(name="mine", title="My " "own", rounds=f(3), summary="Short.")',
-            ("mine", "My own", "Short."),
+            'import torch\n\nX = f(METHOD)\nMETHOD = Method(\n    name="mine",\n    title="My " "own",\n    config=C,\n'
+            '    model={"name": "sage"},\n)\n',
+            Listing(name="mine", title="My own", model={"name": "sage"}),
         ),
-        ("import torch\n\nMETHOD = Method(config=Config)", ("file", "", "")),
-        ('METHOD = Method(name=NAME, title="My own")', None),
-        ('OTHER = METHOD = Method(name="mine")', ("mine", "", "")),
-        ('OTHER = Method(name="mine")\nMETHOD = 3', None),
-        ('METHOD = Method(name="mine"', None),
-        ("", None),
+        ('METHOD: Method = Method(name="mine", quick={"rounds": 2}, tasks=("node",))', None),
+        ('OTHER = METHOD = Method(name="mine")', Listing(name="mine")),
     ],
-    ids=["whole", "bare", "no literal", "two names", "no call", "cut", "empty"],
+    ids=["whole", "annotated", "two names"],
 )
-def test_the_line_of_a_method_is_read_without_running_it(tmp_path, text, expected):
+def test_the_statement_of_a_method_is_read_without_running_it(tmp_path, text, expected):
     path = tmp_path / "file.py"
     path.write_text(text)
-    found = registry._read_listing(path, "here")
-    assert found == (None if expected is None else Listing(*expected, "here"))
-    assert registry._read_listing(tmp_path / "missing.py", "here") is None
+    assert registry._read(path) == (expected or Listing(name="mine", quick={"rounds": 2}, tasks=("node",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            '\n\nMETHOD = Method(name="mine",\n  title="Fed" + PROX)',
+            r"file.py, line 4: 'title' must be written out.*'Fed' \+ PROX",
+        ),
+        ("\nMETHOD = Method(config=Config)", r"file.py, line 2: METHOD says no name"),
+        (
+            'OTHER = Method(name="mine")\nMETHOD = 3',
+            r"file.py, line 2: METHOD is no call; a method's file says METHOD = ",
+        ),
+        ('METHOD = Method(name="mine"', r"file.py, line 1: '\(' was never closed"),
+        ("", r"file.py: there is no METHOD; .* A file that is no method begins with an underscore"),
+    ],
+    ids=["no literal", "no name", "no call", "cut", "empty"],
+)
+def test_a_method_that_cannot_be_read_never_vanishes(tmp_path, text, complaint):
+    path = tmp_path / "file.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        registry._read(path)
+
+
+def test_two_entries_cannot_have_one_name(tmp_path, monkeypatch):
+    (tmp_path / "one.py").write_text('METHOD = Method(name="mine")')
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "__init__.py").write_text('METHOD = Method(name="mine")')
+    (tmp_path / "two" / "numerics.py").write_text("")
+    (tmp_path / "_shared.py").write_text("")
+    assert [module for _, module in registry._files(tmp_path)] == ["one", "two"]
+    monkeypatch.setattr(registry, "_FOLDER", tmp_path)
+    registry._entries.cache_clear()
+    try:
+        with pytest.raises(ConfigError, match=r"__init__.py: there are two methods with the name 'mine'"):
+            registry.listings()
+    finally:
+        registry._entries.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["fedsage_plus", "FedSage+", "fedsage-plus", "FEDSAGE_PLUS"])
+def test_spellings_of_a_name(name):
+    assert registry.spelled(name) == "fedsage_plus"
+
+
+def test_what_is_listed_is_what_a_method_says():
+    fields = [field.name for field in dataclasses.fields(Listing) if field.name != "source"]
+    for listing in registry.listings():
+        method = registry.load(listing.name)
+        for name in fields:
+            assert getattr(listing, name) == getattr(method, name), (listing.name, name)
+        assert listing.family != "other"
+
+
+def test_names_of_methods_on_the_wire():
+    """A method's package may be divided as it likes: what crosses is named after the method."""
+    names = {message.wire_name() for name in registry.names() for message in messages_of(registry.load(name))}
+    assert {"fedavg.TrainReply", "fedlog.TrainReply", "fedridge.Statistics"} <= names
+    places = {name.partition(".")[0] for name in names}
+    assert places <= {listing.name for listing in registry.listings()} | {"client", "message", "scaling"}  # the base
 
 
 @pytest.fixture
@@ -51,8 +110,10 @@ def installed(tmp_path, monkeypatch):
 
 def test_methods_of_other_packages_are_listed_without_importing_them(installed):
     found = {listing.name: listing for listing in registry.listings()}
-    assert found["theirs"] == Listing("theirs", "Theirs", "Short.", "their_methods")
-    assert found["ghost"] == Listing("ghost", "ghost", "", "gone.with_it")
+    assert found["theirs"] == Listing(
+        name="theirs", title="Theirs", summary="Short.", model={"name": "sage"}, source="their_methods"
+    )
+    assert found["ghost"] == Listing(name="ghost", title="ghost", source="gone.with_it")
     assert found["fedavg"].source == "graphsilo"
     assert list(found) == sorted(found)
     assert registry.load("fedavg").name == "fedavg"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from graphsilo.experiments import conformance
-from graphsilo.experiments.conformance import SHORT
 from graphsilo.federation import registry
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 @pytest.mark.parametrize("name", registry.names())
 def test_conforms(name, check):
-    check(registry.load(name), SHORT.get(name, {}))
+    check(method := registry.load(name), method.quick)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "global"])
@@ -25,7 +24,8 @@ ONLY_SUMS = {"fedavg", "fedlog", "fedprox", "fedridge", "fedsage", "global", "lo
 
 @pytest.mark.parametrize("name", registry.names())
 def test_needs_only_sums(name):
-    assert conformance.needs_only_sums(registry.load(name), SHORT.get(name, {})) is (name in ONLY_SUMS)
+    method = registry.load(name)
+    assert conformance.needs_only_sums(method, method.quick) is (name in ONLY_SUMS)
 
 
 # -- labels of validation and test nodes in variants that take another path ------------------------------------------
@@ -47,8 +47,7 @@ VARIANTS = [
 @pytest.mark.parametrize(("name", "settings"), VARIANTS, ids=str)
 def test_labels_stay_in_variants(name, settings):
     method = registry.load(name)
-    settings = {**SHORT.get(name, {}), **settings}
-    conformance.check_labels_stay(method, settings)
+    conformance.check_labels_stay(method, {**method.quick, **settings})
 
 
 CHOOSING = {"fedlog": {"compat": "release"}, "fedridge": {}, "opfgl": {}}
@@ -65,7 +64,8 @@ def test_who_chooses_by_validation(name):
 @pytest.mark.parametrize("settings", [{}, {"condense_at": "clients"}], ids=str)
 def test_epochs_that_validation_chose_stay_at_the_client(settings):
     """O-pFGL picks epochs by validation nodes, but nothing that it sends depends on their labels."""
-    method, settings = registry.load("opfgl"), {**SHORT["opfgl"], **settings}
+    method = registry.load("opfgl")
+    settings = {**method.quick, **settings}
     before = conformance.traces(method, settings)
     after = conformance.traces(method, settings, hide=conformance.hide_labels)
     assert before["what is sent"] == after["what is sent"]

@@ -7,7 +7,6 @@ import pytest
 from graphsilo import models
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.conformance import SHORT
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 
@@ -18,11 +17,10 @@ ENCODERS = {"sage", "gcn", "sgc_stacked", "mlp"}
 NO_HIDDEN_LAYER = {"sgc", "ssgc"}
 """One linear layer on propagated features: FedPG's prototypes would be means of features."""
 
-QUICK = {
-    **SHORT,
-    "fedlog": {**SHORT["fedlog"], "generator_epochs": 1, "networks": 1},
-    "fedsage_plus": {**SHORT["fedsage_plus"], "local_generator_epochs": 1, "generator_epochs": 1},
-    "opfgl": {**SHORT["opfgl"], "surrogate_steps": 20, "stage1_epochs": 10, "stage2_epochs": 10},
+QUICKER = {
+    "fedlog": {"generator_epochs": 1, "networks": 1},
+    "fedsage_plus": {"local_generator_epochs": 1, "generator_epochs": 1},
+    "opfgl": {"surrogate_steps": 20, "stage1_epochs": 10, "stage2_epochs": 10},
 }
 
 
@@ -39,7 +37,7 @@ def config_of(method, model, **more):
         "data.name": "citation-sbm", "data.generator": {"nodes": 60, "classes": 2, "features": 12},
         "partition.rule": "random", "partition.clients": 2, "model.name": model, "method.name": method,
         "method.rounds": 1, "evaluation.models": False,
-        **{f"method.{name}": value for name, value in QUICK.get(method, {}).items()},
+        **{f"method.{name}": value for name, value in {**METHODS[method].quick, **QUICKER.get(method, {})}.items()},
         **({"model.hidden": 8} if model not in NO_HIDDEN_LAYER else {}),
         **({"model.layers": 2} if model.startswith("gcnii") else {}), **more,
     }  # fmt: skip

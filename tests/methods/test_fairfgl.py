@@ -19,7 +19,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode, encode_tree
 from graphsilo.methods import fairfgl
 from graphsilo.methods.fairfgl import TrainReply, TrainRequest, alignment_rows, deflect, embedded_trace
-from graphsilo.methods.fairfgl_updates import SparseUpdate, expand, keep_largest
+from graphsilo.methods.fairfgl.updates import SparseUpdate, expand, keep_largest
 from graphsilo.models import GraphTensors
 from graphsilo.models import build as build_model
 from graphsilo.models import names as model_names

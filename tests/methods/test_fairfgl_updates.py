@@ -12,8 +12,8 @@ from sklearn.metrics import silhouette_score
 
 from graphsilo.errors import MessageError
 from graphsilo.methods import fairfgl_clusters
-from graphsilo.methods.fairfgl_clusters import cluster, cut, hierarchy_silhouettes, points_of
-from graphsilo.methods.fairfgl_updates import (
+from graphsilo.methods.fairfgl.clusters import cluster, cut, hierarchy_silhouettes, points_of
+from graphsilo.methods.fairfgl.updates import (
     SparseUpdate,
     expand,
     gram,

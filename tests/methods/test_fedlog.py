@@ -17,8 +17,8 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods import fedlog, fedlog_step
 from graphsilo.methods.fedlog import METHOD, FedLoGConfig
-from graphsilo.methods.fedlog_mixing import mix_generators, mix_nodes
-from graphsilo.methods.fedlog_rows import Rows
+from graphsilo.methods.fedlog.mixing import mix_generators, mix_nodes
+from graphsilo.methods.fedlog.rows import Rows
 
 SHORT = {"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8}
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.errors import UnsupportedError
-from graphsilo.methods.fedlog_layers import (
+from graphsilo.methods.fedlog.layers import (
     Classifiers,
     PointEncoder,
     Targets,

@@ -18,7 +18,7 @@ from graphsilo.federation.codec import encode
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedpg import Client, HelloReply, check_widths, depth_of, mean_cosine
-from graphsilo.methods.fedpg_prototypes import centre
+from graphsilo.methods.fedpg.prototypes import centre
 from graphsilo.models import build as build_model
 from graphsilo.models import pool
 from graphsilo.runtime.in_process import InProcess

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphsilo.methods import fedpg_generator
-from graphsilo.methods.fedpg_generator import (
+from graphsilo.methods.fedpg.generator import (
     PrototypeGenerator,
     Queries,
     SplitQueries,

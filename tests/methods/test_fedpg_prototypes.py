@@ -9,7 +9,7 @@ import torch
 
 from graphsilo.errors import ConfigError
 from graphsilo.methods import fedpg_prototypes, fedpg_reach
-from graphsilo.methods.fedpg_prototypes import (
+from graphsilo.methods.fedpg.prototypes import (
     Membership,
     Scorer,
     add_noise,
@@ -57,7 +57,7 @@ def test_hops_agree_with_shortest_paths(within, monkeypatch):
     adjacency = random_graph(60)
     distance = sp.csgraph.shortest_path(adjacency, unweighted=True)
     for block in (1 << 23, 600):  # in one block, and ten rows at a time
-        monkeypatch.setattr("graphsilo.methods.fedpg_prototypes._BLOCK", block)
+        monkeypatch.setattr("graphsilo.methods.fedpg.prototypes._BLOCK", block)
         for hop, (v, j) in enumerate(hop_pairs(adjacency, 3, within=within), start=1):
             wanted = (distance <= hop) & (distance > 0) if within else distance == hop
             assert set(zip(v.tolist(), j.tolist(), strict=True)) == set(

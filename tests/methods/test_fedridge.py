@@ -20,8 +20,8 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods import fedridge, fedridge_features
-from graphsilo.methods.fedridge_features import BLOCK, SMALL, Features, Recipe, projection, unit_rows
-from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack, upper_product
+from graphsilo.methods.fedridge.features import BLOCK, SMALL, Features, Recipe, projection, unit_rows
+from graphsilo.methods.fedridge.solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
 
 METHOD = fedridge.METHOD

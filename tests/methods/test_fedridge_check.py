@@ -14,8 +14,8 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.methods import fedridge
-from graphsilo.methods.fedridge_check import impossible
-from graphsilo.methods.fedridge_solve import pack
+from graphsilo.methods.fedridge.check import impossible
+from graphsilo.methods.fedridge.solve import pack
 
 BLOCKS = [(2, 1.0), (1, 0.01)]
 

@@ -14,8 +14,8 @@ from graphsilo.errors import MessageError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.methods import fedridge
-from graphsilo.methods.fedridge_features import Features, Recipe
-from graphsilo.methods.fedridge_labels import Labelled, label_columns, numbers_on
+from graphsilo.methods.fedridge.features import Features, Recipe
+from graphsilo.methods.fedridge.labels import Labelled, label_columns, numbers_on
 from graphsilo.models.view import GraphTensors
 
 

@@ -30,9 +30,9 @@ from graphsilo.methods.fedsage_plus import (
     PretrainRequest,
     check_volume,
 )
-from graphsilo.methods.fedsage_plus_generator import NeighGen, Rows, Sizes, Strength
-from graphsilo.methods.fedsage_plus_impaired import Targets
-from graphsilo.methods.fedsage_plus_mended import Mended, MendedTensors
+from graphsilo.methods.fedsage_plus.generator import NeighGen, Rows, Sizes, Strength
+from graphsilo.methods.fedsage_plus.impaired import Targets
+from graphsilo.methods.fedsage_plus.mended import Mended, MendedTensors
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.neighbour_sampling import SampledView

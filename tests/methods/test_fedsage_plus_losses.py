@@ -14,8 +14,8 @@ from graphsilo.data.graph import Graph
 from graphsilo.methods import fedsage_plus_generator as neighgen
 from graphsilo.methods import fedsage_plus_impaired as impaired_graph
 from graphsilo.methods.fedsage_plus import Client, MendRequest, PretrainRequest
-from graphsilo.methods.fedsage_plus_generator import NeighGen, Sizes, Strength
-from graphsilo.methods.fedsage_plus_impaired import AllNodes
+from graphsilo.methods.fedsage_plus.generator import NeighGen, Sizes, Strength
+from graphsilo.methods.fedsage_plus.impaired import AllNodes
 from graphsilo.random import generator
 
 

@@ -71,7 +71,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_left(simulation)}. Lower it, or raise method.participation."
         )
     if simulation.task not in method.tasks:
-        able = [listing.name for listing in registry.listings() if simulation.task in registry.load(listing.name).tasks]
+        able = [listing.name for listing in registry.listings() if simulation.task in listing.tasks]
         raise UnsupportedError(
             f"{method.title} does not do task '{simulation.task}', only {', '.join(method.tasks)}. For this task there "
             f"are: {', '.join(able)}."
@@ -93,7 +93,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         _check_weights(method, simulation)
     different = {(spec.name, tuple(sorted(map(str, spec.settings.items())))) for spec in simulation.models.values()}
     if len(different) > 1 and not method.heterogeneous:
-        able = [listing.name for listing in registry.listings() if registry.load(listing.name).heterogeneous]
+        able = [listing.name for listing in registry.listings() if listing.heterogeneous]
         raise UnsupportedError(
             f"{method.title} averages models, so all clients must run the same one; model.pool gives "
             f"{len(different)} different ones. Methods for different models: {', '.join(able)}."
@@ -116,7 +116,7 @@ def _check_weights(method: Method, simulation: Cohort) -> None:
         "Or leave the weights out: replace(graph, edge_weights=None), or no edges.weight in a description of tables."
     )
     if not method.edge_weights:
-        able = [listing.name for listing in registry.listings() if registry.load(listing.name).edge_weights]
+        able = [listing.name for listing in registry.listings() if listing.edge_weights]
         raise UnsupportedError(
             f"the edges have weights, and the steps of {method.title} know none: they would be ignored. Methods that "
             f"take them: {', '.join(able)}. {advice}"

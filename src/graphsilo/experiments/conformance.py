@@ -42,26 +42,6 @@ from graphsilo.types import ClientId
 
 SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
 
-SHORT: Mapping[str, Mapping[str, Any]] = {
-    "fedlog": {"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8},
-    "fedpg": {"server_epochs": 5},
-    "fedsage_plus": {
-        "local_generator_epochs": 2,
-        "generator_epochs": 2,
-        "generator_hidden": (16, 32),
-        "encoder_widths": (8, 16),
-    },
-    "opfgl": {
-        "links": "learned",
-        "surrogate_steps": 100,
-        "stage1_epochs": 60,
-        "stage1_check": 10,
-        "stage2_epochs": 40,
-        "stage2_check": 10,
-    },
-}
-"""Settings of built-in methods that shorten set-up phases; they leave every step in."""
-
 
 class ConformanceError(AssertionError):
     """A method breaks a promise; the text says which and how."""
@@ -72,19 +52,20 @@ def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, w
 
     Args:
         method: The registry entry.
-        settings: Settings for the small runs, e.g. to shorten set-up phases.
+        settings: Settings for the small runs; none: ``Method.quick``.
         workers: Also compare with process workers; the method must be importable by its module's name.
 
     Raises:
         ConformanceError: A promise is broken.
     """
     known = registry._REGISTERED.get(method.name)
+    wanted = method.quick if settings is None else settings
     registry.register(method)
     try:
         for check in CHECKS:
-            check(method, settings or {})
+            check(method, wanted)
         if workers:
-            check_workers(method, settings or {})
+            check_workers(method, wanted)
     finally:
         if known is None:
             del registry._REGISTERED[method.name]
@@ -556,7 +537,7 @@ def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
 
 
 __all__ = [
-    "CHECKS", "COSTS", "SHORT", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_parking",
+    "CHECKS", "COSTS", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_parking",
     "check_workers", "handlers_of", "hide_labels", "messages_of", "needs_only_sums", "numbers", "play", "small_config",
     "traces",
 ]  # fmt: skip

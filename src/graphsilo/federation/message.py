@@ -144,6 +144,9 @@ def sends(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+_METHODS = "graphsilo.methods."
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(sends,))
 class Message:
     """Base of everything that crosses a silo's boundary.
@@ -171,8 +174,13 @@ class Message:
 
     @classmethod
     def wire_name(cls) -> str:
-        """Name on the wire, e.g. ``fedavg.TrainReply``."""
-        return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+        """Name on the wire: the method it was written for and its own, e.g. ``fedavg.TrainReply``."""
+        module = cls.__module__
+        if module.startswith(_METHODS):
+            place = module.removeprefix(_METHODS).partition(".")[0]
+        else:
+            place = module.rpartition(".")[2] if module.startswith("graphsilo.") else module
+        return f"{place}.{cls.__name__}"
 
     @classmethod
     def specs(cls) -> tuple[FieldSpec, ...]:

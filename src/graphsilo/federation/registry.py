@@ -1,17 +1,20 @@
-"""Which methods exist: one file each in ``graphsilo/methods``, and the entry points "graphsilo.methods" of others.
+"""Which methods exist: one entry each in ``graphsilo/methods``, and the entry points "graphsilo.methods" of others.
 
-A method's file ends in ``METHOD = Method(...)``. Listing reads that line's literals without importing the file, so
-that it needs no torch; using a method imports it.
+An entry is a file or a package, and says ``METHOD = Method(...)``. Listing reads that statement's literals without
+importing anything, so that it needs no torch; using a method imports it.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import dataclasses
 import functools
 import importlib
 import importlib.util
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -28,18 +31,22 @@ GROUP = "graphsilo.methods"
 PACKAGE = "graphsilo.methods"
 
 View: TypeAlias = Literal["own", "aggregate"]
+Family: TypeAlias = Literal[
+    "one round", "averaging", "missing neighbours", "unseen classes", "prototypes", "fairness", "reference", "other"
+]
 
 
-@dataclass(frozen=True)
-class Method:
-    """The registry entry of a method.
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """What is known of a method without importing it: the literals of its ``METHOD`` statement.
 
     Attributes:
         name: As in ``--method``.
         title: As a person reads it.
         citation: Where it comes from.
         summary: What it does, in one sentence.
-        config, client, server: Its classes.
+        family: What kind of method it is, for lists.
+        aliases: Other ways to write its name, in small letters.
         tasks: What it can be asked for.
         heterogeneous: Whether clients may run different models.
         evaluates: Model views it has, the one its paper reports first.
@@ -51,15 +58,16 @@ class Method:
         alone: Its clients hear nothing of each other (a reference, not a federation).
         backbone: Whether its clients run a backbone, so that ``model`` settings mean something.
         elsewhere: What the method is on other backbones than the paper's, where that is another method.
+        quick: Settings that shorten a trial run and leave every step in.
+        source: The package that it comes from.
     """
 
     name: str
-    title: str
-    citation: str
-    summary: str
-    config: type[MethodConfig]
-    client: type[ClientBase]
-    server: type[ServerBase]
+    title: str = ""
+    citation: str = ""
+    summary: str = ""
+    family: Family = "other"
+    aliases: tuple[str, ...] = ()
     tasks: tuple[Task, ...] = ("node", "graph", "link")
     heterogeneous: bool = False
     evaluates: tuple[View, ...] = ("own", "aggregate")
@@ -69,32 +77,40 @@ class Method:
     alone: bool = False
     backbone: bool = True
     elsewhere: str | None = None
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "graphsilo"
 
 
-@dataclass(frozen=True)
-class Listing:
-    """What is known of a method without importing it."""
+@dataclass(frozen=True, kw_only=True)
+class Method(Listing):
+    """The registry entry of a method.
 
-    name: str
-    title: str
-    summary: str
-    source: str
+    Attributes:
+        config, client, server: Its classes.
+    """
+
+    config: type[MethodConfig]
+    client: type[ClientBase]
+    server: type[ServerBase]
 
 
 def listings() -> list[Listing]:
-    """All methods, by name, without importing them."""
-    found = {}
-    folder = _folder()
-    for path in sorted(folder.glob("*.py")):
-        listing = _read_listing(path, "graphsilo")
-        if listing is not None:
-            found[listing.name] = listing
+    """All methods, by name, without importing them.
+
+    Raises:
+        ConfigError: A file in ``graphsilo/methods`` has no ``METHOD`` that can be read; names file and line.
+    """
+    found: dict[str, Listing] = {listing.name: listing for listing, _ in _entries().values()}
     for point in _installed():
         module = point.value.partition(":")[0]
-        spec = _find(module)
-        listing = _read_listing(Path(spec), point.dist.name if point.dist else module) if spec else None
-        found[point.name] = listing or Listing(point.name, point.name, "", module)
-    return sorted(found.values(), key=lambda listing: listing.name)
+        source = point.dist.name if point.dist else module
+        found[point.name] = Listing(name=point.name, title=point.name, source=module)
+        path = _find(module)
+        if path is not None:
+            # Others may make their METHOD as they like: what cannot be read is listed by its name alone.
+            with contextlib.suppress(ConfigError):
+                found[point.name] = dataclasses.replace(_read(Path(path)), name=point.name, source=source)
+    return [found[name] for name in sorted(found)]
 
 
 @functools.cache
@@ -120,24 +136,17 @@ def load(name: str) -> Method:
     for point in _installed():
         if point.name == wanted:
             return _checked(point.load(), wanted)
-    path = _file_of(wanted)
-    if path is not None:
-        return _checked(importlib.import_module(f"{PACKAGE}.{path.stem}"), wanted)
+    if wanted in _entries():
+        return _checked(importlib.import_module(f"{PACKAGE}.{_entries()[wanted][1]}"), wanted)
     raise ConfigError(f"unknown method '{name}'; {nearest(name, [*names(), *_REGISTERED])}")
 
 
 def usual_model(name: str) -> Mapping[str, Any] | None:
-    """``Method.model``: the backbone that a method names as its paper's, or one per task.
-
-    Read without importing the method where that is possible.
-    """
+    """``Method.model`` of a method, without importing it; None for one that names none or is unknown."""
     wanted = spelled(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted].model
-    modules = (point.value.partition(":")[0] for point in _installed() if point.name == wanted)
-    outside = next((spec for module in modules if (spec := _find(module))), None)
-    path = _file_of(wanted) if outside is None else Path(outside)
-    return None if path is None else (_literals(path, ("model",)) or {}).get("model")
+    return next((listing.model for listing in listings() if listing.name == wanted), None)
 
 
 def register(method: Method) -> Method:
@@ -150,12 +159,15 @@ def register(method: Method) -> Method:
 
 
 _REGISTERED: dict[str, Method] = {}
+_FOLDER = Path(__file__).resolve().parents[1] / "methods"
 
 
 def spelled(name: str) -> str:
-    """A method's name as it is registered."""
+    """A method's name as it is registered, of its name or an alias in any spelling."""
     wanted = name.lower().replace("-", "_")
-    return {"fedsage+": "fedsage_plus", "gcfl+": "gcfl_plus"}.get(wanted, wanted)
+    if wanted in _REGISTERED:
+        return wanted
+    return next((listing.name for listing in listings() if wanted in (listing.name, *listing.aliases)), wanted)
 
 
 def _checked(loaded: Any, name: str) -> Method:
@@ -165,19 +177,26 @@ def _checked(loaded: Any, name: str) -> Method:
     return method
 
 
-def _folder() -> Path:
-    return Path(__file__).resolve().parents[1] / "methods"
-
-
 @functools.cache
-def _file_of(wanted: str) -> Path | None:
-    """The file in the package whose METHOD has this name, those that are called like it looked at first."""
-    likely = [_folder() / f"{wanted}.py", _folder() / f"{wanted}_.py"]
-    for path in dict.fromkeys([*likely, *sorted(_folder().glob("*.py"))]):
-        listing = _read_listing(path, "graphsilo")
-        if listing is not None and listing.name == wanted:
-            return path
-    return None
+def _entries() -> Mapping[str, tuple[Listing, str]]:
+    """What the package's own methods say, and their modules' names, by name. Files that begin with ``_`` are none."""
+    found: dict[str, tuple[Listing, str]] = {}
+    for path, module in _files(_FOLDER):
+        listing = _read(path)
+        if listing.name in found:
+            raise ConfigError(f"{path}: there are two methods with the name '{listing.name}'.")
+        found[listing.name] = (listing, module)
+    return found
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "_")):
+            continue
+        if path.suffix == ".py":
+            yield path, path.stem
+        elif (path / "__init__.py").is_file():
+            yield path / "__init__.py", path.name
 
 
 def _find(module: str) -> str | None:
@@ -188,36 +207,43 @@ def _find(module: str) -> str | None:
     return spec.origin if spec else None
 
 
-def _read_listing(path: Path, source: str) -> Listing | None:
-    """What a file's METHOD line says for people; None where it has none."""
-    values = _literals(path, ("name", "title", "summary"))
-    if values is None:
-        return None
-    return Listing(values.get("name", path.stem), values.get("title", ""), values.get("summary", ""), source)
+_STATEMENT = re.compile(r"^(\w+ = )?METHOD\b[^=\n]*= ", re.MULTILINE)
+_LITERALS = frozenset(field.name for field in dataclasses.fields(Listing)) - {"source"}
 
 
-@functools.cache
-def _literals(path: Path, names: tuple[str, ...]) -> Mapping[str, Any] | None:
-    """The literals of ``METHOD = Method(...)`` in a file; None where there is no such line or one is no literal."""
+def _read(path: Path) -> Listing:
+    """The literals of a file's ``METHOD = Method(...)``. Only what stands from there on is parsed: it is the end.
+
+    Raises:
+        ConfigError: There is no such statement, or one of these arguments is no literal. Names the line.
+    """
+    wanted = (
+        "a method's file says METHOD = Method(name=..., title=..., summary=..., config=..., client=..., server=...)"
+    )
     try:
         text = path.read_text(encoding="utf-8")
-        if "METHOD" not in text:
-            return None  # a method's numerics; parsing them all would be most of the time that listing takes
-        tree = ast.parse(text)
-    except (OSError, SyntaxError):
-        return None
-    for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and any(isinstance(target, ast.Name) and target.id == "METHOD" for target in node.targets)
-        ):
-            values = {}
-            for keyword in node.value.keywords:
-                if keyword.arg in names:
-                    try:
-                        values[keyword.arg] = ast.literal_eval(keyword.value)
-                    except ValueError:
-                        return None
-            return values
-    return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); {wanted}.") from None
+    found = _STATEMENT.search(text)
+    if found is None:
+        raise ConfigError(f"{path}: there is no METHOD; {wanted}. A file that is no method begins with an underscore.")
+    before = text.count("\n", 0, found.start())
+    try:
+        call = ast.parse(text[found.start() :]).body[0].value  # type: ignore[attr-defined]
+    except SyntaxError as error:
+        raise ConfigError(f"{path}, line {before + (error.lineno or 1)}: {error.msg}; {wanted}.") from None
+    if not isinstance(call, ast.Call):
+        raise ConfigError(f"{path}, line {before + 1}: METHOD is no call; {wanted}.")
+    values = {}
+    for keyword in call.keywords:
+        if keyword.arg in _LITERALS:
+            try:
+                values[keyword.arg] = ast.literal_eval(keyword.value)
+            except ValueError:
+                raise ConfigError(
+                    f"{path}, line {before + keyword.value.lineno}: '{keyword.arg}' must be written out, since methods "
+                    f"are listed without being imported; `{ast.unparse(keyword.value)}` came."
+                ) from None
+    if not values.get("name"):
+        raise ConfigError(f"{path}, line {before + 1}: METHOD says no name; {wanted}.")
+    return Listing(**values)

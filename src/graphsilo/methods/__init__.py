@@ -1,1 +1,1 @@
-"""One file per method: citation, settings, messages, client, server. Found by their ``METHOD`` line."""
+"""One entry per method, a file or a package, in the alphabet: what it is stands in its ``METHOD`` statement."""

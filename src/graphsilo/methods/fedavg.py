@@ -130,6 +130,7 @@ def step_to(old: Mapping[str, Tensor], total: Mapping[str, Tensor], weight: floa
 
 METHOD = Method(
     name="fedavg",
+    family="averaging",
     title="FedAvg",
     citation='McMahan et al. "Communication-Efficient Learning of Deep Networks from Decentralized Data". AISTATS '
     "2017.",

@@ -59,6 +59,7 @@ class Server(fedavg.Server[FedProxConfig]):
 
 METHOD = Method(
     name="fedprox",
+    family="averaging",
     title="FedProx",
     citation='Li et al. "Federated Optimization in Heterogeneous Networks". MLSys 2020.',
     summary="FedAvg with a proximal term that keeps local models near the shared one.",

@@ -53,6 +53,7 @@ class Server(ServerBase[LocalConfig]):
 
 METHOD = Method(
     name="local",
+    family="reference",
     title="Local only",
     citation="The lower reference of every comparison.",
     summary="Every silo trains alone; nothing is shared.",

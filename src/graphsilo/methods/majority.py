@@ -78,6 +78,7 @@ class Server(ServerBase[MajorityConfig]):
 
 METHOD = Method(
     name="majority",
+    family="reference",
     title="Majority class",
     citation="The constant answer that every comparison should beat.",
     summary="Every silo answers with the most frequent class of its training items; nothing is learned or shared.",

@@ -30,11 +30,11 @@ from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
-from graphsilo.methods import fedlog_generator as generators
-from graphsilo.methods import fedlog_mixing as mixing
-from graphsilo.methods.fedlog_layers import BRANCHES, Classifiers, Distance, Interaction, Mixing
-from graphsilo.methods.fedlog_rows import Rows, trace
-from graphsilo.methods.fedlog_step import Network, Synthetic
+from graphsilo.methods.fedlog import generator as generators
+from graphsilo.methods.fedlog import mixing
+from graphsilo.methods.fedlog.layers import BRANCHES, Classifiers, Distance, Interaction, Mixing
+from graphsilo.methods.fedlog.rows import Rows, trace
+from graphsilo.methods.fedlog.step import Network, Synthetic
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
@@ -795,6 +795,8 @@ class Server(ServerBase[FedLoGConfig]):
 
 METHOD = Method(
     name="fedlog",
+    family="unseen classes",
+    quick={"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8},
     title="FedLoG",
     citation='Kim et al. "Subgraph Federated Learning for Local Generalization". ICLR 2025.',
     summary="Clients condense classes into learnable nodes; mixed, they teach each client what it never saw.",

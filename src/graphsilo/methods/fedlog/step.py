@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphsilo.methods.fedlog_layers import (
+from graphsilo.methods.fedlog.layers import (
     BRANCHES,
     Classifiers,
     Interaction,
@@ -24,7 +24,7 @@ from graphsilo.methods.fedlog_layers import (
     normalise,
     normalise_backward,
 )
-from graphsilo.methods.fedlog_rows import Batch, degrees, neighbours
+from graphsilo.methods.fedlog.rows import Batch, degrees, neighbours
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors
 

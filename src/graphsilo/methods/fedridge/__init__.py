@@ -1,13 +1,13 @@
 """FedRidge — one exact round: ridge regression on propagated features, from sums alone.
 
-Every silo makes the same fixed features of its nodes (``fedridge_features``) and sends the sums that a ridge needs,
+Every silo makes the same fixed features of its nodes (``features``) and sends the sums that a ridge needs,
 Σ w φ φᵀ and Σ w φ yᵀ over its training nodes. The model of the total is the one that all silos' rows in one place would
 have given, whatever the cut, the number of silos or their order. Penalty, features and class balance are chosen by
 validation counts, which are sums, too. Each silo then corrects the common model towards its own rows, as far as its own
 validation nodes say that this helps.
 
 Ours; the parts are known: Hoerl and Kennard, "Ridge Regression", Technometrics 1970; exact aggregation from sufficient
-statistics as in Fed3R (Fanì et al., ICML 2024) and AFL (He et al., CVPR 2025); features see ``fedridge_features``.
+statistics as in Fed3R (Fanì et al., ICML 2024) and AFL (He et al., CVPR 2025); features see ``features``.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import OneRoundConfig, setting
-from graphsilo.methods.fedridge_check import impossible
-from graphsilo.methods.fedridge_features import BLOCK, CONSTANT, HOPS, KINDS, Features, Kind, Recipe
-from graphsilo.methods.fedridge_labels import LABELLED, SCALE, Labelled, label_columns, numbers_on
-from graphsilo.methods.fedridge_solve import Spectrum, corrections, pack, unpack, upper_product
+from graphsilo.methods.fedridge.check import impossible
+from graphsilo.methods.fedridge.features import BLOCK, CONSTANT, HOPS, KINDS, Features, Kind, Recipe
+from graphsilo.methods.fedridge.labels import LABELLED, SCALE, Labelled, label_columns, numbers_on
+from graphsilo.methods.fedridge.solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId, Task
 
@@ -726,6 +726,7 @@ def criterion_of(counts: np.ndarray[Any, Any], criterion: str) -> float:
 
 METHOD = Method(
     name="fedridge",
+    family="one round",
     title="FedRidge",
     citation="graphsilo's own; ridge regression from sums, on propagated features.",
     summary="Ridge regression on propagated features: one exact round of sums, then a correction at each silo.",

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.methods.fedlog_layers import Summand, layers_of, partners
+from graphsilo.methods.fedlog.layers import Summand, layers_of, partners
 from graphsilo.models.base import Model
 from graphsilo.models.dropout import relu_dropout_scale
 from graphsilo.models.operators import Operator, operator

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from graphsilo.methods.fedridge_features import CONSTANT
-from graphsilo.methods.fedridge_solve import COLUMNS, unpack
+from graphsilo.methods.fedridge.features import CONSTANT
+from graphsilo.methods.fedridge.solve import COLUMNS, unpack
 
 ROUNDING = 1e-3
 """Share by which sums in float32 may be off: thousands of terms are."""

@@ -33,7 +33,7 @@ from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
-from graphsilo.methods import opfgl_stages as stages
+from graphsilo.methods.opfgl import stages
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
@@ -653,6 +653,15 @@ def _tensors(sums: ClassSums) -> dict[str, Tensor]:
 
 METHOD = Method(
     name="opfgl",
+    family="one round",
+    quick={
+        "links": "learned",
+        "surrogate_steps": 100,
+        "stage1_epochs": 60,
+        "stage1_check": 10,
+        "stage2_epochs": 40,
+        "stage2_check": 10,
+    },
     title="O-pFGL",
     citation='Yan et al. "Personalized One-shot Federated Graph Learning for Heterogeneous Clients". arXiv 2411.11304.',
     summary="Class statistics up, a surrogate graph down, once; every client then makes a model of its own.",

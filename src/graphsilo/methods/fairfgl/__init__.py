@@ -32,8 +32,8 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
-from graphsilo.methods.fairfgl_clusters import cluster
-from graphsilo.methods.fairfgl_updates import (
+from graphsilo.methods.fairfgl.clusters import cluster
+from graphsilo.methods.fairfgl.updates import (
     SparseUpdate,
     expand,
     gram,
@@ -130,7 +130,7 @@ class TrainRequest(Message):
     Attributes:
         weights: The shared model.
         deviated_values, deviated_positions, deviated_bitmap: That client's update of the last round as it came, in
-            the coding of ``fairfgl_updates.SparseUpdate``; none for whoever took no part in that round.
+            the coding of ``updates.SparseUpdate``; none for whoever took no part in that round.
     """
 
     weights: Tensors = sends("model")
@@ -684,6 +684,7 @@ def _expanded(client: ClientId, update: SparseUpdate, total: int) -> Tensor:
 
 METHOD = Method(
     name="fairfgl",
+    family="fairness",
     title="FairFGL",
     citation='Wu et al. "Towards Unbiased Federated Graph Learning: Label and Topology Perspectives". arXiv 2025.',
     summary="Fused with past global models, corrected against the most dissimilar client, aggregated by clusters.",

@@ -26,12 +26,12 @@ from graphsilo.federation.message import Message, Tensors, differing, sends, sha
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg, fedsage
-from graphsilo.methods import fedsage_plus_generator as neighgen
-from graphsilo.methods import fedsage_plus_impaired as impaired_graph
-from graphsilo.methods import fedsage_plus_mended as mended_graph
-from graphsilo.methods.fedsage_plus_generator import NeighGen, Rows, Sight, Sizes, Strength
-from graphsilo.methods.fedsage_plus_impaired import MAX_SLOTS, AllNodes, Targets
-from graphsilo.methods.fedsage_plus_mended import Mended, MendedTensors
+from graphsilo.methods.fedsage_plus import generator as neighgen
+from graphsilo.methods.fedsage_plus import impaired as impaired_graph
+from graphsilo.methods.fedsage_plus import mended as mended_graph
+from graphsilo.methods.fedsage_plus.generator import NeighGen, Rows, Sight, Sizes, Strength
+from graphsilo.methods.fedsage_plus.impaired import MAX_SLOTS, AllNodes, Targets
+from graphsilo.methods.fedsage_plus.mended import Mended, MendedTensors
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.optimizer import Adam
@@ -742,6 +742,14 @@ def sizes_of(config: FedSagePlusConfig, features: int, classes: int) -> Sizes:
 
 METHOD = Method(
     name="fedsage_plus",
+    family="missing neighbours",
+    aliases=("fedsage+",),
+    quick={
+        "local_generator_epochs": 2,
+        "generator_epochs": 2,
+        "generator_hidden": (16, 32),
+        "encoder_widths": (8, 16),
+    },
     title="FedSage+",
     citation='Zhang et al. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.',
     summary="FedSage on graphs mended with neighbours from generators that clients train with each other's gradients.",

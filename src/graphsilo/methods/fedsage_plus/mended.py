@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Features, Graph
-from graphsilo.methods.fedsage_plus_impaired import undirected
+from graphsilo.methods.fedsage_plus.impaired import undirected
 from graphsilo.models.operators import ChainOperator, DenseOperator, Operator, SparseOperator, operator, product
 from graphsilo.models.view import GraphTensors, Norm, View, normalise
 

@@ -26,7 +26,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
-from graphsilo.methods.fedpg_generator import (
+from graphsilo.methods.fedpg.generator import (
     PrototypeGenerator,
     class_centres,
     contrastive_loss,
@@ -35,7 +35,7 @@ from graphsilo.methods.fedpg_generator import (
     personalise,
     unit_rows,
 )
-from graphsilo.methods.fedpg_prototypes import (
+from graphsilo.methods.fedpg.prototypes import (
     Membership,
     Pairs,
     Scorer,
@@ -638,6 +638,8 @@ def check_widths(widths: Mapping[ClientId, int]) -> None:
 
 METHOD = Method(
     name="fedpg",
+    family="prototypes",
+    quick={"server_epochs": 5},
     title="FedPG",
     citation='Wu et al. "Federated Prototype Graph Learning". arXiv, 2024.',
     summary="Clients with models of their own exchange class prototypes per hop, which the server generalises and "

@@ -26,7 +26,7 @@ from torch.autograd.function import once_differentiable
 
 from graphsilo.data.graph import Features
 from graphsilo.federation.codec import outgoing
-from graphsilo.methods.fedsage_plus_impaired import (
+from graphsilo.methods.fedsage_plus.impaired import (
     MAX_SLOTS,
     AllNodes,
     Impaired,
@@ -34,7 +34,7 @@ from graphsilo.methods.fedsage_plus_impaired import (
     feature_loss,
     random_neighbours,
 )
-from graphsilo.methods.fedsage_plus_mended import mend_adjacency
+from graphsilo.methods.fedsage_plus.mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import Operator, SparseOperator, operator, product

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.methods.fedlog_layers import Targets, normalise, normalise_backward
+from graphsilo.methods.fedlog.layers import Targets, normalise, normalise_backward
 from graphsilo.models.base import Model, Trace
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, View

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphsilo.errors import ConfigError
-from graphsilo.methods import fedpg_reach as reach
+from graphsilo.methods.fedpg import reach
 from graphsilo.models.base import Dense
 from graphsilo.models.operators import SparseOperator
 

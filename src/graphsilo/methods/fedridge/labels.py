@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
-from graphsilo.methods.fedridge_features import Features
+from graphsilo.methods.fedridge.features import Features
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import NodeIds
 
