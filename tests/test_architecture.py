@@ -222,3 +222,4 @@ def test_the_version_stands_in_one_place() -> None:
     assert not elsewhere
     assert getattr(graphsilo, "__version__", __version__) == __version__
     assert f"[{__version__}]" in (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\nversion: {__version__}\n" in (CHECKOUT / "CITATION.cff").read_text(encoding="utf-8")

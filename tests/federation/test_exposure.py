@@ -9,7 +9,8 @@ from graphsilo.data.silo import Schema
 from graphsilo.experiments import conformance
 from graphsilo.federation import registry
 from graphsilo.federation.exposure import told_to_coordinator, told_to_silo
-from graphsilo.methods import fedridge
+from graphsilo.methods.fedridge.config import FedRidgeConfig
+from graphsilo.methods.fedridge.messages import StatisticsRequest
 from graphsilo.methods.fedridge.solve import unpack
 
 
@@ -36,7 +37,7 @@ def test_words_to_the_coordinator() -> None:
 
 def test_columns_of_methods() -> None:
     schema = Schema("node", 10, 3)
-    settings = fedridge.FedRidgeConfig
+    settings = FedRidgeConfig
     # X, NX and N^2 X side by side, a constant, and 2 C label features.
     assert settings().square_columns(schema) == 30 + 1 + 6
     assert settings(features="mean", label_features="never", random_features=4).square_columns(schema) == 15
@@ -55,7 +56,7 @@ def test_a_share_over_few_rows_spans_them_and_a_class_of_one_is_its_row() -> Non
     client = federation.client(1)
     client.silo = client.silo.__class__(**{**vars(client.silo), "train": one_of_class_zero(client.silo)})
     classes = client.silo.schema.num_classes
-    request = fedridge.StatisticsRequest(
+    request = StatisticsRequest(
         kinds=["mean"], dim=0, class_weights=torch.ones(1, classes).double(), size=1.0, blocks={}, constants={}
     )
     share = client.statistics(request)

@@ -12,7 +12,7 @@ import torch
 from graphsilo.data.graph import Graph
 from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation import registry
-from graphsilo.methods import fedsage_plus_generator as neighgen
+from graphsilo.methods.fedsage_plus import generator as neighgen
 
 
 def noted(ledger, direction, number, *handlers):

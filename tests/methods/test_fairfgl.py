@@ -18,7 +18,9 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode, encode_tree
 from graphsilo.methods import fairfgl
-from graphsilo.methods.fairfgl import TrainReply, TrainRequest, alignment_rows, deflect, embedded_trace
+from graphsilo.methods.fairfgl.client import Alignment, alignment_rows, deflect, embedded_trace
+from graphsilo.methods.fairfgl.messages import TrainReply, TrainRequest
+from graphsilo.methods.fairfgl.server import _expanded
 from graphsilo.methods.fairfgl.updates import SparseUpdate, expand, keep_largest
 from graphsilo.models import GraphTensors
 from graphsilo.models import build as build_model
@@ -280,7 +282,7 @@ def test_s_loss_and_its_gradient(to_prototype):
     silo = patch(nodes=60, train=40, classes=3, seed=4)
     plan = alignment_rows(silo.graph, silo.train, silo.labels[silo.train], silo.labels, 3)
     embedding = torch.randn(60, 6, generator=generator(0), dtype=torch.float64).requires_grad_()
-    plan = fairfgl.Alignment(*(part.double() if part.is_floating_point() else part for part in plan))
+    plan = Alignment(*(part.double() if part.is_floating_point() else part for part in plan))
     expected = torch.zeros((), dtype=torch.float64)
     for number in range(len(plan.sizes)):
         prototype = embedding[plan.homo[plan.homo_class == number]].mean(0).detach()
@@ -521,7 +523,7 @@ def test_who_has_nothing_to_learn_from_is_left_out(kit):
 
 def test_an_update_that_does_not_fit_names_the_client():
     with pytest.raises(MessageError, match=r"client 7: .*9 values"):
-        fairfgl._expanded(7, SparseUpdate(torch.ones(3)), 9)
+        _expanded(7, SparseUpdate(torch.ones(3)), 9)
 
 
 # -- poor clients --------------------------------------------------------------------------------------------------

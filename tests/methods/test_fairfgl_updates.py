@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
 from graphsilo.errors import MessageError
-from graphsilo.methods import fairfgl_clusters
+from graphsilo.methods.fairfgl import clusters as fairfgl_clusters
 from graphsilo.methods.fairfgl.clusters import cluster, cut, hierarchy_silhouettes, points_of
 from graphsilo.methods.fairfgl.updates import (
     SparseUpdate,

@@ -15,8 +15,10 @@ from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
-from graphsilo.methods import fedlog, fedlog_step
+from graphsilo.methods import fedlog
 from graphsilo.methods.fedlog import METHOD, FedLoGConfig
+from graphsilo.methods.fedlog import step as fedlog_step
+from graphsilo.methods.fedlog.messages import ClassGenerators, GeneratorRequest
 from graphsilo.methods.fedlog.mixing import mix_generators, mix_nodes
 from graphsilo.methods.fedlog.rows import Rows
 
@@ -162,7 +164,7 @@ def test_class_generators_mix_by_rate_and_uniformly_where_nobody_has_a_class(kit
     own = {}
     for number in (0, 1):
         client = federation.client(number)
-        found = client.fit_generator(fedlog.GeneratorRequest(output="tanh"))
+        found = client.fit_generator(GeneratorRequest(output="tanh"))
         own[number] = found.generators["0.weight"][0] / found.class_weights[0]
     rounds(server, federation, 0)
     mixed = federation.client(0).generators["0.weight"]
@@ -176,16 +178,16 @@ def test_class_generators_do_not_depend_on_whose_nodes_are_mixed(kit, knowledge)
     sent = []
     for synthetic in ("HH", knowledge):
         _, federation = build(kit, [silo_of(0, [0, 0, 0, 1])], synthetic=synthetic)
-        sent.append(federation.client(0).fit_generator(fedlog.GeneratorRequest(output="tanh")))
+        sent.append(federation.client(0).fit_generator(GeneratorRequest(output="tanh")))
     assert sent[1].class_weights.tolist() == pytest.approx([0.75, 0.25, 1e-12])
     assert all(torch.equal(sent[0].generators[name], value) for name, value in sent[1].generators.items())
 
 
 def test_a_client_that_was_away_when_generators_were_fitted_can_use_them(kit):
     _, federation = build(kit, [silo_of(0, [0, 1, 2]), silo_of(1, [0, 1, 2])])
-    found = federation.client(0).fit_generator(fedlog.GeneratorRequest(output="identity"))
+    found = federation.client(0).fit_generator(GeneratorRequest(output="identity"))
     mixed = mix_generators(found.generators, found.class_weights)
-    federation.client(1).take_generators(fedlog.ClassGenerators(generators=mixed, output="identity"))
+    federation.client(1).take_generators(ClassGenerators(generators=mixed, output="identity"))
     assert federation.client(1).output == "identity"
     assert federation.client(1).customise(torch.ones(6, 5)).paired
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
-from graphsilo.methods import fedlog_generator as fg
+from graphsilo.methods.fedlog import generator as fg
 from graphsilo.models.view import GraphTensors
 
 CLASSES, WIDTH = 3, 5

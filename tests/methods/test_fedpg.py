@@ -17,8 +17,11 @@ from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import encode
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.server import ServerContext
-from graphsilo.methods.fedpg import Client, HelloReply, check_widths, depth_of, mean_cosine
+from graphsilo.methods.fedpg import Client
+from graphsilo.methods.fedpg.client import depth_of
+from graphsilo.methods.fedpg.messages import HelloReply
 from graphsilo.methods.fedpg.prototypes import centre
+from graphsilo.methods.fedpg.server import check_widths, mean_cosine
 from graphsilo.models import build as build_model
 from graphsilo.models import pool
 from graphsilo.runtime.in_process import InProcess

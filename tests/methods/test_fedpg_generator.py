@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from graphsilo.methods import fedpg_generator
+from graphsilo.methods.fedpg import generator as fedpg_generator
 from graphsilo.methods.fedpg.generator import (
     PrototypeGenerator,
     Queries,

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.errors import ConfigError
-from graphsilo.methods import fedpg_prototypes, fedpg_reach
+from graphsilo.methods.fedpg import prototypes as fedpg_prototypes
+from graphsilo.methods.fedpg import reach as fedpg_reach
 from graphsilo.methods.fedpg.prototypes import (
     Membership,
     Scorer,

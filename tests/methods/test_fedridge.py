@@ -19,8 +19,12 @@ from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
-from graphsilo.methods import fedridge, fedridge_features
+from graphsilo.methods import fedridge
+from graphsilo.methods.fedridge import features as fedridge_features
+from graphsilo.methods.fedridge.client import criterion_of
+from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.features import BLOCK, SMALL, Features, Recipe, projection, unit_rows
+from graphsilo.methods.fedridge.messages import StatisticsRequest
 from graphsilo.methods.fedridge.solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
 
@@ -287,7 +291,7 @@ def test_without_a_silo_it_is_as_if_that_silo_had_never_been(kit):
     every, _ = played(kit, silos, rounds=False, **settings)
     never, _ = played(kit, [*silos[:3]], rounds=False, **settings)
     gone, federation = played(kit, silos, rounds=False, **settings)
-    request = fedridge.StatisticsRequest(
+    request = StatisticsRequest(
         kinds=["mean"], dim=2048, class_weights=gone.class_weights, size=6.0, blocks={}, constants={}
     )
     again, own = (
@@ -351,10 +355,10 @@ def test_the_criterion_is_accuracy_or_macro_f1():
     # 8 of 10 right either way; by class F1 is 2·8 / 18 and 0, or 2·6 / 14 and 2·2 / 6.
     constant = np.array([[8, 0], [2, 0]])
     spread = np.array([[6, 2], [0, 2]])
-    assert fedridge.criterion_of(constant, "accuracy") == fedridge.criterion_of(spread, "accuracy") == 0.8
-    assert fedridge.criterion_of(constant, "macro_f1") == pytest.approx((16 / 18) / 2)
-    assert fedridge.criterion_of(spread, "macro_f1") == pytest.approx((12 / 14 + 4 / 6) / 2)
-    assert fedridge.criterion_of(np.zeros((2, 2), dtype=int), "macro_f1") == 0.0
+    assert criterion_of(constant, "accuracy") == criterion_of(spread, "accuracy") == 0.8
+    assert criterion_of(constant, "macro_f1") == pytest.approx((16 / 18) / 2)
+    assert criterion_of(spread, "macro_f1") == pytest.approx((12 / 14 + 4 / 6) / 2)
+    assert criterion_of(np.zeros((2, 2), dtype=int), "macro_f1") == 0.0
 
 
 def test_scores_of_rare_classes_are_raised_by_hand(kit):
@@ -581,7 +585,7 @@ def test_a_column_a_thousandth_of_the_others_still_tells_classes_apart():
     ("auto", 256, True), ("auto", 257, False), ("float64", 5000, True), ("float32", 3, False),
 ])  # fmt: skip
 def test_which_sums_cross_in_float64(wire, width, expected):
-    assert fedridge.FedRidgeConfig(wire=wire).precise([2, width]) is expected
+    assert FedRidgeConfig(wire=wire).precise([2, width]) is expected
 
 
 def test_silos_that_were_not_asked_have_the_model_too(kit):

@@ -15,6 +15,7 @@ from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.methods import fedridge
 from graphsilo.methods.fedridge.check import impossible
+from graphsilo.methods.fedridge.messages import Counts, Scores, Statistics
 from graphsilo.methods.fedridge.solve import pack
 
 BLOCKS = [(2, 1.0), (1, 0.01)]
@@ -124,7 +125,7 @@ def collected(kit, monkeypatch, **settings):
 
         return check_answer
 
-    for kind in (fedridge.Counts, fedridge.Statistics, fedridge.Scores):
+    for kind in (Counts, Statistics, Scores):
         monkeypatch.setattr(kind, "check_answer", noted(kind.check_answer))
     server.set_up(federation)
     server.round(federation, 1)
@@ -155,7 +156,7 @@ def test_no_honest_client_is_refused(settings, kit, monkeypatch):
 
 def test_answers_that_contradict_themselves(kit, monkeypatch):
     heard = collected(kit, monkeypatch, balance=(0.0, 1.0))
-    sent, asked = heard[fedridge.Statistics]
+    sent, asked = heard[Statistics]
     for change, words in (
         ({"moments": {}}, r"Statistics\.moments holds 0 sums; .*/0, .*/1 were asked for"),
         ({"products_rest": {"x": torch.zeros(1)}}, r"Statistics\.products_rest holds 1 sums"),
@@ -164,11 +165,11 @@ def test_answers_that_contradict_themselves(kit, monkeypatch):
     ):
         with pytest.raises(MessageError, match=words):
             replace(sent, **change).check_answer(asked)
-    counts, _ = heard[fedridge.Counts]
+    counts, _ = heard[Counts]
     for change in ({"classes": -counts.classes}, {"classes": counts.classes + 9}, {"sizes": -counts.sizes}):
         with pytest.raises(MessageError, match=r"Counts counts -?\d+ training items among"):
             replace(counts, **change).check()
-    scores, request = heard[fedridge.Scores]
+    scores, request = heard[Scores]
     other = scores.counts.clone()
     other[1] = other[1].flip(0)
     for table, words in (

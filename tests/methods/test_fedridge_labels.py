@@ -13,7 +13,7 @@ from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import MessageError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
-from graphsilo.methods import fedridge
+from graphsilo.methods.fedridge.config import FedRidgeConfig, _kind
 from graphsilo.methods.fedridge.features import Features, Recipe
 from graphsilo.methods.fedridge.labels import Labelled, label_columns, numbers_on
 from graphsilo.models.view import GraphTensors
@@ -187,6 +187,6 @@ def test_where_neighbours_tell_the_class_validation_takes_them(kit):
 
 def test_graphs_have_no_label_features():
     with pytest.raises(MessageError, match=r"'gcn\+labels' is no kind of features"):
-        fedridge._kind("gcn+labels")
-    assert fedridge.FedRidgeConfig().kinds("graph") == ("mean", "separate")
-    assert fedridge.FedRidgeConfig(features="sgc").kinds("node") == ("sgc", "sgc+labels")
+        _kind("gcn+labels")
+    assert FedRidgeConfig().kinds("graph") == ("mean", "separate")
+    assert FedRidgeConfig(features="sgc").kinds("node") == ("sgc", "sgc+labels")

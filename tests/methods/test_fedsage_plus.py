@@ -18,21 +18,15 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import KINDS
-from graphsilo.methods import fedsage_plus_generator as neighgen
-from graphsilo.methods import fedsage_plus_impaired as impaired_graph
-from graphsilo.methods import fedsage_plus_mended as mended_graph
-from graphsilo.methods.fedsage_plus import (
-    Client,
-    FedSagePlusConfig,
-    ImproveRequest,
-    OfferRequest,
-    PretrainReply,
-    PretrainRequest,
-    check_volume,
-)
+from graphsilo.methods.fedsage_plus import Client, FedSagePlusConfig
+from graphsilo.methods.fedsage_plus import generator as neighgen
+from graphsilo.methods.fedsage_plus import impaired as impaired_graph
+from graphsilo.methods.fedsage_plus import mended as mended_graph
 from graphsilo.methods.fedsage_plus.generator import NeighGen, Rows, Sizes, Strength
 from graphsilo.methods.fedsage_plus.impaired import Targets
 from graphsilo.methods.fedsage_plus.mended import Mended, MendedTensors
+from graphsilo.methods.fedsage_plus.messages import ImproveRequest, OfferRequest, PretrainReply, PretrainRequest
+from graphsilo.methods.fedsage_plus.server import check_volume
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.neighbour_sampling import SampledView

@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph
-from graphsilo.methods import fedsage_plus_generator as neighgen
-from graphsilo.methods import fedsage_plus_impaired as impaired_graph
-from graphsilo.methods.fedsage_plus import Client, MendRequest, PretrainRequest
+from graphsilo.methods.fedsage_plus import Client
+from graphsilo.methods.fedsage_plus import generator as neighgen
+from graphsilo.methods.fedsage_plus import impaired as impaired_graph
 from graphsilo.methods.fedsage_plus.generator import NeighGen, Sizes, Strength
 from graphsilo.methods.fedsage_plus.impaired import AllNodes
+from graphsilo.methods.fedsage_plus.messages import MendRequest, PretrainRequest
 from graphsilo.random import generator
 
 

@@ -21,7 +21,10 @@ from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import encode
 from graphsilo.federation.ledger import COLUMNS, Ledger
 from graphsilo.federation.server import ServerContext
-from graphsilo.methods import opfgl, opfgl_stages
+from graphsilo.methods import opfgl
+from graphsilo.methods.opfgl import stages as opfgl_stages
+from graphsilo.methods.opfgl.client import fit_surrogate
+from graphsilo.methods.opfgl.messages import StatisticsRequest, SurrogateRequest
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.runtime.in_process import InProcess
@@ -137,7 +140,7 @@ def test_expansion_and_each_criterion():
 def test_statistics_are_those_of_the_training_nodes():
     silo = silo_of(0, HAND, [0, 1, 3])
     client = client_of(silo, expand=False, hops=1)
-    reply = client.statistics(opfgl.StatisticsRequest())
+    reply = client.statistics(StatisticsRequest())
     propagated = GraphTensors(HAND).matrix("gcn") @ HAND.features
     rows = np.concatenate([HAND.features, propagated], axis=1)[:2].astype(np.float64)
     assert reply.counts.tolist() == [2, 0]  # class 1 has one node
@@ -476,7 +479,7 @@ def test_every_setting_of_the_surrogate_is_heard():
         server, federation = federation_of(silos, **{**base, **settings})
         federation.at("setup", 0)
         server.set_up(federation)
-        return encode(opfgl.SurrogateRequest(**server.download)).data.tobytes()
+        return encode(SurrogateRequest(**server.download)).data.tobytes()
 
     variants = [
         {}, {"hops": 1}, {"expand": False}, {"ddof": "pooled"}, {"links": "edgeless"}, {"links": "direct"},
@@ -645,7 +648,7 @@ def test_of_the_links_epochs_the_one_with_the_best_validation_is_kept(monkeypatc
         looks.append((truth.tolist(), opfgl_stages.copy_of(client.weights)))
         return Score([0.5, 0.9, 0.7][len(looks) - 1], len(truth))
 
-    monkeypatch.setattr(opfgl, "roc_auc", scripted)
+    monkeypatch.setattr("graphsilo.methods.opfgl.client.roc_auc", scripted)
     client = client_of(silo, link_pretrain=False, link_epochs=12, link_check=5)
     client._personalise(None)
     assert [truth for truth, _ in looks] == [[1, 1, 1, 0, 0]] * 3
@@ -677,9 +680,9 @@ def test_worker_processes_give_the_same_numbers():
 def test_the_fit_depends_on_public_facts_alone():
     statistics = ClassStatistics(torch.tensor([4.0, 2.0]).double(), torch.ones(2, 6), torch.ones(2, 6))
     config = METHOD.config(**SHORT, hops=1)
-    one = opfgl.fit_surrogate(statistics, torch.tensor([4.0, 2.0]), config, 0, "cpu")[0]
-    two = opfgl.fit_surrogate(statistics, torch.tensor([4.0, 2.0]), config, 0, "cpu")[0]
-    other = opfgl.fit_surrogate(statistics, torch.tensor([4.0, 2.0]), config, 1, "cpu")[0]
+    one = fit_surrogate(statistics, torch.tensor([4.0, 2.0]), config, 0, "cpu")[0]
+    two = fit_surrogate(statistics, torch.tensor([4.0, 2.0]), config, 0, "cpu")[0]
+    other = fit_surrogate(statistics, torch.tensor([4.0, 2.0]), config, 1, "cpu")[0]
     assert torch.equal(one.features, two.features)
     assert not torch.equal(one.features, other.features)
 

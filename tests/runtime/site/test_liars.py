@@ -28,7 +28,10 @@ from graphsilo.federation import journal
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.scaling import FeatureSquares, FeatureSums
-from graphsilo.methods import fairfgl, fedavg, fedridge, opfgl
+from graphsilo.methods import fedavg
+from graphsilo.methods.fairfgl import messages as fairfgl
+from graphsilo.methods.fedridge import messages as fedridge
+from graphsilo.methods.opfgl import messages as opfgl
 from graphsilo.runtime.remote_sites import Gone, RemoteSites
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site import supervisor

@@ -1,0 +1,255 @@
+"""FedPG's client: trains its own model towards the prototypes that it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsilo.errors import ConfigError
+from graphsilo.federation.client import ClientContext
+from graphsilo.federation.interface import handler
+from graphsilo.federation.message import Empty
+from graphsilo.federation.training_client import TrainingClient
+from graphsilo.methods.fedpg.config import FedPGConfig
+from graphsilo.methods.fedpg.generator import (
+    unit_rows,
+)
+from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainRequest
+from graphsilo.methods.fedpg.prototypes import (
+    Membership,
+    Pairs,
+    Scorer,
+    add_noise,
+    alignment,
+    annotate,
+    centre,
+    hop_pairs,
+    similar_pairs,
+)
+from graphsilo.models.base import Model
+from graphsilo.models.view import View
+from graphsilo.random import Name, generator, numpy_generator
+from graphsilo.training.objective import Classified
+from graphsilo.training.optimizer import Optimizer, optimizer
+from graphsilo.training.upstream import gradients_through
+
+
+class Client(TrainingClient[FedPGConfig]):
+    """Trains its own model on its labels and towards the prototypes it received."""
+
+    def __init__(self, context: ClientContext[FedPGConfig]):
+        super().__init__(context)
+        if not self.model.encoder_names():
+            raise ConfigError(
+                f"client {self.id}: FedPG exchanges means of a hidden layer's embeddings, and {context.model.name} as "
+                f"it is set has no hidden layer: means of the features themselves would leave the client. Set "
+                f"model.layers to 2, or use the pool 'fedpg'."
+            )
+        # What the last upload was made of: the pull compares the same items, neighbours and classes.
+        self._membership: Membership | None = None
+        self._neighbours: dict[int, list[Pairs]] = {}
+        self.scorer: Scorer | None = None
+        self.scorer_optimizer: Optimizer | None = None
+        if self.config.neighbour_weights == "scorer":
+            self.scorer = Scorer(self.model.embedding_dim)
+            self.scorer.reset(generator(context.seed, "client", self.id, "scorer"))
+            self.scorer.to(self.data.device)
+            self.scorer_optimizer = optimizer("adam", list(self.scorer.parameters()), lr=self.config.lr)
+
+    def build_model(self, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
+        own: tuple[Name, ...] = ("client", self.id) if self.config.initial == "own" else ()
+        return super().build_model(seed_names=(*seed_names, *own))
+
+    @handler
+    def hello(self, request: Empty) -> HelloReply:
+        """Say how wide embeddings are, and how deep the model."""
+        return HelloReply(width=self.model.embedding_dim, depth=depth_of(self.model))
+
+    @handler
+    def train(self, request: TrainRequest) -> TrainReply:
+        """Local epochs, then the prototypes."""
+        if self.config.reset_optimizer:
+            self.trainer.optimizer.reset()
+        if request.prototypes is None or request.present is None or self._membership is None or self.config.mu == 0.0:
+            self.run_epochs()
+        else:
+            self._train_towards(request.prototypes.to(self.data.device), request.present.to(self.data.device))
+        return self._upload(request.hops)
+
+    # -- local training ------------------------------------------------------------------------------------------
+
+    def _train_towards(self, targets: Tensor, present: Tensor) -> None:
+        """As ``run_epochs``, with the gradient of μ Σ ‖P − Ṗ‖ added in each step."""
+        trainer, size = self.trainer, self.batch_size
+        if trainer.objective.num_samples == 0:
+            return
+        whole = size <= 0 or size >= trainer.objective.num_samples
+        draw = self.generator("train")
+        membership, view = self._pulled()
+        for _ in range(self.config.local_epochs):
+            for batch in trainer.objective.batches(size, draw):
+                gradients = trainer.objective.gradients(self.model, batch, draw, trainer.parameters)
+                if not whole:
+                    # Embedding every item for each small step would cost many times it: the batch stands for all.
+                    view = cast("Classified", batch)[0]
+                    assert self._membership is not None
+                    assert view.items is not None
+                    membership = self._membership.restricted(view.items)
+                self._pull(gradients, membership, view, targets, present)
+                trainer.optimizer.step(gradients)
+
+    def _pulled(self) -> tuple[Membership, View]:
+        """What is pulled in a full batch, and its view: all items, or labelled ones where no other counts."""
+        assert self._membership is not None
+        if self.config.annotation == "labelled":
+            items = np.sort(self.silo.train)
+            return self._membership.restricted(items), self.data.kept_view(items)
+        return self._membership, self.data.full
+
+    def _pull(
+        self, gradients: list[Tensor], membership: Membership, view: View, targets: Tensor, present: Tensor
+    ) -> None:
+        """Add the gradient of the pull, through embeddings without dropout, as those of the upload are."""
+        embeddings = self.model.embed(view)
+        parameters = self.trainer.parameters
+        weights = [] if self.scorer is None else list(self.scorer.parameters())
+        reached = membership.prototypes(embeddings if weights else embeddings.detach(), self.scorer)
+        _, slope = alignment(
+            reached.detach(),
+            targets,
+            present & membership.mask,
+            reduction=self.config.reduction,
+            centred=self.config.centred,
+        )
+        slope = slope * self.config.mu
+        if weights:
+            found = gradients_through([reached], [slope], [*parameters, *weights])
+        else:
+            back = membership.mean_operator().tmm(slope.flatten(0, 1))
+            found = gradients_through([embeddings], [back], parameters)
+        for gradient, extra in zip(gradients, found, strict=False):
+            gradient.add_(extra)
+        if self.scorer_optimizer is not None:
+            self.scorer_optimizer.step(found[len(parameters) :])
+
+    # -- prototypes ----------------------------------------------------------------------------------------------
+
+    def _upload(self, hops: int) -> TrainReply:
+        config, classes = self.config, self.silo.schema.num_classes
+        shape = (classes, hops + 1, self.model.embedding_dim)
+        if self.trainer.objective.num_samples == 0:
+            # A model that never saw a label predicts noise: it has no prototypes to share.
+            self._membership = None
+            return TrainReply(prototypes=torch.zeros(shape), counts=torch.zeros(classes, dtype=torch.int32))
+        with torch.no_grad():
+            logits, embeddings = self._outputs()
+            self._membership = membership = self._annotate(logits, embeddings, hops)
+            prototypes = membership.prototypes(embeddings, self.scorer)
+            if config.centred:
+                prototypes = centre(prototypes, membership.mask)
+            if config.noise > 0:
+                prototypes = add_noise(
+                    prototypes, membership.mask, config.noise, config.noise_scale, self.generator("noise")
+                )
+        return TrainReply(prototypes=prototypes, counts=torch.from_numpy(membership.counts.astype(np.int32)))
+
+    def _outputs(self) -> tuple[Tensor, Tensor]:
+        """Logits and embeddings of all items, from one pass where the model allows it."""
+        view = self.data.full
+        traced = self.model.trace_embedding(view, None)
+        if traced is not None and traced[1] is not None:
+            return traced[0], traced[1]
+        return self.model(view), self.model.embed(view)
+
+    def _annotate(self, logits: Tensor, embeddings: Tensor, hops: int) -> Membership:
+        """Which class every item counts for, and its neighbours of that class."""
+        config, items = self.config, self.silo.train
+        probabilities = torch.softmax(logits, dim=1)
+        confidence = None if config.annotation == "labelled" else config.confidence
+        labels = annotate(probabilities, items, self.silo.labels[items], confidence=confidence)
+        if self.silo.schema.task == "graph":
+            thresholds = [config.graph_similarity * config.graph_decay**level for level in range(hops)]
+            seed = numpy_generator(self.context.seed, "client", self.id, "round", self.round, "neighbours")
+            pairs = similar_pairs(embeddings.cpu().numpy(), labels, thresholds, most=config.max_neighbours, draw=seed)
+        else:
+            pairs = self._hop_pairs(hops)
+        return Membership(labels, pairs, self.silo.schema.num_classes, self.data.device)
+
+    def _hop_pairs(self, hops: int) -> list[Pairs]:
+        """Neighbours at 1 to L hops in the training graph, found once."""
+        if hops not in self._neighbours:
+            self._neighbours[hops] = hop_pairs(
+                self.data.matrix("sum"),
+                hops,
+                within=self.config.neighbourhood == "within",
+                most=self.config.max_neighbours,
+                draw=numpy_generator(self.context.seed, "client", self.id, "neighbours"),
+            )
+        return self._neighbours[hops]
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        state = super().state()
+        if self._membership is not None:
+            state["annotation"] = torch.from_numpy(self._membership.labels)
+            # Neighbours of nodes follow from the graph; those of graphs came from embeddings that are gone.
+            state["hops"] = self._membership.levels - 1
+            if self.silo.schema.task == "graph":
+                state["pairs"] = [torch.from_numpy(np.stack(pairs)) for pairs in self._membership.pairs]
+        if self.scorer is not None and self.scorer_optimizer is not None:
+            state["scorer"] = {name: value.detach() for name, value in self.scorer.state_dict().items()}
+            state["scorer_optimizer"] = self.scorer_optimizer.state()
+        return state
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._membership = None
+        if "annotation" in state:
+            if "pairs" in state:
+                pairs = [(pair[0].numpy(), pair[1].numpy()) for pair in state["pairs"]]
+            else:
+                pairs = self._hop_pairs(int(state["hops"]))
+            labels = state["annotation"].numpy()
+            self._membership = Membership(labels, pairs, self.silo.schema.num_classes, self.data.device)
+        if self.scorer is not None and self.scorer_optimizer is not None:
+            self.scorer.load_state_dict(state["scorer"])
+            self.scorer_optimizer.load_state(state["scorer_optimizer"])
+
+    def study(self) -> Mapping[str, Any]:
+        """How good predicted classes are, how far hops differ, how long embeddings are."""
+        if self._membership is None:
+            return {}
+        with torch.no_grad():
+            embeddings = self.model.embed(self.data.full)
+            prototypes = self._membership.prototypes(embeddings, self.scorer)
+        annotated = self._membership.labels
+        guessed = np.ones(len(annotated), dtype=bool)
+        guessed[self.silo.train] = False
+        truth = self.silo.graph.labels
+        guessed &= (annotated >= 0) & (truth >= 0)
+        facts: dict[str, Any] = {
+            "prototypes": prototypes,
+            "annotated": int((annotated >= 0).sum()),
+            "embedding_norm": float(embeddings.norm(dim=1).mean()),
+        }
+        if guessed.any():
+            facts["predicted_classes_right"] = float((annotated == truth)[guessed].mean())
+        both = self._membership.mask[:, 0] & self._membership.mask[:, -1]
+        if bool(both.any()):
+            unit = unit_rows(prototypes[both])
+            facts["cosine_of_first_and_last_hop"] = float((unit[:, 0] * unit[:, -1]).sum(-1).mean())
+        return facts
+
+
+def depth_of(model: Model) -> int:
+    """Layers of a model, or propagation steps where it has these."""
+    hops = getattr(model, "hops", None)
+    if isinstance(hops, int):
+        return hops
+    convolutions = getattr(model, "convolutions", None)
+    return len(convolutions) if convolutions is not None else int(getattr(model, "depth", 1))

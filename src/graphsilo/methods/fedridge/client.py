@@ -1,0 +1,278 @@
+"""FedRidge's client: sums once, scores candidates once, and corrects the model it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.evaluate.metrics import accuracy, macro_f1, margins
+from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.interface import handler
+from graphsilo.federation.message import Tensors
+from graphsilo.methods.fedridge.config import FedRidgeConfig, _kind
+from graphsilo.methods.fedridge.features import BLOCK, CONSTANT, Features, Recipe
+from graphsilo.methods.fedridge.labels import LABELLED, Labelled, label_columns, numbers_on
+from graphsilo.methods.fedridge.messages import (
+    AdoptRequest,
+    CountRequest,
+    Counts,
+    Done,
+    ScoreRequest,
+    Scores,
+    Statistics,
+    StatisticsRequest,
+)
+from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
+from graphsilo.models.view import GraphTensors
+
+SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
+"""What predictions are multiplied by before they become probabilities: chosen at the client, on validation."""
+USUAL_SHARPNESS = 8.0
+
+
+class Client(ClientBase[FedRidgeConfig]):
+    """Sums once, scores candidates once, and corrects the model it is given."""
+
+    def __init__(self, context: ClientContext[FedRidgeConfig]):
+        super().__init__(context)
+        self._size = 1.0
+        self._models: dict[str, Tensors] = {}
+        self._aggregate: Tensors | None = None
+        self._sharpness: dict[str, dict[str, float]] = {}
+
+    # -- the sums ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _train(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Training items that count: labelled, of a class with enough of them."""
+        labels = self.silo.labels[self.silo.train]
+        enough = self.silo.class_counts() >= self.config.min_count
+        found: np.ndarray[Any, np.dtype[np.int64]] = self.silo.train[(labels >= 0) & enough[np.maximum(labels, 0)]]
+        return found
+
+    @handler
+    def count(self, request: CountRequest) -> Counts:
+        """Training items by class."""
+        counts = np.bincount(self.silo.labels[self._train], minlength=self.silo.schema.num_classes)
+        sizes = torch.tensor([self.data.num_nodes, self.silo.num_items])
+        return Counts(classes=torch.from_numpy(counts), sizes=sizes)
+
+    @handler
+    def statistics(self, request: StatisticsRequest) -> Statistics:
+        """The sums, for each kind of features and each balance."""
+        self._size = request.size
+        classes, weights = self.silo.schema.num_classes, request.class_weights
+        moments: dict[str, Tensor] = {}
+        products: dict[str, Tensor] = {}
+        precise = self.config.precise(self.config.width(kind, request.dim, self.silo.schema) for kind in request.kinds)
+        for kind in request.kinds:
+            features = self._features(self.data, kind, request.dim)
+            for place, weight in enumerate(weights):
+                square: Tensor | None = None
+                cross = torch.zeros(classes, features.width, dtype=torch.float64)
+                for items, rows in features.blocks(self._train, np.float64 if precise else np.float32):
+                    labels = torch.from_numpy(self.silo.labels[items])
+                    scaled = rows if bool((weight == 1).all()) else rows * weight[labels][:, None].to(rows.dtype)
+                    square = upper_product(rows, scaled, square)
+                    cross.index_add_(0, labels, scaled.double())
+                if square is None:
+                    square = torch.zeros(features.width, features.width)
+                moments[f"{kind}/{place}"], products[f"{kind}/{place}"] = pack(square), cross
+        self._forget_others(self.data, request.kinds, request.dim)
+        return Statistics(
+            moments=_single(moments), products=_single(products), moments_rest=_rest(moments) if precise else {},
+            products_rest=_rest(products) if precise else {}, num_samples=len(self._train),
+        )  # fmt: skip
+
+    # -- the choice ----------------------------------------------------------------------------------------------
+
+    @handler
+    def score(self, request: ScoreRequest) -> Scores:
+        """Confusion counts of every candidate on the own validation items."""
+        items, classes = self._validation, self.silo.schema.num_classes
+        labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
+        found = []
+        for kind, candidates in request.candidates.items():
+            features = self._features(self._seen, kind, request.dim)
+            each = candidates.permute(1, 0, 2).flatten(1)
+            counts = np.zeros((len(candidates) * len(shifts), classes, classes), dtype=np.int64)
+            for start in range(0, len(items), BLOCK):
+                part = slice(start, start + BLOCK)
+                output = features.times(each, items[part]).view(-1, len(candidates), 1, classes) + shifts
+                for place, guess in enumerate(output.argmax(3).flatten(1).t().contiguous().numpy()):
+                    counts[place] += _confusion(labels[part], guess, classes)
+            found.append(counts)
+        self._forget_others(self._seen, request.candidates, request.dim)
+        return Scores(counts=torch.from_numpy(np.concatenate(found)), num_samples=len(items))
+
+    @property
+    def _seen(self) -> GraphTensors:
+        return self.tensors(self.silo.seen.graph)
+
+    @property
+    def _validation(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        items = np.asarray(self.silo.seen.items["val"], dtype=np.int64)
+        return items[self.silo.seen.graph.labels[items] >= 0]
+
+    # -- the models ----------------------------------------------------------------------------------------------
+
+    @handler
+    def adopt(self, request: AdoptRequest) -> Done:
+        """Keep the common model, and correct it towards the own rows where that helps on the own validation items."""
+        self._models, self._sharpness = {"own": {}, "common": {}}, {"own": {}, "common": {}}
+        for at, (name, common) in enumerate(request.weights.items()):
+            features = self._features(self.data, name)
+            known = [common, *self._corrected(features, common.double(), request.class_weights[at])]
+            place = self._recipe(name).constant(self.data.num_features, graphs=self.silo.schema.task == "graph")
+            # Shifted last: a correction of the shifted model would undo the shift.
+            known = [shifted(weights, request.shifts[at], place) for weights in known]
+            output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
+            outputs = output.split(self.silo.schema.num_classes, dim=1)
+            best = int(np.argmax([self._quality(output) for output in outputs]))  # the first of equals
+            for view, chosen in (("own", best), ("common", 0)):
+                self._models[view] = {**self._models[view], name: known[chosen]}
+                self._sharpness[view][name] = self._sharpest(outputs[chosen])
+        for data in (self.data, self._seen):
+            self._forget_others(data, request.weights)
+        return Done(clients=1)
+
+    def _corrected(self, features: Features | Labelled, common: Tensor, class_weights: Tensor) -> list[Tensor]:
+        if not self.config.own or not len(self._train) or not len(self._validation):
+            return []
+        parts = list(features.blocks(self._train))
+        rows = torch.cat([part for _, part in parts])
+        labels = torch.from_numpy(self.silo.labels[self._train])
+        root = class_weights[labels].sqrt()[:, None]
+        residual = root * (F.one_hot(labels, self.silo.schema.num_classes).double() - rows @ common)
+        # From the strongest penalty on: of equals the one nearest to the common model is kept.
+        penalties = sorted(self.config.own_ridge, reverse=True)
+        return [(common + change).float() for change in corrections(root * rows, residual, penalties)]
+
+    def _quality(self, output: Tensor) -> float:
+        labels = self.silo.seen.graph.labels[self._validation]
+        counts = _confusion(labels, output.argmax(1).numpy(), self.silo.schema.num_classes)
+        return criterion_of(counts, self.config.criterion)
+
+    def _sharpest(self, output: Tensor) -> float:
+        if not len(output):
+            return USUAL_SHARPNESS
+        labels = torch.from_numpy(self.silo.seen.graph.labels[self._validation])
+        return min(SHARPNESS, key=lambda factor: float(F.cross_entropy(factor * output, labels)))
+
+    def _features(self, data: GraphTensors, name: str, dim: int | None = None) -> Features | Labelled:
+        features = Features(data, self._recipe(name, dim), self._size)
+        if not name.endswith(LABELLED):
+            return features
+        if data.collection is not None:
+            raise MessageError(f"'{name}' was asked for; graphs have no label features, nodes have.")
+        labels = self.silo.labels[self._train]
+
+        def make() -> sp.csr_matrix:
+            nodes = self._train
+            if data.graph is not self.silo.graph:  # training saw a part of it
+                nodes = numbers_on(data.graph, self.data.graph.global_ids[nodes])
+            return label_columns(data, nodes, labels, self.silo.schema.num_classes)
+
+        key = ("ridge labels", self._train.tobytes(), labels.tobytes())
+        return Labelled(features, data.cached(key, make))
+
+    def _forget_others(self, data: GraphTensors, names: Iterable[str], dim: int | None = None) -> None:
+        """Keep of a graph only features that are asked for again: those of a comparison are large, too."""
+        Features.forget_others(data, [self._recipe(name, dim) for name in names], self._size)
+
+    def _recipe(self, name: str, dim: int | None = None) -> Recipe:
+        return self.config.recipe(_kind(name), self.context.seed, self.config.dim if dim is None else dim)
+
+    # -- prediction ----------------------------------------------------------------------------------------------
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        models = self._models.get("own")
+        if view == "aggregate":
+            models = self._aggregate
+        if models is None:  # before round 1
+            classes = self.silo.schema.num_classes
+            return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
+        name = self._fitting(models, data)
+        sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(name, USUAL_SHARPNESS)
+        output = self._features(data, name).times(models[name])
+        return F.log_softmax(sharpness * output, dim=1).to(data.device)
+
+    def _fitting(self, models: Tensors, data: GraphTensors) -> str:
+        """The features of the model for a graph: with label features where validation could judge them, on its own.
+
+        Elsewhere nodes may be of classes that the silo has no label of, and label features would speak against them.
+        """
+        own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
+        return next((name for name in models if name.endswith(LABELLED) == own), next(iter(models)))
+
+    def install_aggregate(self, weights: Tensors) -> None:
+        for name, tensor in weights.items():
+            width = self._features(self.data, name).width
+            if tuple(tensor.shape) != (width, self.silo.schema.num_classes):
+                raise MessageError(f"the aggregate has shape {tuple(tensor.shape)}; {width} features were expected.")
+        self._aggregate = dict(weights) or None
+
+    def state(self) -> dict[str, Any]:
+        return {"size": self._size, "models": self._models, "sharpness": self._sharpness}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._size = float(state["size"])
+        self._models = {view: dict(models) for view, models in state["models"].items()}
+        self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
+
+    def final_models(self) -> dict[str, Tensors]:
+        return {
+            view: {**models, "about": torch.tensor([self._size, *(self._sharpness[view][n] for n in sorted(models))])}
+            for view, models in self._models.items()
+        }
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        self._models = {view: {n: t for n, t in each.items() if n != "about"} for view, each in models.items()}
+        for view, each in models.items():
+            self._size, *found = each["about"].tolist()
+            self._sharpness[view] = dict(zip(sorted(self._models[view]), found, strict=True))
+
+    def study(self) -> Mapping[str, Any]:
+        """How far the own model is from the common one, relative to it, and what their scores are multiplied by."""
+        if not self._models:
+            return {}
+        name = self._fitting(self._models["own"], self.data)
+        own, common = self._models["own"][name], self._models["common"][name]
+        found = {view: each[name] for view, each in self._sharpness.items()}
+        return {"correction": float((own - common).norm() / common.norm().clamp_min(1e-12)), **found}
+
+
+def shifted(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
+    """Weights whose scores are higher by ``shift`` [C]: the constant column, of this number, bears it."""
+    weights = weights.clone()
+    weights[constant] += (shift / CONSTANT).to(weights.dtype)
+    return weights
+
+
+def _rest(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What single precision takes off."""
+    return {name: (value - value.float()).float() for name, value in sums.items()}
+
+
+def _single(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.float() for name, value in sums.items()}
+
+
+def _confusion(labels: Any, guesses: Any, classes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    found: np.ndarray[Any, np.dtype[np.int64]] = np.bincount(labels * classes + guesses, minlength=classes * classes)
+    return found.reshape(classes, classes)
+
+
+def criterion_of(counts: np.ndarray[Any, Any], criterion: str) -> float:
+    """Of [C true, C predicted] counts."""
+    if not counts.sum():
+        return 0.0
+    return float((accuracy if criterion == "accuracy" else macro_f1)(margins(counts)))

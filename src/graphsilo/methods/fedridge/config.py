@@ -1,0 +1,117 @@
+"""Settings of FedRidge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from graphsilo.data.silo import Schema
+from graphsilo.errors import ConfigError, MessageError
+from graphsilo.federation.settings import OneRoundConfig, setting
+from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
+from graphsilo.methods.fedridge.labels import LABELLED
+from graphsilo.types import Task
+
+FEW_COLUMNS = 256
+"""Sums of up to so many columns cross in float64, unless told otherwise."""
+
+
+class FedRidgeConfig(OneRoundConfig):
+    """Settings of FedRidge."""
+
+    features: Literal["auto", "mean", "sgc", "separate"] = setting(
+        "auto", "φ of a node: the mean of X, ÂX, …, Â^h X; Â^h X; or X, NX, …, N^h X side by side, for graphs whose "
+        "neighbours differ; auto: mean or separate, as validation says",
+        source="ours",
+    )  # fmt: skip
+    label_features: Literal["auto", "always", "never"] = setting(
+        "auto", "½ [N Y ‖ (N² − diag N²) Y] appended to φ, of the classes Y of the silo's own training nodes; auto: as "
+        "validation says",
+        source="ours", when={"task": ("node",)},
+    )  # fmt: skip
+    pilot: int = setting(
+        128, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
+        source="ours", ge=0, when={"features": ("auto",)},
+    )  # fmt: skip
+    hops: int | None = setting(None, "h; none: 3 for mean, 2 for sgc and separate", source="ours", ge=0)
+    dim: int = setting(
+        2048, "most columns of φ: what is wider is projected at random; 0 for no bound", source="ours", ge=0
+    )
+    random_features: int = setting(0, "random ReLU features of φ, appended", source="ours", ge=0)
+    balance: tuple[float, ...] = setting(
+        (0.0,), "class weights (n / (C · n_c))^balance that are tried: 0 counts nodes alike, 1 classes", source="ours",
+        min_length=1,
+    )  # fmt: skip
+    ridge: tuple[float, ...] = setting(
+        (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1
+    )
+    prior: tuple[float, ...] = setting(
+        (0.0, 0.02, 0.05, 0.1, 0.2), "strengths t that are tried of adding −t log(n_c / n) to the score of class c",
+        source="ours; logit adjustment, Menon et al. 2021", min_length=1,
+    )  # fmt: skip
+    own: bool = setting(True, "whether silos correct the common model towards their own rows", source="ours")
+    own_ridge: tuple[float, ...] = setting(
+        (0.5, 2.0, 8.0), "penalties μ of that correction; a silo also tries none", source="ours", min_length=1,
+        when={"own": (True,)},
+    )  # fmt: skip
+    criterion: Literal["accuracy", "macro_f1"] = setting(
+        "accuracy", "what the choices look at: of the summed validation counts, and at each silo of its own",
+        source="ours",
+    )  # fmt: skip
+    wire: Literal["auto", "float32", "float64"] = setting(
+        "auto", "precision of the sums that silos send; auto: float64 for 256 columns or fewer, where it costs next to "
+        "nothing; they are added up in float64 in any case", source="ours",
+    )  # fmt: skip
+    min_count: int = setting(
+        1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1
+    )
+
+    @field_validator("balance", "ridge", "prior", "own_ridge")
+    @classmethod
+    def _in_bounds(cls, value: tuple[float, ...], info: Any) -> tuple[float, ...]:
+        if info.field_name == "balance":
+            if not all(0 <= each <= 1 for each in value):
+                raise ConfigError(f"method.balance lists numbers between 0 and 1; got {list(value)}.")
+        elif info.field_name == "prior":
+            if not all(each >= 0 for each in value):
+                raise ConfigError(f"method.prior lists numbers of at least 0; got {list(value)}.")
+        elif not all(each > 0 for each in value):
+            raise ConfigError(f"method.{info.field_name} lists penalties above 0; got {list(value)}.")
+        return value
+
+    @property
+    def chooses_by_validation(self) -> bool:
+        """All silos together choose the model by it, and each its correction."""
+        return True
+
+    def kinds(self, task: Task) -> tuple[str, ...]:
+        """The features that are tried; a name ends with ``LABELLED`` where label features come with them."""
+        plain: tuple[str, ...] = ("mean", "separate") if self.features == "auto" else (self.features,)
+        if self.label_features == "never" or task != "node":
+            return plain
+        return plain + tuple(name + LABELLED for name in plain)
+
+    def recipe(self, kind: Kind, seed: int, dim: int) -> Recipe:
+        """How these features are made, of so many columns."""
+        return Recipe(kind, HOPS[kind] if self.hops is None else self.hops, dim, self.random_features, seed)
+
+    def width(self, kind: str, dim: int, schema: Schema) -> int:
+        """p, the columns of these features."""
+        plain = self.recipe(_kind(kind), 0, dim).width(schema.num_features, graphs=schema.task == "graph")
+        return plain + 2 * schema.num_classes * kind.endswith(LABELLED)
+
+    def precise(self, widths: Iterable[int]) -> bool:
+        """Whether sums of so many columns cross in float64."""
+        return self.wire == "float64" or (self.wire == "auto" and max(widths) <= FEW_COLUMNS)
+
+    def square_columns(self, schema: Schema) -> int:
+        return max(self.width(kind, self.dim, schema) for kind in self.kinds(schema.task))
+
+
+def _kind(name: str) -> Kind:
+    plain = name.removesuffix(LABELLED)
+    if plain not in KINDS:
+        raise MessageError(f"'{name[:40]}' is no kind of features; known are {', '.join(KINDS)}.")
+    return plain

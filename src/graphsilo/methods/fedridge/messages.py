@@ -1,0 +1,161 @@
+"""What FedRidge's clients and server send each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.methods.fedridge.check import impossible
+
+
+class CountRequest(Message):
+    """Ask how much there is to learn from."""
+
+
+class Counts(Message):
+    """One client's training items by class, and the size of its graphs.
+
+    Attributes:
+        classes: [C] training items that its sums will count.
+        sizes: [2] nodes and items of the training graph (of all graphs of a collection).
+    """
+
+    classes: Tensor = sends("counts", dtype=torch.int64, shape=("classes",), per_class="min_count")
+    sizes: Tensor = sends("counts", dtype=torch.int64, shape=(2,), per_class=False)
+
+    def check(self) -> None:
+        least, items = int(min(self.classes.min(), self.sizes.min())), int(self.sizes[1])
+        if least < 0 or int(self.classes.sum()) > items:
+            raise MessageError(
+                f"Counts counts {int(self.classes.sum())} training items among {items}, and {least} of something: "
+                f"that cannot be."
+            )
+
+
+class StatisticsRequest(Message):
+    """Ask for the sums.
+
+    Attributes:
+        kinds, dim: Which features, and most of their columns.
+        class_weights: [balances, C] w.
+        size: Nodes of a usual graph.
+        blocks: Columns that belong together, by features: how many, and their largest squared length in a row.
+        constants: Which column is constant, by features.
+    """
+
+    kinds: list[str] = sends("control")
+    dim: int = sends("control")
+    class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("balances", "classes"))
+    size: float = sends("counts")
+    blocks: dict[str, list[list[float]]] = sends("control")
+    constants: dict[str, int] = sends("control")
+
+
+class Statistics(Message):
+    """Σ w φ φᵀ, its upper triangle, and Σ w y φᵀ [C, p] over one client's training items, by features and balance.
+
+    Attributes:
+        moments, products: In float32.
+        moments_rest, products_rest: What rounding took off, where sums cross in float64; else nothing.
+        num_samples: Training items that are in the sums.
+    """
+
+    moments: Tensors = sends("statistic", per_class=False)
+    products: Tensors = sends("statistic", per_class="min_count")
+    moments_rest: Tensors = sends("statistic", per_class=False)
+    products_rest: Tensors = sends("statistic", per_class="min_count")
+    num_samples: int = sends("counts")
+
+    def check_answer(self, request: Message) -> None:
+        """Sums that rows of such features and such class weights can have."""
+        assert isinstance(request, StatisticsRequest)
+        names = [f"{kind}/{place}" for kind in request.kinds for place in range(len(request.class_weights))]
+        for field in ("moments", "products", "moments_rest", "products_rest"):
+            found = getattr(self, field)
+            if found.keys() != set(names) and (found or not field.endswith("_rest")):
+                raise MessageError(f"Statistics.{field} holds {len(found)} sums; {', '.join(names)} were asked for.")
+        moments, products = _sum(self.moments, self.moments_rest), _sum(self.products, self.products_rest)
+        for kind in request.kinds:
+            blocks = [(int(columns), bound) for columns, bound in request.blocks[kind]]
+            for place, weights in enumerate(request.class_weights):
+                name = f"{kind}/{place}"
+                trouble = impossible(
+                    moments[name], products[name], self.num_samples, blocks=blocks, constant=request.constants[kind],
+                    weights=weights,
+                )  # fmt: skip
+                if trouble:
+                    raise MessageError(f"Statistics of {name} are sums of no rows: {trouble}.")
+
+
+class ScoreRequest(Message):
+    """Ask how good candidates are.
+
+    Attributes:
+        candidates: [candidates, p, C] by features.
+        shifts: [shifts, C] what is added to the scores: each is tried with each candidate.
+        dim: Most of the features' columns.
+    """
+
+    candidates: Tensors = sends("model")
+    shifts: Tensor = sends("counts", dtype=torch.float64, shape=("shifts", "classes"))
+    dim: int = sends("control")
+
+
+class Scores(Message):
+    """What candidates are worth to one client.
+
+    Attributes:
+        counts: [candidates, C true, C predicted] validation items, all candidates in turn.
+        num_samples: Validation items.
+    """
+
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("candidates", "classes", "classes"))
+    num_samples: int = sends("counts")
+
+    def check(self) -> None:
+        if not self.counts.numel():
+            return
+        true = self.counts.sum(2)
+        if int(self.counts.min()) < 0 or not bool((true.sum(1) == self.num_samples).all()):
+            raise MessageError(
+                f"Scores counts {int(true.sum(1).min())} to {int(true.sum(1).max())} items for a candidate, and "
+                f"{int(self.counts.min())} in one place; each is scored on the same {self.num_samples}."
+            )
+        if bool((true != true[0]).any()):
+            raise MessageError("Scores has items of one class with one candidate, of another with the next.")
+
+    def check_answer(self, request: Message) -> None:
+        assert isinstance(request, ScoreRequest)
+        wanted = sum(map(len, request.candidates.values())) * len(request.shifts)
+        if self.counts.shape != (wanted, *(2 * request.shifts.shape[1:])):
+            raise MessageError(
+                f"Scores has the shape {tuple(self.counts.shape)}; {wanted} candidates were asked about."
+            )
+
+
+class AdoptRequest(Message):
+    """The common model; where it has label features, a second one without them for graphs that are not the silo's own.
+
+    Attributes:
+        weights: By features.
+        shifts: [models, C] what is added to their scores, in this order.
+        class_weights: [models, C] those that they were made with.
+    """
+
+    weights: Tensors = sends("model")
+    shifts: Tensor = sends("counts", dtype=torch.float64, shape=("models", "classes"))
+    class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("models", "classes"))
+
+
+class Done(Message):
+    """The client has its models; nothing about it is said."""
+
+    clients: int = sends("counts")
+
+
+def _sum(sums: Mapping[str, Tensor], rest: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value + rest[name] if rest else value for name, value in sums.items()}

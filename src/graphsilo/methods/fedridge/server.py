@@ -1,0 +1,213 @@
+"""FedRidge's server: adds up, solves, and lets the silos choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsilo.errors import FederationError
+from graphsilo.federation.interface import Federation
+from graphsilo.federation.message import Tensors
+from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.methods.fedridge.client import Client, criterion_of, shifted
+from graphsilo.methods.fedridge.config import FedRidgeConfig, _kind
+from graphsilo.methods.fedridge.features import KINDS, Recipe
+from graphsilo.methods.fedridge.labels import LABELLED, SCALE
+from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, ScoreRequest, StatisticsRequest, _sum
+from graphsilo.methods.fedridge.solve import Spectrum, unpack
+from graphsilo.types import ClientId
+
+USUAL_RIDGE = 1.0
+"""The penalty next to this is taken where there are several, and nobody has a validation node."""
+
+
+class Chosen(NamedTuple):
+    """A candidate: features, place of the balance in the list, [p, C] weights, [C] the shift of its scores."""
+
+    kind: str
+    place: int
+    weights: Tensor
+    shift: Tensor
+
+
+class Server(ServerBase[FedRidgeConfig]):
+    """Adds up, solves, and lets the silos choose.
+
+    Attributes:
+        kinds: The features that are still to choose from.
+        moments, products: The sums of all silos so far, by features and balance, float64.
+        weights: The common model by its features, and where it has label features a second one without; empty before
+            round 1.
+    """
+
+    def __init__(self, context: ServerContext[FedRidgeConfig]):
+        super().__init__(context)
+        self.kinds = self.config.kinds(self.schema.task)
+        self.nodes = self.size = 1.0
+        self.moments: dict[str, Tensor] = {}
+        self.products: dict[str, Tensor] = {}
+        self.class_weights = torch.ones(len(self.config.balance), self.schema.num_classes, dtype=torch.float64)
+        self.shifts = torch.zeros(len(self.config.prior), self.schema.num_classes, dtype=torch.float64)
+        self.weights: dict[str, Tensor] = {}
+
+    def expected_bytes(self) -> tuple[int, int]:
+        config, classes = self.config, self.schema.num_classes
+        up = down = 0
+        kinds = config.kinds(self.schema.task)
+        each = 8 if config.precise(self._width(kind, config.dim) for kind in _widest(kinds)) else 4
+        for kind in kinds:
+            width = self._width(kind, config.dim)
+            if kind in _widest(kinds):
+                up += each * len(config.balance) * (width * (width + 1) // 2 + width * classes)
+            down += 4 * width * classes * len(config.balance) * len(config.ridge)
+            up += 8 * classes**2 * len(config.balance) * len(config.ridge) * len(config.prior)
+        return up * self.asked, down * self.asked
+
+    def _width(self, kind: str, dim: int) -> int:
+        return self.config.width(kind, dim, self.schema)
+
+    def _recipe(self, kind: str, dim: int) -> Recipe:
+        return self.config.recipe(_kind(kind), 0, dim)
+
+    def set_up(self, federation: Federation) -> None:
+        """Counts, then the sums; of several features those that a narrow version of each says are best."""
+        config, asked = self.config, self.select(federation, 1)
+        counts = federation.sum(Client.count, CountRequest(), to=asked).require(config.min_clients)
+        total = counts.classes.double()
+        present = total > 0
+        even = total.sum() / (present.sum().clamp_min(1) * total.clamp_min(1))
+        self.class_weights = torch.stack([torch.where(present, even**each, 0.0) for each in config.balance])
+        rarity = torch.where(present, -(total.clamp_min(1) / total.sum().clamp_min(1)).log(), 0.0)
+        self.shifts = torch.tensor(config.prior, dtype=torch.float64)[:, None] * rarity
+        if not present.any() and config.min_count > 1:
+            raise FederationError(
+                f"no silo has a training item that counts: every class has fewer than method.min_count="
+                f"{config.min_count} of them at every silo. Lower it."
+            )
+        self.log["training_items"] = float(total.sum())
+        self.nodes, self.size = float(counts.sizes[0]), float(counts.sizes[0]) / max(float(counts.sizes[1]), 1.0)
+        kinds = self.kinds
+        if config.features == "auto" and 0 < config.pilot < max(self._width(kind, config.dim) for kind in kinds):
+            # Label features seem better than they are beside so few columns: they are judged in full width.
+            self.kinds = tuple(name for name in kinds if name + LABELLED in kinds) or kinds
+            self._add_up(federation, asked, config.pilot)
+            better = _kind(self._choose(federation, asked, config.pilot)[0].kind)
+            self.kinds = tuple(name for name in kinds if _kind(name) == better)
+        self._add_up(federation, asked, config.dim)
+
+    def _add_up(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> None:
+        kinds, features, graphs = _widest(self.kinds), self.schema.num_features, self.schema.task == "graph"
+        recipes = {kind: self._recipe(kind, dim) for kind in kinds}
+        # A graph has all nodes there are at most.
+        sums = (self.nodes / self.size) ** 2 if graphs else None
+        labelled = 2.0 * self.schema.num_classes
+        request = StatisticsRequest(
+            kinds=kinds,
+            dim=dim,
+            class_weights=self.class_weights,
+            size=self.size,
+            blocks={
+                kind: [*recipe.blocks(features, sums), *([[labelled, 2 * SCALE**2]] if kind.endswith(LABELLED) else [])]
+                for kind, recipe in recipes.items()
+            },
+            constants={kind: recipe.constant(features, graphs=graphs) for kind, recipe in recipes.items()},
+        )
+        found = federation.sum(Client.statistics, request, to=asked).require(self.config.min_clients)
+        self.moments = _sum(found.moments, found.moments_rest)
+        self.products = _sum(found.products, found.products_rest)
+
+    def round(self, federation: Federation, number: int) -> None:
+        """All candidates from the sums, one exchange to choose, one to hand out."""
+        config, asked = self.config, self.select(federation, number)
+        chosen = self._choose(federation, asked, config.dim)
+        message = AdoptRequest(
+            weights={each.kind: each.weights for each in chosen},
+            shifts=torch.stack([each.shift for each in chosen]),
+            class_weights=torch.stack([self.class_weights[each.place] for each in chosen]),
+        )
+        # With ``participation``, silos that added nothing have the model, too: there is no other round.
+        federation.sum(Client.adopt, message).require(config.min_clients)
+        graphs = self.schema.task == "graph"
+        self.weights = {}
+        for each in chosen:
+            constant = self._recipe(each.kind, config.dim).constant(self.schema.num_features, graphs=graphs)
+            self.weights[each.kind] = shifted(each.weights, each.shift, constant)
+
+    def _choose(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> list[Chosen]:
+        """The candidate that summed validation counts prefer; behind one with label features the best without."""
+        config = self.config
+        solved = self.solutions()
+        names = [
+            (kind, place, at, strength)
+            for kind, each in solved.items()
+            for place in each
+            for at in range(len(config.ridge))
+            for strength in range(len(config.prior))
+        ]
+        plain = [number for number, name in enumerate(names) if not name[0].endswith(LABELLED)]
+        labelled = [number for number, name in enumerate(names) if name[0].endswith(LABELLED)]
+        known = labelled if labelled and config.label_features == "always" else [*plain, *labelled]
+        # With nobody's validation nodes the usual penalty is best.
+        scores = [-abs(float(np.log(config.ridge[at] / USUAL_RIDGE))) for _, _, at, _ in names]
+        if max(len(plain), len(known)) > 1:
+            candidates: dict[str, Tensor] = {
+                kind: torch.stack([weights.float() for found in each.values() for weights in found])
+                for kind, each in solved.items()
+            }
+            request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim)
+            counts = federation.sum(Client.score, request, to=asked).require(config.min_clients).counts.numpy()
+            if counts.any():
+                scores = [criterion_of(each, config.criterion) for each in counts]
+                self.log["validation"] = max(scores[number] for number in known)
+        best = max(known, key=scores.__getitem__)  # the first of equals
+        kind, place, at, strength = names[best]
+        self.log.update(
+            ridge=config.ridge[at], balance=config.balance[place], prior=config.prior[strength],
+            features=float(KINDS.index(_kind(kind))), labels=float(kind.endswith(LABELLED)),
+        )  # fmt: skip
+        chosen = [best] if best in plain else [best, max(plain, key=scores.__getitem__)]
+        return [
+            Chosen(names[each][0], names[each][1], solved[names[each][0]][names[each][1]][names[each][2]].float(),
+                   self.shifts[names[each][3]])
+            for each in chosen
+        ]  # fmt: skip
+
+    def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
+        """The ridge of every penalty, [p, C] float64, by features and place of the balance."""
+        # What float32 leaves in directions that no row has must not be taken for rows.
+        precise = self.config.precise(len(self.products[f"{kind}/0"][0]) for kind in _widest(self.kinds))
+        noise = 10 * torch.finfo(torch.float64 if precise else torch.float32).eps
+        found: dict[str, dict[int, list[Tensor]]] = {kind: {} for kind in self.kinds}
+        for asked in _widest(self.kinds):
+            for place in range(len(self.config.balance)):
+                right = self.products[f"{asked}/{place}"].double().t()
+                square = unpack(self.moments[f"{asked}/{place}"], len(right))
+                for kind in {asked, asked.removesuffix(LABELLED)} & found.keys():
+                    # Sums with label features hold those without, which come first.
+                    width = len(right) - (0 if kind == asked else 2 * self.schema.num_classes)
+                    spectrum = Spectrum(square[:width, :width].contiguous(), noise)
+                    found[kind][place] = spectrum.solve(right[:width], self.config.ridge)
+        return found
+
+    def aggregate(self) -> Tensors | None:
+        return self.weights
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "moments": self.moments, "products": self.products, "class_weights": self.class_weights,
+            "shifts": self.shifts, "weights": self.weights, "kinds": list(self.kinds), "size": self.size,
+        }  # fmt: skip
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.moments, self.products = dict(state["moments"]), dict(state["products"])
+        self.class_weights, self.shifts = state["class_weights"], state["shifts"]
+        self.weights, self.kinds, self.size = dict(state["weights"]), tuple(state["kinds"]), float(state["size"])
+
+
+def _widest(kinds: Sequence[str]) -> list[str]:
+    """Those whose sums hold the sums of the others."""
+    return [name for name in kinds if name + LABELLED not in kinds]

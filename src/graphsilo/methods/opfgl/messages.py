@@ -1,0 +1,58 @@
+"""What O-pFGL's clients and server send each other."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.federation.message import Message, sends
+
+
+class StatisticsRequest(Message):
+    """Ask for class statistics."""
+
+
+class Statistics(Message):
+    """Additive class statistics of one client, in float64; the server receives only their sum."""
+
+    counts: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
+    labelled: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
+    contributors: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
+    totals: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
+    within: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
+    squares: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
+
+    def check(self) -> None:
+        if bool((self.contributors > 1).any()):
+            raise MessageError("Statistics.contributors is more than one client.")
+        for name, sums in (("within", self.within), ("squares", self.squares)):
+            if bool((sums < 0).any()):
+                raise MessageError(f"Statistics.{name} holds {float(sums.min()):.3g}: sums of squares are at least 0.")
+        nobody = self.counts == 0
+        if any(bool(sums[nobody].any()) for sums in (self.totals, self.within, self.squares)):
+            raise MessageError("Statistics says something of a class that it counts no node of.")
+
+
+class SurrogateRequest(Message):
+    """The surrogate graph; of every undirected link one direction."""
+
+    features: Tensor = sends("synthetic", shape=("nodes", "features"))
+    labels: Tensor = sends("synthetic", dtype=torch.int64, shape=("nodes",))
+    edges: Tensor = sends("synthetic", dtype=torch.int32, shape=(2, "links"))
+    weights: Tensor = sends("synthetic", shape=("links",))
+
+
+class GlobalStatistics(Message):
+    """The statistics of all clients together, for clients that fit the surrogate themselves."""
+
+    counts: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
+    labelled: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
+    mean: Tensor = sends("statistic", shape=("classes", "width"))
+    variance: Tensor = sends("statistic", shape=("classes", "width"))
+
+
+class Done(Message):
+    """The client has its model; nothing about it is said."""
+
+    clients: int = sends("counts")

@@ -1,0 +1,69 @@
+"""O-pFGL's server: builds the surrogate graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from graphsilo.federation.interface import Federation
+from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.methods.opfgl.client import Client, fit_surrogate
+from graphsilo.methods.opfgl.config import OpFGLConfig
+from graphsilo.methods.opfgl.messages import GlobalStatistics, StatisticsRequest, SurrogateRequest
+from graphsilo.training.condensation import (
+    ClassStatistics,
+    pooled_statistics,
+)
+
+
+class Server(ServerBase[OpFGLConfig]):
+    """Sums statistics once and sends back what all clients train on."""
+
+    def __init__(self, context: ServerContext[OpFGLConfig]):
+        super().__init__(context)
+        self.download: dict[str, Tensor] = {}
+
+    def set_up(self, federation: Federation) -> None:
+        """The one upload, and the surrogate."""
+        config = self.config
+        asked = self.select(federation, 1)
+        total = federation.sum(Client.statistics, StatisticsRequest(), to=asked).require(config.min_clients)
+        pooled = pooled_statistics(
+            total.counts, total.contributors, total.totals, total.within, total.squares, ddof=config.ddof
+        )
+        # In the precision of the download, so that both variants fit the same surrogate.
+        statistics = ClassStatistics(pooled.counts, pooled.mean.float(), pooled.variance.float())
+        self.log["statistics_nodes"] = float(pooled.counts.sum())
+        self.log["classes_without_statistics"] = float((pooled.counts == 0).sum())
+        if config.condense_at == "clients":
+            self.download = {**statistics._asdict(), "labelled": total.labelled}
+            return
+        surrogate, facts = fit_surrogate(
+            statistics, total.labelled, config, self.context.seed, self.context.device
+        )  # fmt: skip
+        self.log.update({f"surrogate_{name}": value for name, value in facts.items()})
+        self.log["surrogate_nodes"] = float(len(surrogate.labels))
+        edges = surrogate.adjacency.triu(1).nonzero().t()
+        self.download = {
+            "features": surrogate.features,
+            "labels": surrogate.labels,
+            "edges": edges.int().contiguous(),
+            "weights": surrogate.adjacency[edges[0], edges[1]],
+        }
+
+    def round(self, federation: Federation, number: int) -> None:
+        """The one download; each client then makes its own model."""
+        # Clients that ``participation`` left out make a model, too: there is no other round.
+        if self.config.condense_at == "clients":
+            total = federation.sum(Client.condense, GlobalStatistics(**self.download))
+        else:
+            total = federation.sum(Client.personalise, SurrogateRequest(**self.download))
+        total.require(self.config.min_clients)
+
+    def state(self) -> dict[str, Any]:
+        return {"download": dict(self.download)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.download = dict(state["download"])
