@@ -131,7 +131,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
 }
 """Settings that change no number, and why."""
 
-EQUAL = {("fedlog", "generator_output", "tanh"), ("fedridge", "features", "auto")}
+EQUAL = {("fedlog", "generator_output", "tanh"), ("fedridge", "features", "auto"), ("fedridge", "wire", "float64")}
 """Options that mean the same here: features within -1 and 1 make ``auto`` tanh, and are best averaged over hops."""
 
 TASK = {

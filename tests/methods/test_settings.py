@@ -43,7 +43,7 @@ TABLES = {
         stragglers 0.0 [0, 1]
     """,
     "fedridge": f"""{ROUNDS}
-        pilot 256 [0, inf)
+        pilot 128 [0, inf)
         hops None [0, inf)
         dim 2048 [0, inf)
         random_features 0 [0, inf)

@@ -55,6 +55,22 @@ def check_device(device: str, precision: Precision = "float32") -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
 
 
+def check_data(method: Method, simulation: Cohort) -> None:
+    """Refuse a task that a method does not do, and weights of edges that it would ignore.
+
+    Raises:
+        UnsupportedError: It does not, or would; names methods that do, or take them.
+    """
+    if simulation.task not in method.tasks:
+        able = [listing.name for listing in registry.listings() if simulation.task in listing.tasks]
+        raise UnsupportedError(
+            f"{method.title} does not do task '{simulation.task}', only {', '.join(method.tasks)}. For this task there "
+            f"are: {', '.join(able)}."
+        )
+    if simulation.has_edge_weights:
+        _check_weights(method, simulation)
+
+
 def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Cohort) -> None:
     """Refuse what a method or a model cannot do, and say which others can.
 
@@ -70,12 +86,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "
             f"asked per round{_left(simulation)}. Lower it, or raise method.participation."
         )
-    if simulation.task not in method.tasks:
-        able = [listing.name for listing in registry.listings() if simulation.task in listing.tasks]
-        raise UnsupportedError(
-            f"{method.title} does not do task '{simulation.task}', only {', '.join(method.tasks)}. For this task there "
-            f"are: {', '.join(able)}."
-        )
+    check_data(method, simulation)
     if config.run.precision != "float32" and not method.backbone:
         raise UnsupportedError(
             f"{method.title} has no backbone whose products could be made in {config.run.precision}. Leave "
@@ -89,8 +100,6 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
                 f"model '{spec.name}' does not do task '{simulation.task}', only {', '.join(tasks)}. For this task "
                 f"there are: {', '.join(able)}."
             )
-    if simulation.has_edge_weights:
-        _check_weights(method, simulation)
     different = {(spec.name, tuple(sorted(map(str, spec.settings.items())))) for spec in simulation.models.values()}
     if len(different) > 1 and not method.heterogeneous:
         able = [listing.name for listing in registry.listings() if listing.heterogeneous]

@@ -12,7 +12,7 @@ import torch
 from graphsilo import documents
 from graphsilo.experiments import disk, results
 from graphsilo.experiments.checkpoint import Checkpoints
-from graphsilo.experiments.checks import check_device, check_precision, check_room, check_support
+from graphsilo.experiments.checks import check_data, check_device, check_precision, check_room, check_support
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
@@ -88,8 +88,7 @@ def run(
             check_room(simulation, method_config)
         check_support(config, method, method_config, simulation)
         for name in config.run.references:  # before the run, not after it
-            beside = reference_config(config, name)
-            check_support(beside, registry.load(beside.method.name), beside.method_config(), simulation)
+            check_data(registry.load(reference_config(config, name).method.name), simulation)
         if isinstance(simulation, Simulation):
             check_precision(simulation)
         kept: dict[Path, Path] = {}

@@ -179,7 +179,7 @@ class Message:
         if module.startswith(_METHODS):
             place = module.removeprefix(_METHODS).partition(".")[0]
         else:
-            place = module.rpartition(".")[2] if module.startswith("graphsilo.") else module
+            place = module.rpartition(".")[2]
         return f"{place}.{cls.__name__}"
 
     @classmethod

@@ -298,8 +298,9 @@ def test_strange_operation_is_refused_unseen(operation: Any, sites: Any) -> None
 )  # fmt: skip
 def test_strange_opening_is_refused_and_nothing_is_written(changes: dict[str, Any], sites: Any) -> None:
     site = sites.supervisors["north"]
+    packet = {**opening(site, "strange"), **changes}
     pid, before = site.worker_pid, sorted(path for path in site.folder.rglob("*") if path.name != "worker.log")
-    answer = ask(site, {**opening(site, "strange"), **changes})
+    answer = ask(site, packet)
     assert not answer["ok"]
     assert not ask(site, {"do": "save", "run": "strange", "seed": 0, "mark": "seed0-round1"})["ok"]
     assert sorted(path for path in site.folder.rglob("*") if path.name != "worker.log") == before
