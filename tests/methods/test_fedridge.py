@@ -226,7 +226,7 @@ def test_all_penalties_from_one_decomposition(rows):
     right = matrix.t() @ torch.randn(rows, 3, generator=draw, dtype=torch.float64)
     gram = matrix.t() @ matrix
     spectrum = Spectrum(gram)
-    assert len(spectrum.values) == min(rows, 30)
+    assert spectrum.rank == min(rows, 30)
     penalties = (1e-3, 1.0, 100.0)
     for penalty, solved in zip(penalties, spectrum.solve(right, penalties), strict=True):
         exact = torch.linalg.solve(gram + penalty * torch.eye(30, dtype=torch.float64), right)

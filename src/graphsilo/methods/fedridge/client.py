@@ -107,8 +107,7 @@ class Client(ClientBase[FedRidgeConfig]):
             for start in range(0, len(items), BLOCK):
                 part = slice(start, start + BLOCK)
                 output = features.times(each, items[part]).view(-1, len(candidates), 1, classes) + shifts
-                for place, guess in enumerate(output.argmax(3).flatten(1).t().contiguous().numpy()):
-                    counts[place] += _confusion(labels[part], guess, classes)
+                counts += _confusion(labels[part], output.argmax(3).flatten(1).numpy(), classes)
             found.append(counts)
         self._forget_others(self._seen, request.candidates, request.dim)
         return Scores(counts=torch.from_numpy(np.concatenate(found)), num_samples=len(items))
@@ -158,7 +157,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def _quality(self, output: Tensor) -> float:
         labels = self.silo.seen.graph.labels[self._validation]
-        counts = _confusion(labels, output.argmax(1).numpy(), self.silo.schema.num_classes)
+        counts = _confusion(labels, output.argmax(1, keepdim=True).numpy(), self.silo.schema.num_classes)[0]
         return criterion_of(counts, self.config.criterion)
 
     def _sharpest(self, output: Tensor) -> float:
@@ -267,8 +266,11 @@ def _single(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _confusion(labels: Any, guesses: Any, classes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    found: np.ndarray[Any, np.dtype[np.int64]] = np.bincount(labels * classes + guesses, minlength=classes * classes)
-    return found.reshape(classes, classes)
+    """[candidates, C true, C predicted] counts of guesses [items, candidates]."""
+    candidates, cells = guesses.shape[1], classes * classes
+    places = labels[:, None] * classes + guesses + cells * np.arange(candidates)
+    found: np.ndarray[Any, np.dtype[np.int64]] = np.bincount(places.ravel(), minlength=candidates * cells)
+    return found.reshape(candidates, classes, classes)
 
 
 def criterion_of(counts: np.ndarray[Any, Any], criterion: str) -> float:

@@ -176,23 +176,46 @@ def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple:
     return (_KEY, recipe.kind, recipe.hops, narrow, size if graphs else None)
 
 
-def unit_rows(matrix: Matrix, *, in_place: bool = False) -> Matrix:
-    """A matrix with rows of length 1; a row of zeros stays. A dense one may be changed in place."""
+def unit_rows(matrix: Matrix, inverse: NDArray[np.float32] | None = None, *, in_place: bool = False) -> Matrix:
+    """A matrix with rows of length 1; a row of zeros stays. A dense one may be changed in place.
+
+    Args:
+        matrix: [n, d].
+        inverse: [n] 1 / length of its rows, if known.
+        in_place: Whether a dense one is changed.
+    """
+    inverse = inverse_lengths(matrix, np.float32) if inverse is None else inverse
+    if sp.issparse(matrix):
+        data = matrix.data * np.repeat(inverse, np.diff(matrix.indptr))
+        return sp.csr_matrix((data, matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape)
+    scaled = matrix if in_place else scratch.empty(matrix.shape)
+    for start in range(0, len(matrix), BLOCK):
+        rows = slice(start, start + BLOCK)
+        np.multiply(matrix[rows], inverse[rows, None], out=scaled[rows])
+    return scaled
+
+
+def inverse_lengths(matrix: Matrix, precision: type[np.floating[Any]] = np.float64) -> NDArray[np.float32]:
+    """[n] 1 / length of each row, 0 where there is none.
+
+    Args:
+        matrix: [n, d].
+        precision: What squares of a dense one are added up in: those of a silo's own features may be of any size.
+    """
+    squares = np.zeros(matrix.shape[0])
     if sp.issparse(matrix):
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        weights = np.square(matrix.data, dtype=np.float64)
-        squares = np.bincount(rows, weights=weights, minlength=matrix.shape[0]).astype(np.float64)  # whole for no row
-        data = matrix.data * _inverse(squares)[rows]
-        return sp.csr_matrix((data, matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape)
-    scaled = matrix if in_place else scratch.empty(matrix.shape)
-    for start in range(0, len(matrix), BLOCK):
-        part = matrix[start : start + BLOCK]
-        inverse = _inverse(np.einsum("ij,ij->i", part, part, dtype=np.float64))
-        np.multiply(part, inverse[:, None], out=scaled[start : start + BLOCK])
-    return scaled
+        squares += np.bincount(rows, weights=np.square(matrix.data, dtype=np.float64), minlength=len(squares))
+    else:
+        for start in range(0, len(matrix), BLOCK):
+            part = matrix[start : start + BLOCK]
+            squares[start : start + BLOCK] = np.einsum("ij,ij->i", part, part, dtype=precision)
+    found = np.zeros(len(squares), dtype=np.float32)
+    np.divide(1.0, np.sqrt(squares), out=found, where=squares > _NOTHING, casting="same_kind")
+    return found
 
 
 @lru_cache(maxsize=8)  # all silos of a process use the same
@@ -224,16 +247,10 @@ def _small_or_filled(matrix: sp.csr_matrix) -> Matrix:
     return np.asarray(matrix.toarray()) if matrix.shape[0] * matrix.shape[1] <= SMALL else dense_if_filled(matrix)
 
 
-def _inverse(squares: NDArray[np.float64]) -> NDArray[np.float32]:
-    """1 / length, 0 where there is none."""
-    found = np.zeros(len(squares), dtype=np.float32)
-    np.divide(1.0, np.sqrt(squares), out=found, where=squares > _NOTHING, casting="same_kind")
-    return found
-
-
 def _nodes(data: GraphTensors, recipe: Recipe) -> Matrix:
     """φ of the nodes without the constant, rows of length 1."""
-    own = unit_rows(data.graph.features)
+    features = data.graph.features
+    own = unit_rows(features, data.cached(("ridge lengths",), lambda: inverse_lengths(features)))
     graphs = data.collection is not None
     narrow = recipe.projects(data.num_features, graphs=graphs)
     width = recipe.base_width(data.num_features, graphs=graphs)
@@ -257,20 +274,25 @@ def _propagated(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, ag
     if not hops:
         return current
     # A few columns at a time: they stay in the processor's cache for all hops, and nothing else takes room.
-    found, operator = scratch.empty(current.shape), data.matrix(norm)
+    found, operator = scratch.empty(current.shape), SparseOperator(data.matrix(norm))
     rows, columns = current.shape
-    own = matrix.tocsc() if sp.issparse(matrix) else matrix
+    own: Any = matrix.tocsc() if sp.issparse(matrix) else matrix
     few = max(_FEWEST, _AT_ONCE // max(rows, 1))
     for start in range(0, columns, few):
         place = slice(start, start + few)
-        first = own[:, place].toarray() if sp.issparse(own) else np.ascontiguousarray(own[:, place])
-        part = first if current is matrix else np.ascontiguousarray(current[:, place])
+        first = torch.from_numpy(_columns(own, place))
+        part = first if current is matrix else torch.from_numpy(_columns(current, place))
         for _ in range(hops):
-            part = operator @ part
+            part = operator.mm(part)
             if again:
                 part += first
-        found[:, place] = part
+        found[:, place] = part.numpy()
     return found
+
+
+def _columns(matrix: Matrix, place: slice) -> NDArray[np.float32]:
+    part: Matrix = matrix[:, place]
+    return np.ascontiguousarray(part.toarray() if sp.issparse(part) else part)
 
 
 def _apart(data: GraphTensors, own: Matrix, recipe: Recipe, width: int) -> Matrix:

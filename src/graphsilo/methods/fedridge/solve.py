@@ -1,4 +1,4 @@
-"""Ridge regressions from sums: packed triangles, all penalties from one decomposition, and a correction per silo."""
+"""Ridge regressions from sums: packed triangles, all penalties of a matrix, and a correction per silo."""
 
 from __future__ import annotations
 
@@ -46,44 +46,43 @@ def unpack(packed: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Ten
 
 
 class Spectrum:
-    """A positive semidefinite matrix by its eigenvalues, without the directions that nothing lies in.
+    """A positive semidefinite matrix, ready for ridges, without the directions that nothing lies in.
 
-    Its eigenvectors are U, or H U diag(λ)^-½ with H Hᵀ the matrix and U diag(λ) Uᵀ = Hᵀ H.
+    Of full rank each penalty takes a Cholesky factor. Else its eigenvectors are H U diag(λ)^-½ with H Hᵀ
+    the matrix and U diag(λ) Uᵀ = Hᵀ H.
 
     Args:
         matrix: [p, p] float64, of which the upper triangle is read.
         tolerance: Share of the largest diagonal entry below which a direction counts as empty.
 
     Attributes:
-        values: Eigenvalues, as many as there are directions.
+        rank: How many directions there are.
     """
 
     def __init__(self, matrix: Tensor, tolerance: float = RANK):
         largest = float(matrix.diagonal().max()) if len(matrix) else 0.0
-        self._half: Tensor | None = None
+        self._matrix, self.rank = matrix, 0
         if largest <= 0:
-            self.values, self._turned = matrix.new_zeros(0), matrix.new_zeros(len(matrix), 0)
             return
         # Silos have fewer rows than columns, often: a pivoted Cholesky factor of r columns takes p r² instead of p³.
-        factor, pivots, rank, _ = lapack.dpstrf(matrix.numpy().T, tol=tolerance * largest, lower=1)
-        if rank == len(matrix):
-            self.values, self._turned = torch.linalg.eigh(matrix, UPLO="U")
-        else:
-            rows = torch.from_numpy(factor[:, :rank]).tril()
-            self._half = torch.empty_like(rows)
-            self._half[torch.from_numpy(pivots.astype("int64") - 1)] = rows  # M = half halfᵀ
-            self.values, self._turned = torch.linalg.eigh(upper_product(self._half, self._half), UPLO="U")
-            self.values.clamp_min_(torch.finfo(torch.float64).tiny)
-        self.values.clamp_min_(0.0)
+        factor, pivots, self.rank, _ = lapack.dpstrf(matrix.numpy().T, tol=tolerance * largest, lower=1)
+        if self.rank == len(matrix):
+            return
+        rows = torch.from_numpy(factor[:, : self.rank]).tril()
+        self._half = torch.empty_like(rows)
+        self._half[torch.from_numpy(pivots.astype("int64") - 1)] = rows  # M = half halfᵀ
+        self._values, self._turned = torch.linalg.eigh(upper_product(self._half, self._half), UPLO="U")
+        self._values.clamp_min_(torch.finfo(torch.float64).tiny)
 
     def solve(self, right: Tensor, penalties: Sequence[float]) -> list[Tensor]:
         """(M + penalty · I)⁻¹ right of every penalty, for right sides that lie in what M spans. ``right``: [p, k]."""
-        inner = right if self._half is None else self._half.t() @ right
-        inner = self._turned.t() @ inner
-        inner = inner if self._half is None else inner / self.values[:, None]
-        found = self._turned @ torch.cat([inner / (self.values + penalty)[:, None] for penalty in penalties], dim=1)
-        found = found if self._half is None else self._half @ found
-        return list(found.split(right.shape[1], dim=1))
+        if self.rank == 0:
+            return [torch.zeros_like(right) for _ in penalties]
+        if self.rank == len(self._matrix):
+            return _ridges(self._matrix, right, penalties)
+        inner = (self._turned.t() @ (self._half.t() @ right)) / self._values[:, None]
+        inner = torch.cat([inner / (self._values + penalty)[:, None] for penalty in penalties], dim=1)
+        return list((self._half @ (self._turned @ inner)).split(right.shape[1], dim=1))
 
 
 def corrections(rows: Tensor, residual: Tensor, penalties: Sequence[float]) -> list[Tensor]:
@@ -95,13 +94,18 @@ def corrections(rows: Tensor, residual: Tensor, penalties: Sequence[float]) -> l
         penalties: Above 0.
     """
     count, width = rows.shape
-    dual = count <= width
-    across = rows.t() if dual else rows
-    gram = upper_product(across, across)
-    diagonal = gram.diagonal().clone()
-    right = residual if dual else rows.t() @ residual
+    if count > width:
+        return _ridges(upper_product(rows, rows), rows.t() @ residual, penalties)
+    solved = _ridges(upper_product(rows.t(), rows.t()), residual, penalties)
+    return list((rows.t() @ torch.cat(solved, dim=1)).split(residual.shape[1], dim=1))
+
+
+def _ridges(matrix: Tensor, right: Tensor, penalties: Sequence[float]) -> list[Tensor]:
+    """(matrix + penalty · I)⁻¹ right; of the matrix the upper triangle is read."""
+    matrix = matrix.clone()
+    diagonal = matrix.diagonal().clone()
     solved = []
     for penalty in penalties:
-        torch.add(diagonal, penalty, out=gram.diagonal())
-        solved.append(torch.cholesky_solve(right, torch.linalg.cholesky(gram, upper=True), upper=True))
-    return list((rows.t() @ torch.cat(solved, dim=1)).split(residual.shape[1], dim=1)) if dual else solved
+        torch.add(diagonal, penalty, out=matrix.diagonal())
+        solved.append(torch.cholesky_solve(right, torch.linalg.cholesky(matrix, upper=True), upper=True))
+    return solved
