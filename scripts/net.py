@@ -60,7 +60,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
         for task in method.tasks:
             data = {
                 "node": NODES,
-                "link": {**NODES, "task": "link"},
+                "link": {**NODES, "data.generator": {**NODES["data.generator"], "nodes": 500}, "task": "link"},
                 "graph": {"data.name": "MUTAG", "data.root": str(graphs)},
             }[task]
             yield f"{name}/{task}", settings(name, **data)
