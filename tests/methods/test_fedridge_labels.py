@@ -13,9 +13,9 @@ from graphsilo.data.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import MessageError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
-from graphsilo.methods.fedridge.config import FedRidgeConfig, _kind
+from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import Features, Recipe
-from graphsilo.methods.fedridge.labels import Labelled, label_columns, numbers_on
+from graphsilo.methods.fedridge.labels import Labelled, label_columns
 from graphsilo.models.view import GraphTensors
 
 
@@ -72,7 +72,7 @@ def test_phi_has_them_as_its_last_columns():
 
 def test_nodes_are_found_by_their_global_ids():
     graph = path(4, node_ids=np.array([5, 2, 9, 7]))
-    assert numbers_on(graph, np.array([7, 2, 5])).tolist() == [3, 1, 0]
+    assert graph.rows_of(np.array([7, 2, 5])).tolist() == [3, 1, 0]
 
 
 def scenario(name):
@@ -187,6 +187,6 @@ def test_where_neighbours_tell_the_class_validation_takes_them(kit):
 
 def test_graphs_have_no_label_features():
     with pytest.raises(MessageError, match=r"'gcn\+labels' is no kind of features"):
-        _kind("gcn+labels")
+        kind_of("gcn+labels")
     assert FedRidgeConfig().kinds("graph") == ("mean", "separate")
     assert FedRidgeConfig(features="sgc").kinds("node") == ("sgc", "sgc+labels")

@@ -185,6 +185,19 @@ class Graph:
             matrix.data[:] = 1.0
         return matrix
 
+    def rows_of(self, ids: NodeIds) -> NDArray[np.int64]:
+        """Rows of the nodes with these global ids, in the order given. O(nodes · log nodes).
+
+        Raises:
+            DataError: One of them is not in this graph.
+        """
+        order = np.argsort(self.global_ids, kind="stable")
+        found = np.searchsorted(self.global_ids, ids, sorter=order)
+        rows: NDArray[np.int64] = order[np.minimum(found, self.num_nodes - 1)]
+        if not np.array_equal(self.global_ids[rows], ids):
+            raise DataError(f"{self.name}: nodes were asked for that this graph does not hold.")
+        return rows
+
     def subgraph(self, nodes: NodeIds, *, name: str | None = None) -> Graph:
         """The graph induced by ``nodes`` (rows of this graph), in the order given.
 

@@ -292,12 +292,10 @@ def _over_silos(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _places(whole: Graph, client: ClientId, silo: Graph) -> NDArray[np.int64]:
     """Rows of the whole graph that a silo's nodes are."""
-    order = np.argsort(whole.global_ids, kind="stable")
-    found = np.searchsorted(whole.global_ids, silo.global_ids, sorter=order)
-    places: NDArray[np.int64] = order[np.minimum(found, whole.num_nodes - 1)]
-    if not np.array_equal(whole.global_ids[places], silo.global_ids):
-        raise DataError(f"client {client} holds nodes that are not in the graph it is compared with.")
-    return places
+    try:
+        return whole.rows_of(silo.global_ids)
+    except DataError:
+        raise DataError(f"client {client} holds nodes that are not in the graph it is compared with.") from None
 
 
 def _check_mended(client: ClientId, silo: Graph | None, mended: Graph) -> None:

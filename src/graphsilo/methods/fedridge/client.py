@@ -17,9 +17,9 @@ from graphsilo.evaluate.metrics import accuracy, macro_f1, margins
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
-from graphsilo.methods.fedridge.config import FedRidgeConfig, _kind
+from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import BLOCK, CONSTANT, Features, Recipe
-from graphsilo.methods.fedridge.labels import LABELLED, Labelled, label_columns, numbers_on
+from graphsilo.methods.fedridge.labels import LABELLED, Labelled, label_columns
 from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     CountRequest,
@@ -29,6 +29,7 @@ from graphsilo.methods.fedridge.messages import (
     Scores,
     Statistics,
     StatisticsRequest,
+    halves,
 )
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.view import GraphTensors
@@ -87,9 +88,11 @@ class Client(ClientBase[FedRidgeConfig]):
                     square = torch.zeros(features.width, features.width)
                 moments[f"{kind}/{place}"], products[f"{kind}/{place}"] = pack(square), cross
         self._forget_others(self.data, request.kinds, request.dim)
+        single, rest = halves(moments, precise=precise)
+        single_products, products_rest = halves(products, precise=precise)
         return Statistics(
-            moments=_single(moments), products=_single(products), moments_rest=_rest(moments) if precise else {},
-            products_rest=_rest(products) if precise else {}, num_samples=len(self._train),
+            moments=single, products=single_products, moments_rest=rest, products_rest=products_rest,
+            num_samples=len(self._train),
         )  # fmt: skip
 
     # -- the choice ----------------------------------------------------------------------------------------------
@@ -116,7 +119,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def _seen(self) -> GraphTensors:
         return self.tensors(self.silo.seen.graph)
 
-    @property
+    @cached_property
     def _validation(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         items = np.asarray(self.silo.seen.items["val"], dtype=np.int64)
         return items[self.silo.seen.graph.labels[items] >= 0]
@@ -177,7 +180,7 @@ class Client(ClientBase[FedRidgeConfig]):
         def make() -> sp.csr_matrix:
             nodes = self._train
             if data.graph is not self.silo.graph:  # training saw a part of it
-                nodes = numbers_on(data.graph, self.data.graph.global_ids[nodes])
+                nodes = data.graph.rows_of(self.data.graph.global_ids[nodes])
             return label_columns(data, nodes, labels, self.silo.schema.num_classes)
 
         key = ("ridge labels", self._train.tobytes(), labels.tobytes())
@@ -188,7 +191,7 @@ class Client(ClientBase[FedRidgeConfig]):
         Features.forget_others(data, [self._recipe(name, dim) for name in names], self._size)
 
     def _recipe(self, name: str, dim: int | None = None) -> Recipe:
-        return self.config.recipe(_kind(name), self.context.seed, self.config.dim if dim is None else dim)
+        return self.config.recipe(kind_of(name), self.context.seed, self.config.dim if dim is None else dim)
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
@@ -254,15 +257,6 @@ def shifted(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
     weights = weights.clone()
     weights[constant] += (shift / CONSTANT).to(weights.dtype)
     return weights
-
-
-def _rest(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What single precision takes off."""
-    return {name: (value - value.float()).float() for name, value in sums.items()}
-
-
-def _single(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.float() for name, value in sums.items()}
 
 
 def _confusion(labels: Any, guesses: Any, classes: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -99,7 +99,7 @@ class FedRidgeConfig(OneRoundConfig):
 
     def width(self, kind: str, dim: int, schema: Schema) -> int:
         """p, the columns of these features."""
-        plain = self.recipe(_kind(kind), 0, dim).width(schema.num_features, graphs=schema.task == "graph")
+        plain = self.recipe(kind_of(kind), 0, dim).width(schema.num_features, graphs=schema.task == "graph")
         return plain + 2 * schema.num_classes * kind.endswith(LABELLED)
 
     def precise(self, widths: Iterable[int]) -> bool:
@@ -110,7 +110,12 @@ class FedRidgeConfig(OneRoundConfig):
         return max(self.width(kind, self.dim, schema) for kind in self.kinds(schema.task))
 
 
-def _kind(name: str) -> Kind:
+def kind_of(name: str) -> Kind:
+    """The features of this name without label features.
+
+    Raises:
+        MessageError: There are none.
+    """
     plain = name.removesuffix(LABELLED)
     if plain not in KINDS:
         raise MessageError(f"'{name[:40]}' is no kind of features; known are {', '.join(KINDS)}.")

@@ -67,16 +67,18 @@ class Recipe:
     random: int
     seed: int
 
+    def _whole(self, num_features: int) -> int:
+        """Columns of a node's row that nothing bounds."""
+        return num_features * (self.hops + 1 if self.kind == "separate" else 1)
+
     def base_width(self, num_features: int, *, graphs: bool = False) -> int:
         """Columns of a node's row."""
-        whole = num_features * (self.hops + 1 if self.kind == "separate" else 1)
         most = max(1, self.dim // 2) if graphs else self.dim
-        return min(whole, most) if self.dim else whole
+        return min(self._whole(num_features), most) if self.dim else self._whole(num_features)
 
     def projects(self, num_features: int, *, graphs: bool = False) -> bool:
         """Whether a node's row is projected onto fewer columns."""
-        whole = num_features * (self.hops + 1 if self.kind == "separate" else 1)
-        return self.base_width(num_features, graphs=graphs) < whole
+        return self.base_width(num_features, graphs=graphs) < self._whole(num_features)
 
     def width(self, num_features: int, *, graphs: bool = False) -> int:
         """p, columns of φ: the node's (a graph's: their mean and their sum), the constant, the random ones."""
@@ -137,7 +139,7 @@ class Features:
             if sp.issparse(part) and draw is None:
                 found[place] = torch.from_numpy(part @ right[:columns].numpy())
                 continue
-            base = np.asarray(part.toarray() if sp.issparse(part) else part)
+            base = _dense(part)
             found[place] = torch.from_numpy(base) @ right[:columns]
             if draw is not None:
                 found[place] += torch.from_numpy(self._random(base, draw)) @ right[columns + 1 :]
@@ -150,15 +152,11 @@ class Features:
         draw = self._directions() if self.recipe.random else None
         for start in range(0, len(items), BLOCK):
             part = items[start : start + BLOCK]
-            base = self._dense(part)
+            base = _dense(self.base[part])
             columns = [base, np.full((len(part), 1), CONSTANT)]
             if draw is not None:
                 columns.append(self._random(base, draw))
             yield part, torch.from_numpy(np.concatenate(columns, axis=1, dtype=dtype))
-
-    def _dense(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        part = self.base[rows]
-        return np.asarray(part.toarray() if sp.issparse(part) else part)
 
     def _directions(self) -> NDArray[np.float32]:
         draw = numpy_generator(self.recipe.seed, "ridge", "random features")
@@ -167,6 +165,10 @@ class Features:
     def _random(self, base: NDArray[np.float32], directions: NDArray[np.float32]) -> NDArray[np.float32]:
         found = base @ directions
         return np.asarray(np.maximum(found, 0.0, out=found) * np.sqrt(2.0 / self.recipe.random), dtype=np.float32)
+
+
+def _dense(matrix: Matrix) -> NDArray[np.float32]:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
 def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple:
@@ -280,19 +282,14 @@ def _propagated(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, ag
     few = max(_FEWEST, _AT_ONCE // max(rows, 1))
     for start in range(0, columns, few):
         place = slice(start, start + few)
-        first = torch.from_numpy(_columns(own, place))
-        part = first if current is matrix else torch.from_numpy(_columns(current, place))
+        first = torch.from_numpy(np.ascontiguousarray(_dense(own[:, place])))
+        part = first if current is matrix else torch.from_numpy(np.ascontiguousarray(_dense(current[:, place])))
         for _ in range(hops):
             part = operator.mm(part)
             if again:
                 part += first
         found[:, place] = part.numpy()
     return found
-
-
-def _columns(matrix: Matrix, place: slice) -> NDArray[np.float32]:
-    part: Matrix = matrix[:, place]
-    return np.ascontiguousarray(part.toarray() if sp.issparse(part) else part)
 
 
 def _apart(data: GraphTensors, own: Matrix, recipe: Recipe, width: int) -> Matrix:
@@ -319,8 +316,7 @@ def _beside(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
         block = blocks.pop(0)
         part = found[:, place * columns : (place + 1) * columns]
         for start in range(0, rows, BLOCK):
-            some = block[start : start + BLOCK]
-            part[start : start + BLOCK] = some.toarray() if sp.issparse(some) else some
+            part[start : start + BLOCK] = _dense(block[start : start + BLOCK])
         unit_rows(part, in_place=True)
     return unit_rows(found, in_place=True)
 
@@ -332,5 +328,5 @@ def _pooled(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:
     sizes = np.diff(pointer)
     ones = np.ones(int(pointer[-1]), dtype=np.float32)
     total = sp.csr_matrix((ones, np.arange(len(ones)), pointer), shape=(len(sizes), len(ones))) @ _nodes(data, recipe)
-    sums = np.asarray(total.toarray() if sp.issparse(total) else total, dtype=np.float32)
+    sums = np.asarray(_dense(total), dtype=np.float32)
     return np.concatenate([sums / np.maximum(sizes, 1)[:, None], sums / size], axis=1, dtype=np.float32)

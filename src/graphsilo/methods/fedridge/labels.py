@@ -20,10 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.data.graph import Graph
 from graphsilo.methods.fedridge.features import Features
 from graphsilo.models.view import GraphTensors
-from graphsilo.types import NodeIds
 
 LABELLED = "+labels"
 """What the name of a kind of features ends with that has label features, too."""
@@ -81,11 +79,4 @@ def label_columns(
     found = sp.csr_matrix(SCALE * sp.hstack([one, two]), dtype=np.float32)
     found.eliminate_zeros()
     found.sort_indices()
-    return found
-
-
-def numbers_on(graph: Graph, ids: NodeIds) -> NDArray[np.int64]:
-    """Numbers of the nodes with these global ids, in their order; all are on the graph."""
-    order = np.argsort(graph.global_ids, kind="stable")
-    found: NDArray[np.int64] = order[np.searchsorted(graph.global_ids, ids, sorter=order)]
     return found

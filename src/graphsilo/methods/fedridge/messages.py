@@ -78,7 +78,7 @@ class Statistics(Message):
             found = getattr(self, field)
             if found.keys() != set(names) and (found or not field.endswith("_rest")):
                 raise MessageError(f"Statistics.{field} holds {len(found)} sums; {', '.join(names)} were asked for.")
-        moments, products = _sum(self.moments, self.moments_rest), _sum(self.products, self.products_rest)
+        moments, products = whole(self.moments, self.moments_rest), whole(self.products, self.products_rest)
         for kind in request.kinds:
             blocks = [(int(columns), bound) for columns, bound in request.blocks[kind]]
             for place, weights in enumerate(request.class_weights):
@@ -157,5 +157,12 @@ class Done(Message):
     clients: int = sends("counts")
 
 
-def _sum(sums: Mapping[str, Tensor], rest: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value + rest[name] if rest else value for name, value in sums.items()}
+def halves(sums: Mapping[str, Tensor], *, precise: bool) -> tuple[Tensors, Tensors]:
+    """Sums as they cross: in float32, and what that takes off of float64; else nothing."""
+    single = {name: value.float() for name, value in sums.items()}
+    return single, {name: (value - single[name]).float() for name, value in sums.items()} if precise else {}
+
+
+def whole(single: Tensors, rest: Tensors) -> dict[str, Tensor]:
+    """The sums of both halves."""
+    return {name: value + rest[name] if rest else value for name, value in single.items()}

@@ -14,10 +14,10 @@ from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedridge.client import Client, criterion_of, shifted
-from graphsilo.methods.fedridge.config import FedRidgeConfig, _kind
+from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED, SCALE
-from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, ScoreRequest, StatisticsRequest, _sum
+from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, ScoreRequest, StatisticsRequest, whole
 from graphsilo.methods.fedridge.solve import Spectrum, unpack
 from graphsilo.types import ClientId
 
@@ -57,11 +57,11 @@ class Server(ServerBase[FedRidgeConfig]):
     def expected_bytes(self) -> tuple[int, int]:
         config, classes = self.config, self.schema.num_classes
         up = down = 0
-        kinds = config.kinds(self.schema.task)
-        each = 8 if config.precise(self._width(kind, config.dim) for kind in _widest(kinds)) else 4
-        for kind in kinds:
-            width = self._width(kind, config.dim)
-            if kind in _widest(kinds):
+        widths = {kind: self._width(kind, config.dim) for kind in config.kinds(self.schema.task)}
+        asked = _widest(tuple(widths))
+        each = 8 if config.precise(widths[kind] for kind in asked) else 4
+        for kind, width in widths.items():
+            if kind in asked:
                 up += each * len(config.balance) * (width * (width + 1) // 2 + width * classes)
             down += 4 * width * classes * len(config.balance) * len(config.ridge)
             up += 8 * classes**2 * len(config.balance) * len(config.ridge) * len(config.prior)
@@ -71,7 +71,7 @@ class Server(ServerBase[FedRidgeConfig]):
         return self.config.width(kind, dim, self.schema)
 
     def _recipe(self, kind: str, dim: int) -> Recipe:
-        return self.config.recipe(_kind(kind), 0, dim)
+        return self.config.recipe(kind_of(kind), 0, dim)
 
     def set_up(self, federation: Federation) -> None:
         """Counts, then the sums; of several features those that a narrow version of each says are best."""
@@ -95,8 +95,8 @@ class Server(ServerBase[FedRidgeConfig]):
             # Label features seem better than they are beside so few columns: they are judged in full width.
             self.kinds = tuple(name for name in kinds if name + LABELLED in kinds) or kinds
             self._add_up(federation, asked, config.pilot)
-            better = _kind(self._choose(federation, asked, config.pilot)[0].kind)
-            self.kinds = tuple(name for name in kinds if _kind(name) == better)
+            better = kind_of(self._choose(federation, asked, config.pilot)[0].kind)
+            self.kinds = tuple(name for name in kinds if kind_of(name) == better)
         self._add_up(federation, asked, config.dim)
 
     def _add_up(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> None:
@@ -117,8 +117,8 @@ class Server(ServerBase[FedRidgeConfig]):
             constants={kind: recipe.constant(features, graphs=graphs) for kind, recipe in recipes.items()},
         )
         found = federation.sum(Client.statistics, request, to=asked).require(self.config.min_clients)
-        self.moments = _sum(found.moments, found.moments_rest)
-        self.products = _sum(found.products, found.products_rest)
+        self.moments = whole(found.moments, found.moments_rest)
+        self.products = whole(found.products, found.products_rest)
 
     def round(self, federation: Federation, number: int) -> None:
         """All candidates from the sums, one exchange to choose, one to hand out."""
@@ -167,14 +167,13 @@ class Server(ServerBase[FedRidgeConfig]):
         kind, place, at, strength = names[best]
         self.log.update(
             ridge=config.ridge[at], balance=config.balance[place], prior=config.prior[strength],
-            features=float(KINDS.index(_kind(kind))), labels=float(kind.endswith(LABELLED)),
+            features=float(KINDS.index(kind_of(kind))), labels=float(kind.endswith(LABELLED)),
         )  # fmt: skip
         chosen = [best] if best in plain else [best, max(plain, key=scores.__getitem__)]
         return [
-            Chosen(names[each][0], names[each][1], solved[names[each][0]][names[each][1]][names[each][2]].float(),
-                   self.shifts[names[each][3]])
-            for each in chosen
-        ]  # fmt: skip
+            Chosen(kind, place, solved[kind][place][at].float(), self.shifts[strength])
+            for kind, place, at, strength in (names[each] for each in chosen)
+        ]
 
     def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
         """The ridge of every penalty, [p, C] float64, by features and place of the balance."""

@@ -236,8 +236,7 @@ def study(graph: Graph, mended: Mended, whole: Graph | None) -> dict[str, float 
     }
     if whole is None:
         return found
-    order = np.argsort(whole.global_ids, kind="stable")
-    places = order[np.searchsorted(whole.global_ids, graph.global_ids, sorter=order)]
+    places = whole.rows_of(graph.global_ids)
     missing = np.diff(undirected(whole).indptr)[places] - np.diff(undirected(graph).indptr)
     generated = np.bincount(mended.anchors.numpy(), minlength=n)
     truth = neighbourhood_means(whole)[places]
