@@ -101,6 +101,17 @@ def shown(value: object) -> str:
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
 
 
+def several(words: Iterable[object], most: int) -> str:
+    """The first of many, and how many more there are.
+
+    Example:
+        >>> several(range(5), 3)
+        '0, 1, 2 and 2 more'
+    """
+    texts = [str(word) for word in words]
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
 def one_line(text: object, most: int = 1000) -> str:
     """A text of somebody else's for a log or a terminal: on one line, no longer than is read, and without characters
     that steer a terminal.

@@ -14,7 +14,7 @@ from graphsilo.cli.gntk import gntk
 from graphsilo.cli.join import join
 from graphsilo.cli.serve import serve
 from graphsilo.cli.silo import silo
-from graphsilo.cli.values import Once, data_and_cut, left_out, whole_numbers
+from graphsilo.cli.values import Once, clients_of, data_and_cut, whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -405,7 +405,7 @@ def _overrides(
         "method.rounds": rounds,
         "run.seeds": None if seeds is None else whole_numbers(seeds, "--seeds"),
         "run.references": references(reference),
-        "run.without": None if without is None else left_out(without),
+        "run.without": None if without is None else clients_of(without),
         "run.workers": workers,
         "run.device": device,
         "run.precision": precision,

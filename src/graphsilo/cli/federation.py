@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from graphsilo.cli.values import left_out
+from graphsilo.cli.values import clients_of
 from graphsilo.errors import ConfigError, RunError
 
 federation = typer.Typer(
@@ -175,7 +175,7 @@ def submit(
 
     own = coordinator_kit(kit)
     jobs = Jobs(own.folder)
-    said = [*(assignments or ()), *([f"run.without={json.dumps(left_out(without))}"] if without else ())]
+    said = [*(assignments or ()), *([f"run.without={json.dumps(clients_of(without))}"] if without else ())]
     if (config is None) == (go_on is None):
         raise ConfigError("give either a configuration to submit, or a job with --continue.")
     if go_on is not None:

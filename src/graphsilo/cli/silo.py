@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphsilo.cli.silo_log import log
+from graphsilo.errors import several
 
 if TYPE_CHECKING:
     from graphsilo.cli.doctor import Finding
@@ -405,8 +406,7 @@ def _has_password(connection: str) -> bool:
 
 
 def _some(words: list[str]) -> str:
-    more = f" and {len(words) - SHOWN_WORDS} more" if len(words) > SHOWN_WORDS else ""
-    return ", ".join(words[:SHOWN_WORDS]) + more
+    return several(words, SHOWN_WORDS)
 
 
 def export_command(config: Path, out: Path, assignments: list[str], data_root: Path | None = None) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphsilo.cli.terminal import Sheet
+from graphsilo.errors import several
 from graphsilo.report.formats import (
     MISSING,
     MODES,
     REFERENCES,
     Spread,
-    absent_words,
+    absent_clients,
     data_size,
     duration,
     mean,
@@ -75,8 +76,9 @@ def sheet(tree: Mapping[str, Any]) -> Sheet:
         cells += [_scenario((scores.get("scenarios") or {}).get(scenario, {})) for scenario in scenarios]
         cells += [MISSING] * (len(columns) - len(cells))
         rows.append((REFERENCES[name], cells, "dim"))
-    absent = absent_words(tree.get("partition"))
-    return Sheet(f"Test, % ({len(seeds)} seed{'' if len(seeds) == 1 else 's'}{absent})", columns, rows)
+    absent = absent_clients(tree.get("partition"))
+    counted = f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}{f', without {absent}' if absent else ''}"
+    return Sheet(f"Test, % ({counted})", columns, rows)
 
 
 def scored(tree: Mapping[str, Any]) -> str:
@@ -103,8 +105,8 @@ def remarks(tree: Mapping[str, Any]) -> list[str]:
             for failure in row.get("failures", []):
                 failures[failure].append(row["round"])
     for text, rounds in failures.items():
-        shown = ", ".join(map(str, rounds[:6])) + (f" and {len(rounds) - 6} more" if len(rounds) > 6 else "")
-        found.append(f"{text}, in round{'' if len(rounds) == 1 else 's'} {shown}; the method went on without it.")
+        when = f"round{'' if len(rounds) == 1 else 's'} {several(rounds, 6)}"
+        found.append(f"{text}, in {when}; the method went on without it.")
     return found
 
 

@@ -69,7 +69,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
     return found
 
 
-def left_out(texts: Sequence[str]) -> list[int | str]:
+def clients_of(texts: Sequence[str]) -> list[int | str]:
     """``3,er`` as [3, "er"]: clients by number or by name.
 
     Raises:

@@ -23,7 +23,7 @@ from graphsilo.data import cache, files, generated, transforms
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.missing import Missing
 from graphsilo.data.scaling import ScaleBy, ScaleName, Scaling
-from graphsilo.errors import ConfigError, DataError, nearest, shown
+from graphsilo.errors import ConfigError, DataError, nearest, several, shown
 from graphsilo.types import Task
 
 if TYPE_CHECKING:
@@ -561,7 +561,7 @@ def _not_available(found: CatalogEntry, roots: list[Path], reason: str) -> str:
     assert source is not None
     looked = " and ".join(str(source.raw_folder(root)) for root in roots)
     missing = source.missing(roots[0])
-    wanted = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
+    wanted = several(missing, 4)
     return (
         f"{found.name} is not on this machine and could not be downloaded ({reason}). Looked for {wanted} in {looked}. "
         f"Put the raw files into a folder DIR as DIR/{source.folder}/{source.raw}/{source.files[0]} and so on, and "

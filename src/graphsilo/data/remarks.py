@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.tables import Reading, TableSpec
+from graphsilo.errors import several
 
 MOSTLY_EMPTY = 0.5
 """Share of empty cells from which a column deserves a word."""
@@ -183,6 +184,4 @@ def _words(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
 
 
 def _some(words: Iterable[str]) -> str:
-    listed = [f"'{word}'" for word in words]
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more
+    return several((f"'{word}'" for word in words), SHOWN)

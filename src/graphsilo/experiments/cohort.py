@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling
 from graphsilo.data.silo import Schema
-from graphsilo.errors import ConfigError, nearest
+from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from graphsilo.runtime.remote_sites import StateLost
 
 _MOST = 8
-"""Classes that are named before the rest is only counted."""
+"""Classes or clients that are named before the rest is only counted."""
 
 
 class Cohort(ABC):
@@ -117,9 +117,8 @@ def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _clients(numbers: list[int]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:8])
-    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
-    return f"client {shown} has" if len(numbers) == 1 else f"clients {shown}{more} have"
+    shown = several(numbers, _MOST)
+    return f"client {shown} has" if len(numbers) == 1 else f"clients {shown} have"
 
 
 class Federations(Protocol):
@@ -153,32 +152,32 @@ class Federations(Protocol):
 
 def untrained_words(lost: Sequence[Sequence[int]], names: Sequence[str] | None) -> str:
     """A warning of such classes, given as [class, items] each."""
-    shown = [f"'{names[label]}'" if names else str(label) for label, _ in lost[:_MOST]]
-    more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
+    shown = several((f"'{names[label]}'" if names else label for label, _ in lost), _MOST)
     return (
-        f"no client trains the {'class' if len(lost) == 1 else 'classes'} {', '.join(shown)}{more}, and "
+        f"no client trains the {'class' if len(lost) == 1 else 'classes'} {shown}, and "
         f"{sum(items for _, items in lost)} items of {'it' if len(lost) == 1 else 'them'} are asked for at test time: "
         f"they cannot be found."
     )
 
 
 def left_out(
-    wanted: Sequence[int | str], count: int, names: Mapping[ClientId, Collection[str]] | None = None
+    wanted: Sequence[int | str], count: int, names: Mapping[ClientId, str | Collection[str]] | None = None
 ) -> tuple[ClientId, ...]:
     """The clients that ``run.without`` names, ascending.
 
     Args:
         wanted: Numbers and names.
         count: How many clients there are.
-        names: What each is called; None where they have only numbers.
+        names: What each is called, one name or several; None where they have only numbers.
 
     Raises:
         ConfigError: Somebody is named who is not there, or who cannot be told from another, or nobody is left.
     """
+    called = {client: (own,) if isinstance(own, str) else own for client, own in (names or {}).items()}
     found = set()
     for who in wanted:
         if isinstance(who, str):
-            found.add(_by_name(who, count, names or {}))
+            found.add(_by_name(who, count, called))
         elif 0 <= who < count:
             found.add(who)
         else:
@@ -225,9 +224,8 @@ def absent_words(without: Sequence[ClientId], count: int, replaces: str, names: 
         replaces: Fingerprint of that run; empty where there is none.
         names: What they are called, where they have names.
     """
-    shown = ", ".join(f"'{names[client]}'" if client in names else str(client) for client in without[:_MOST])
-    more = f" and {len(without) - _MOST} more" if len(without) > _MOST else ""
-    who = f"client {shown} is" if len(without) == 1 else f"clients {shown}{more} are"
+    shown = several((f"'{names[client]}'" if client in names else client for client in without), _MOST)
+    who = f"client {shown} is" if len(without) == 1 else f"clients {shown} are"
     told = f"; it replaces run {replaces[:12]}" if replaces else ""
     return (
         f"{who} left out (run.without): this run is that of the other {count - len(without)} of {count}, as if nobody "

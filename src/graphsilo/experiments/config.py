@@ -17,7 +17,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 
 from graphsilo import documents
 from graphsilo.data.partition.options import LARGEST_SEED
-from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, merge, option_names, tree_of
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig, Settings, setting
@@ -523,8 +523,7 @@ def _suggestion(name: str, said: Mapping[str, Any]) -> str:
     places = []
     for section, others in _all_names():
         owners = [other for other in others if word in option_names(section, other)]
-        more = f" and {len(owners) - 3} more" if len(owners) > 3 else ""
-        places += [f"'{section}.{word}' (of {', '.join(owners[:3])}{more})"] if owners else []
+        places += [f"'{section}.{word}' (of {several(owners, 3)})"] if owners else []
     if places:
         return f"did you mean {' or '.join(places)}?"
     close = get_close_matches(word.lower(), known, n=1, cutoff=0.6)

@@ -186,7 +186,7 @@ def _checked(
     checked.method_config()
     check_remote(checked)
     if names is not None and checked.run.without:
-        left_out(checked.run.without, len(names), {client: (name,) for name, client in names.items()})
+        left_out(checked.run.without, len(names), {client: name for name, client in names.items()})
     tree = checked.model_dump(mode="json", exclude_unset=True)
     if not checked.says("run.checkpoint_every"):
         # Between machines a crash is no rarity, and a lost round costs everybody's time.

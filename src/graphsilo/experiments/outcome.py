@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.errors import one_line
+from graphsilo.errors import one_line, several
 from graphsilo.experiments.cohort import Cohort, untrained_words
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.federation.registry import Method
@@ -109,9 +109,8 @@ def _one_class_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, coho
     if clients == [EVERYBODY] or scored <= set(clients):
         who, verb = "every silo", "predicts"
     else:
-        shown = ", ".join(_called(client, names) for client in clients[:_MOST])
-        more = f" and {len(clients) - _MOST} more" if len(clients) > _MOST else ""
-        who, verb = (f"client {shown}", "predicts") if len(clients) == 1 else (f"clients {shown}{more}", "predict")
+        shown = several((_called(client, names) for client in clients), _MOST)
+        who, verb = (f"client {shown}", "predicts") if len(clients) == 1 else (f"clients {shown}", "predict")
     in_seeds = [str(seed["seed"]) for seed in seeds if seed.get("one_class")]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
     return [

@@ -13,6 +13,11 @@ _SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_
 """Settings of a method that its references share, where they have them."""
 
 
+def reference_method(name: RunReference) -> str:
+    """The method that makes a reference row."""
+    return "global" if name == "global_cut" else name
+
+
 def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     """The configuration of a reference row.
 
@@ -21,7 +26,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         name: ``local``, ``fedridge``, ``global``, ``majority``, or ``global_cut``: all data in one place without the
             edges between silos.
     """
-    method = "global" if name == "global_cut" else name
+    method = reference_method(name)
     kind, backbone = registry.load(method).config, registry.load(method).backbone
     shared = config.method_config().model_dump()
     options = {key: value for key, value in shared.items() if key in kind.model_fields and key in _SCHEDULE}

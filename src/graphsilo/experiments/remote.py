@@ -221,8 +221,7 @@ def run_over(
     if not resume:
         check_free(folder)  # before the run that it holds loses its name
     members = [client for here in clients.values() for client in here]
-    called = {client: (name,) for client, name in (names or {}).items()}
-    without = left_out(config.run.without, len(members), called) if config.run.without else ()
+    without = left_out(config.run.without, len(members), names) if config.run.without else ()
     sites = RemoteSites(
         transport, clients, _run_name(folder, config, resume), without=without, deadline=config.run.deadline,
         patience=config.run.patience, say=say,

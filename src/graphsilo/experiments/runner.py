@@ -19,7 +19,7 @@ from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.kept import adopted, check_places
 from graphsilo.experiments.observer import Observer, Silent
 from graphsilo.experiments.outputs import write_missing_embeddings
-from graphsilo.experiments.references import gaps_closed, reference_config, reference_row
+from graphsilo.experiments.references import gaps_closed, reference_config, reference_method, reference_row
 from graphsilo.experiments.results import Result
 from graphsilo.experiments.resume import Reason, check_free, check_outputs, finished
 from graphsilo.experiments.seed import SeedRun
@@ -88,7 +88,7 @@ def run(
             check_room(simulation, method_config)
         check_support(config, method, method_config, simulation)
         for name in config.run.references:  # before the run, not after it
-            check_data(registry.load(reference_config(config, name).method.name), simulation)
+            check_data(registry.load(reference_method(name)), simulation)
         if isinstance(simulation, Simulation):
             check_precision(simulation)
         kept: dict[Path, Path] = {}

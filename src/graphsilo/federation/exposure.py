@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from graphsilo.errors import several
+
 _MOST = 8
 """Silos that are named before the rest is only counted."""
 
@@ -40,9 +42,8 @@ def told_to_coordinator(title: str, columns: int, rows: Mapping[str, int]) -> st
     few = [f"'{name}' ({count} training items)" for name, count in rows.items() if 0 < count < columns]
     if not few:
         return ""
-    shown = ", ".join(few[:_MOST]) + (f" and {len(few) - _MOST} more" if len(few) > _MOST else "")
     return (
-        f"{title} sends sums of products over up to {columns} columns, and {shown} "
+        f"{title} sends sums of products over up to {columns} columns, and {several(few, _MOST)} "
         f"{'has' if len(few) == 1 else 'have'} fewer rows to add up: this coordinator, who adds up in plain, could "
         f"compute what the rows of each span. A smaller method.dim tells less, method.min_count leaves classes of few "
         f"items out; a silo may refuse by its policy."

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, dataclass_t
 import torch
 from torch import Tensor
 
-from graphsilo.errors import MessageError, nearest
+from graphsilo.errors import MessageError, nearest, several
 from graphsilo.federation.kinds import KINDS as KINDS
 from graphsilo.federation.kinds import Kind as Kind
 
@@ -325,5 +325,4 @@ def differing(shapes: Any, others: Any) -> str:
         mine = [f"{len(shapes)} tensors", *(str(shape) for shape in shapes)]
     else:
         mine = [str(shapes)]
-    text = ", ".join(mine[:3]) + (f" and {len(mine) - 3} more" if len(mine) > 3 else "")
-    return f"the shape {text[:300]}" if mine else "nothing of that"
+    return f"the shape {several(mine, 3)[:300]}" if mine else "nothing of that"

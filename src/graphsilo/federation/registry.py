@@ -211,6 +211,7 @@ _STATEMENT = re.compile(r"^(\w+ = )?METHOD\b[^=\n]*= ", re.MULTILINE)
 _LITERALS = frozenset(field.name for field in dataclasses.fields(Listing)) - {"source"}
 
 
+@functools.cache
 def _read(path: Path) -> Listing:
     """The literals of a file's ``METHOD = Method(...)``. Only what stands from there on is parsed: it is the end.
 

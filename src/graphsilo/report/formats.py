@@ -185,14 +185,14 @@ def listed(items: Iterable[str]) -> str:
     return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else "".join(found)
 
 
-def absent_words(partition: Any) -> str:
-    """Who was left out of a run, behind a comma: ", without client 3"; empty where nobody was."""
+def absent_clients(partition: Any) -> str:
+    """Who was left out of a run: "client 3"; empty where nobody was."""
     left = partition.get("without") if isinstance(partition, Mapping) else None
     names = [str(row.get("silo", row.get("client"))) for row in left or () if isinstance(row, Mapping)]
     if not names:
         return ""
     shown = listed(names) if len(names) <= 6 else f"{', '.join(names[:6])} and {len(names) - 6} more"
-    return f", without {'client' if len(names) == 1 else 'clients'} {shown}"
+    return f"{'client' if len(names) == 1 else 'clients'} {shown}"
 
 
 def in_sentence(name: str) -> str:

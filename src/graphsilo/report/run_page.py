@@ -14,7 +14,7 @@ from graphsilo.report.formats import (
     NOT_RECORDED,
     REFERENCES,
     Spread,
-    absent_words,
+    absent_clients,
     bar_width,
     data_size,
     duration,
@@ -143,7 +143,9 @@ def sentence(run: Run) -> str:
     rule = partition.get("rule") or run.setting("partition", "rule")
     if clients is not None:
         text += f", held by {integer(clients)} {'silo' if clients == 1 else 'silos'}"
-        text += f" (partition {rule}{absent_words(partition)})" if isinstance(rule, str) else absent_words(partition)
+        absent = absent_clients(partition)
+        without = f", without {absent}" if absent else ""
+        text += f" (partition {rule}{without})" if isinstance(rule, str) else without
     rounds = number(run.section("method").get("rounds")) or number(run.setting("rounds"))
     if rounds is None:
         ran = [len(records(seed.get("rounds"))) for seed in run.seeds]
@@ -474,8 +476,9 @@ def _partition(partition: Mapping[str, Any]) -> Context | None:
         ("Clients", integer(partition.get("clients")) if partition.get("clients") else integer(len(clients) or None)),
         ("Seed", str(partition.get("seed", NOT_RECORDED))),
     ]
-    if absent_words(partition):
-        facts.insert(2, ("Left out", absent_words(partition).removeprefix(", without ")))
+    absent = absent_clients(partition)
+    if absent:
+        facts.insert(2, ("Left out", absent))
     cover = partition.get("cover")
     if number(cover) is not None:
         facts.append(("Nodes covered", f"{percent(cover)} %"))

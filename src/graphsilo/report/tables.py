@@ -23,7 +23,7 @@ from graphsilo.report.formats import (
     MODES,
     REFERENCES,
     Spread,
-    absent_words,
+    absent_clients,
     data_size,
     duration,
     lower_is_better,
@@ -213,7 +213,9 @@ def _with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[li
 
     A mean over other clients is that of other test items: nothing could be said about its difference.
     """
-    absent = [absent_words(run.section("partition")).removeprefix(", ") or "all clients" for run in runs]
+    absent = [
+        f"without {left}" if (left := absent_clients(run.section("partition"))) else "all clients" for run in runs
+    ]
     if len(set(absent)) == 1:
         return list(runs), []
     scored = [

@@ -22,7 +22,7 @@ from typing import Any
 from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling, prepared, scale_tree
 from graphsilo.data.silo import Silo
 from graphsilo.data.store import SiloStore
-from graphsilo.errors import FederationError, RunError
+from graphsilo.errors import FederationError, RunError, several
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
@@ -53,7 +53,7 @@ class WorkerLost(StateLost):
     """A worker process has gone, and with it the state of its clients."""
 
     def __init__(self, index: int, clients: Sequence[ClientId], why: str):
-        FederationError.__init__(self, f"the worker process of clients {_names(clients)} {why}.")
+        FederationError.__init__(self, f"the worker process of clients {several(clients, 6)} {why}.")
         self.site = f"worker {index}"
 
 
@@ -238,7 +238,7 @@ class WorkerPool:
         if header["kind"] == RunError.__name__:
             raise RunError(header["text"])  # such as a full disk: it says itself what to do
         error = FederationError(
-            f"the worker process of clients {_names(self.clients_of[index])} could not go on {text}."
+            f"the worker process of clients {several(self.clients_of[index], 6)} could not go on {text}."
         )
         error.add_note(header["trace"])
         raise error
@@ -418,8 +418,3 @@ class Workers(LocalFederation):
 
 def _size(answers: Mapping[ClientId, Encoded | Failure]) -> int:
     return sum(answer.num_bytes for answer in answers.values() if isinstance(answer, Encoded))
-
-
-def _names(clients: Sequence[ClientId]) -> str:
-    shown = ", ".join(str(client) for client in clients[:6])
-    return shown + (f" and {len(clients) - 6} more" if len(clients) > 6 else "")

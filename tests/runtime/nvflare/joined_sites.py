@@ -65,8 +65,7 @@ class Federation:
 
     def config(self, **overrides: Any) -> RunConfig:
         names = [str(self.folder / name / "tables.yaml") for name in tables.NAMES]
-        short = {"data.name": names, "method.rounds": 4, "run.checkpoint_every": 1, "model.hidden": [8]}
-        return load_config(overrides={**short, **overrides})
+        return load_config(overrides=tables.short_settings(names, overrides))
 
     def carry_out(self, transport: NvflareTransport, config: RunConfig, out: str, **options: Any) -> Any:
         clients = {name: [number] for number, name in enumerate(tables.NAMES)}

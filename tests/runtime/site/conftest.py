@@ -15,10 +15,9 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the helpers beside this file
 
-from site_tables import NAMES, numbers, write_tables
+from site_tables import NAMES, numbers, short_settings, write_tables
 
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.federation import registry
 from graphsilo.runtime.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 
@@ -43,17 +42,8 @@ class Sites:
     def overrides(self, **overrides: Any) -> dict[str, Any]:
         """Settings of a short run over the same tables."""
         tables = [str(self.files[name].parent / "tables.yaml") for name in NAMES]
-        short = {
-            "data.name": tables,
-            "method.rounds": 4,
-            "run.seeds": [0],
-            "run.checkpoint_every": 1,
-            "model.hidden": [8],
-        }
-        given = {**short, **{key.replace("__", "."): value for key, value in overrides.items()}}
-        if not registry.load(given.get("method.name", "fedavg")).backbone:
-            given.pop("model.hidden")
-        return given
+        given = {key.replace("__", "."): value for key, value in overrides.items()}
+        return short_settings(tables, {"run.seeds": [0], **given})
 
     def config(self, **overrides: Any) -> RunConfig:
         """The same as a configuration, for one process or for the sites."""

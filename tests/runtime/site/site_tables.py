@@ -9,6 +9,7 @@ import numpy as np
 import yaml
 
 from graphsilo.experiments.conformance import COSTS
+from graphsilo.federation import registry
 
 NAMES = ("north", "south", "west")
 
@@ -36,6 +37,14 @@ def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60) -> Pa
     (folder / "tables.yaml").write_text(yaml.safe_dump(tables))
     (folder / "silo.yaml").write_text(yaml.safe_dump({"name": name, "data": "tables.yaml"}))
     return folder / "silo.yaml"
+
+
+def short_settings(tables: list[str], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a short run over these tables; no width where the method has no backbone to give it to."""
+    given = {"data.name": tables, "method.rounds": 4, "run.checkpoint_every": 1, "model.hidden": [8], **overrides}
+    if not registry.load(given.get("method.name", "fedavg")).backbone:
+        given.pop("model.hidden")
+    return given
 
 
 def numbers(tree: Any) -> Any:

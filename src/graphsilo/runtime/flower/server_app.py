@@ -49,8 +49,7 @@ def run(grid: Grid, context: Context) -> None:
         site: [number for number, silo in enumerate(federation.silos) if silo.site == site] for site in federation.sites
     }
     names = {number: silo.name for number, silo in enumerate(federation.silos)}
-    called = {number: (name,) for number, name in names.items()}
-    absent = importlib.import_module("graphsilo.experiments.cohort").left_out(config.run.without, len(names), called)
+    absent = importlib.import_module("graphsilo.experiments.cohort").left_out(config.run.without, len(names), names)
     sites = tuple(site for site, members in clients.items() if not set(members) <= set(absent))
     transport = FlowerTransport(grid, sites, shortest=_SHORTEST)
     try:
