@@ -28,6 +28,10 @@ class ChildFailed(Exception):
     """A measured process did not come to its end; the text says why, in a line."""
 
 
+class ChildStopped(ChildFailed):
+    """It was stopped from outside: by its time limit, or by a signal. Tried again, it may well come to its end."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """A process that came to its end.
@@ -68,7 +72,8 @@ def execute(command: Sequence[str], *, limit: float | None = None, **environment
         environment: Further variables.
 
     Raises:
-        ChildFailed: It took too long, or did not end with exit code 0.
+        ChildStopped: It took too long, or ended by a signal.
+        ChildFailed: It did not end with exit code 0.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
@@ -98,11 +103,12 @@ def execute(command: Sequence[str], *, limit: float | None = None, **environment
         output.seek(0)
         errors.seek(0)
         if stopped.is_set():
-            raise ChildFailed(f"stopped after {limit:.0f} s")
+            raise ChildStopped(f"stopped after {limit:.0f} s")
         if process.returncode:
             lines = errors.read().decode(errors="replace").strip().splitlines()
-            ended = f"exit code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
-            raise ChildFailed(lines[-1] if lines else ended)
+            if process.returncode < 0:
+                raise ChildStopped(lines[-1] if lines else f"signal {-process.returncode}")
+            raise ChildFailed(lines[-1] if lines else f"exit code {process.returncode}")
         return Ended(output.read().decode(errors="replace"), wall, usage.ru_utime + usage.ru_stime)
 
 

@@ -1,7 +1,8 @@
 """The papers' comparisons, run again: our mean and spread beside the published ones. Part of ``make bench``.
 
 Every file in ``benchmarks/papers`` describes one comparison: rows (data and protocol) of runs (method and settings).
-A row's ``seeds`` are seeds of training on one cut; each of its ``splits`` also draws a cut and a split of its own.
+A row's ``seeds`` are seeds of training on one cut; each of its ``splits`` also draws a cut and a split of its own. A
+run may name fewer of them.
 Each run and seed is one process with one thread; what was run before with the same settings is not run again, so a
 long comparison can be stopped and continued. Scores are kept in ``.benchmarks/papers`` with the commit they were made
 with, and the tables are drawn from there.
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from children import RESULTS, ChildFailed, commit, data_root, run_code, write_json
+from children import RESULTS, ChildFailed, ChildStopped, commit, data_root, run_code, write_json
 
 from graphsilo import documents
 from graphsilo.evaluate.significance import compare_paired
@@ -115,7 +116,7 @@ def read(name: str) -> tuple[str, list[Run]]:
             published = [*_list(paper.get("published")), *[None] * len(scores)][: len(scores)]
             spread = [*_list(paper.get("std")), *[None] * len(scores)][: len(scores)]
             trials = search(tree["searches"][entry["search"]]) if "search" in entry else [{}]
-            splits = row.get("splits")
+            splits = entry.get("splits", row.get("splits"))
             for seed in splits or row.get("seeds", [0, 1, 2]):
                 for trial in trials:
                     overrides = {**base, **trial}
@@ -171,6 +172,8 @@ def execute(run: Run, root: str, limit: float) -> str:
     name = f"{run.file} {run.row} '{run.label}' seed {run.seed}"
     try:
         result = run_code(CHILD, json.dumps(overrides), limit=limit)
+    except ChildStopped as error:
+        return f"{name}: {error}"
     except ChildFailed as error:
         if run.trials > 1:  # settings under which training diverges are a trial like any other, and never the best
             write_json(run.place, {"failed": str(error), "overrides": run.overrides, "commit": commit()})
@@ -230,13 +233,17 @@ Trials = dict[int, list[dict[str, Any]]]
 
 
 def results(runs: list[Run]) -> Trials:
-    """What is kept of one line's runs, without trials that failed. A seed whose trials were not all run is left out."""
+    """What is kept of one line's runs, without trials that failed.
+
+    A seed whose trials were not all run is left out, and one of which every trial failed.
+    """
     found: Trials = {}
     for run in runs:
         if run.kept is not None:
             found.setdefault(run.seed, []).append(json.loads(run.kept.read_text(encoding="utf-8")))
     complete = {seed: trials for seed, trials in found.items() if len(trials) == runs[0].trials}
-    return {seed: [each for each in trials if "failed" not in each] for seed, trials in complete.items()}
+    ended = {seed: [each for each in trials if "failed" not in each] for seed, trials in complete.items()}
+    return {seed: trials for seed, trials in ended.items() if trials}
 
 
 def best(trials: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
@@ -324,11 +331,11 @@ def differences(runs: list[Run], against: str, wanted: str) -> Iterator[str]:
             shared = values.get(label, {}).keys() & values.get(against, {}).keys()
             gaps = [values[label][seed] - values[against][seed] for seed in sorted(shared)]
             means[label] += [statistics.fmean(gaps)] if gaps else []
-            cells.append(_signed(gaps))
+            cells.append(_shown(gaps, sign="+"))
         if any(cell != "–" for cell in cells):
             yield f"| {row} | " + " | ".join(cells) + " |"
     pairs = {label: compare_paired(gaps, [0.0] * len(gaps)) for label, gaps in means.items() if gaps}
-    yield "| mean of the rows | " + " | ".join(_signed(means[label]) for label in labels) + " |"
+    yield "| mean of the rows | " + " | ".join(_shown(means[label], sign="+") for label in labels) + " |"
     yield (
         "| rows above, Wilcoxon p | "
         + " | ".join(
@@ -345,21 +352,15 @@ def _p(value: float | None) -> str:
     return "–" if value is None else f"{value:.2g}"
 
 
-def _signed(gaps: list[float]) -> str:
-    if not gaps:
-        return "–"
-    return f"{statistics.fmean(gaps):+.1f}" + (f" ± {statistics.stdev(gaps):.1f}" if len(gaps) > 1 else "")
-
-
 def _digits(name: str) -> int:
     return {"study": 4, "setup": 3}.get(name.partition(".")[0], 1)  # distances and counts, or percent
 
 
-def _shown(values: list[float], name: str) -> str:
+def _shown(values: list[float], name: str = "", sign: str = "") -> str:
     if not values:
         return "–"
     spread = f" ± {statistics.stdev(values):.{_digits(name)}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{_digits(name)}f}{spread}"
+    return f"{statistics.fmean(values):{sign}.{_digits(name)}f}{spread}"
 
 
 def _paper(run: Run, index: int) -> str:
