@@ -96,9 +96,9 @@ class Watch:
         """Watch codec and ledger, set-up, rounds and evaluation of every run of this process."""
         from graphsilo.experiments import seed
         from graphsilo.federation import ledger
-        from graphsilo.runtime import dispatch, in_process
+        from graphsilo.runtime import dispatch, exchange
 
-        modules: tuple[Any, ...] = (in_process, dispatch)
+        modules: tuple[Any, ...] = (exchange, dispatch)
         for module in modules:
             for name in ("encode", "decode", "decode_known"):
                 if hasattr(module, name):

@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.scales import Scaling
 from graphsilo.data.scaling import (
     FeatureScale,
-    Scaling,
     Sums,
     far_apart,
     own_scale,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from graphsilo.data.scaling import Scaling, visible_rows
+from graphsilo.data.scales import Scaling
+from graphsilo.data.scaling import visible_rows
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.disk import read_tensors

@@ -12,7 +12,7 @@ from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation.interface import CountingFederation
 from graphsilo.methods.fedavg import TrainRequest
-from graphsilo.runtime import in_process
+from graphsilo.runtime import exchange
 from graphsilo.runtime.dispatch import handler_of
 
 
@@ -20,8 +20,8 @@ from graphsilo.runtime.dispatch import handler_of
 def encodings(monkeypatch):
     """Messages that the coordinator encoded."""
     seen = []
-    original = in_process.encode
-    monkeypatch.setattr(in_process, "encode", lambda message: (seen.append(message), original(message))[1])
+    original = exchange.encode
+    monkeypatch.setattr(exchange, "encode", lambda message: (seen.append(message), original(message))[1])
     return seen
 
 

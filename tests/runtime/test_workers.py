@@ -389,4 +389,4 @@ def test_an_evaluation_begins_when_it_has_followed_twice(monkeypatch):
 
 
 def test_serial_and_spread_share_one_implementation():
-    assert InProcess.sum.__qualname__ == "LocalFederation.sum"
+    assert InProcess.sum.__qualname__ == "Exchange.sum"

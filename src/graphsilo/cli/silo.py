@@ -340,7 +340,7 @@ def _value(value: Any) -> str:
 def card_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
     """A card in words, entry by entry."""
     from graphsilo.cli.terminal import count
-    from graphsilo.data.scaling import Scaling
+    from graphsilo.data.scales import Scaling
     from graphsilo.data.truth import in_words
 
     counts = told["counts"]
@@ -455,7 +455,6 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
         GraphsiloError: As loading and cutting do.
     """
     from graphsilo import documents
-    from graphsilo.data.scaling import scale_tree
     from graphsilo.data.store import SiloStore
     from graphsilo.errors import RunError
     from graphsilo.experiments.effects import check_clients, settled
@@ -474,7 +473,7 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
     try:
         for folder, held in zip(folders, silos, strict=True):
             SiloStore(folder / "store").write(held)
-            features = {"features": scale_tree(scaling)} if scaling.has_columns else {}
+            features = {"features": scaling.tree()} if scaling.has_columns else {}
             content = {"name": folder.name, "store": "store", **features, "policy": {}}
             # Last, so that a folder without it is known to be incomplete.
             (folder / "silo.yaml").write_text(documents.write(content), encoding="utf-8")

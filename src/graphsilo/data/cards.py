@@ -19,7 +19,7 @@ from graphsilo.data.faults import name_fault, unseen_fault
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.link_silos import enough_links
 from graphsilo.data.partition.adjacency import undirected_links
-from graphsilo.data.scaling import ScaleBy, ScaleName, Scaling
+from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import GRAPH_RATIOS
 from graphsilo.data.transforms import is_symmetric
@@ -73,7 +73,7 @@ class Card:
         directed: Whether links have a direction.
         weighted: Whether links have weights.
         sparse: Whether most features are zero and they are kept so.
-        scale, scale_by: How features are scaled; see :class:`graphsilo.data.scaling.Scaling`.
+        scale, scale_by: How features are scaled; see :class:`graphsilo.data.scales.Scaling`.
         counts: How much it holds.
         split: How items were divided: mode, ratios and seed.
     """

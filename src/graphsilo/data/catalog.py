@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from graphsilo.data import cache, files, generated, transforms
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.missing import Missing
-from graphsilo.data.scaling import ScaleBy, ScaleName, Scaling
+from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
 from graphsilo.errors import ConfigError, DataError, nearest, several, shown
 from graphsilo.types import Task
 

@@ -39,7 +39,7 @@ from graphsilo.data.columns import Learned
 from graphsilo.data.description import Reader
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.missing import REFUSE, Missing
-from graphsilo.data.scaling import UNSCALED, Scaling
+from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.scenarios import build_silo
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.splits import DEFAULT_RATIOS, Ratios, SplitMode, check_ratios

@@ -16,9 +16,8 @@ of its training graphs. Nodes that appear at test time do not count, and are sca
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, cast, get_args
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -26,11 +25,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.scales import ScaleName, Scaling
 from graphsilo.data.silo import Silo
-from graphsilo.errors import ConfigError, DataError, nearest
-
-ScaleName: TypeAlias = Literal["none", "standard", "robust", "unit_rows"]
-ScaleBy: TypeAlias = Literal["silo", "federation"]
+from graphsilo.errors import DataError
 
 FAR = 1000.0
 """A column whose range is so many times another's is worth a word where nothing is scaled."""
@@ -42,76 +39,6 @@ _ROWS = 1 << 14
 """Rows that are widened to float64 at once."""
 _COLUMNS = 64
 """Columns whose quantiles are taken at once."""
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """How features are scaled.
-
-    Attributes:
-        scale: ``none``; ``standard``, to mean 0 and standard deviation 1; ``robust``, to median 0 and the quartiles of
-            a normal distribution; or ``unit_rows``, each row to an L1 norm of 1.
-        scale_by: Whose rows count: each ``silo``'s own, or the whole ``federation``'s.
-    """
-
-    scale: ScaleName = "none"
-    scale_by: ScaleBy = "silo"
-
-    @classmethod
-    def of(cls, scale: Any, scale_by: Any, *, own_tables: bool, where: str = "the data options") -> Scaling:
-        """The scaling that a person asked for, or the usual one.
-
-        Args:
-            scale, scale_by: As given; None where nothing was said. Tables of one's own are standard by federation
-                unless said otherwise, all else is as it is.
-            own_tables: Whether the data are such tables.
-            where: What errors call the place.
-
-        Raises:
-            ConfigError: A word is unknown, or the two do not go together.
-        """
-        for key, value, known in (("scale", scale, get_args(ScaleName)), ("scale_by", scale_by, get_args(ScaleBy))):
-            if value is not None and (not isinstance(value, str) or value not in known):
-                raise ConfigError(
-                    f"{where}: {key} must be one of {', '.join(known)}; got {value!r}. {nearest(str(value), known)}"
-                )
-        chosen = scale or ("standard" if own_tables else "none")
-        if scale_by is not None and chosen not in ("standard", "robust"):
-            raise ConfigError(
-                f"{where}: scale_by says whose means and deviations count, and scale: {chosen} has none. Leave "
-                f"scale_by out, or ask for scale: standard."
-            )
-        if chosen == "robust" and scale_by == "federation":
-            raise ConfigError(
-                f"{where}: scale: robust takes medians and quartiles, which cannot be made from sums, and sums are all "
-                f"that silos give away for scaling. Use scale: standard with scale_by: federation, or scale: robust "
-                f"with scale_by: silo."
-            )
-        usual = "federation" if chosen == "standard" else "silo"
-        return cls(cast("ScaleName", chosen), cast("ScaleBy", scale_by or usual))
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether columns are shifted and stretched, by numbers that must be found first."""
-        return self.scale in ("standard", "robust")
-
-    @property
-    def is_agreed(self) -> bool:
-        """Whether all silos find these numbers together."""
-        return self.has_columns and self.scale_by == "federation"
-
-    @property
-    def alone(self) -> Scaling:
-        """The same for who does not hear of others."""
-        return replace(self, scale_by="silo") if self.has_columns else self
-
-    def words(self) -> str:
-        """For people: ``standard, by federation``."""
-        return f"{self.scale}, by {self.scale_by}" if self.has_columns else self.scale
-
-
-UNSCALED = Scaling()
-"""Features as they were read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,14 +311,3 @@ def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, st
     names = _inner(graphs[0]).feature_names
     called = [f"'{names[column]}'" if names else f"feature {column}" for column in (wide, narrow)]
     return called[0], float(span[wide]), called[1], float(span[narrow])
-
-
-def scale_tree(scaling: Scaling) -> dict[str, str]:
-    """As plain values."""
-    return {"scale": scaling.scale, "scale_by": scaling.scale_by}
-
-
-def scaling_of(tree: Mapping[str, Any]) -> Scaling:
-    """Of such values, as another process sent them."""
-    by = tree["scale_by"] if tree["scale"] in ("standard", "robust") else None
-    return Scaling.of(tree["scale"], by, own_tables=False)

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.scaling import FeatureScale
 from graphsilo.data.silo import Schema
 from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.types import ClientId, Task
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from graphsilo.federation.ledger import Ledger
     from graphsilo.federation.registry import Method
     from graphsilo.federation.settings import MethodConfig
-    from graphsilo.runtime.in_process import LocalFederation
-    from graphsilo.runtime.remote_sites import StateLost
+    from graphsilo.runtime.exchange import Exchange
+    from graphsilo.runtime.lost import StateLost
 
 _MOST = 8
 """Classes or clients that are named before the rest is only counted."""
@@ -134,7 +135,7 @@ class Federations(Protocol):
         ledger: Ledger | None = None,
         scaling: Scaling = UNSCALED,
         scale: FeatureScale | None = None,
-    ) -> LocalFederation:
+    ) -> Exchange:
         """All clients, made anew for one seed.
 
         Args:

@@ -18,14 +18,14 @@ from graphsilo.federation.client import ClientContext
 from graphsilo.federation.kept import SCALE, Kept, embedding_path, flat, kept_tensors, model_path, scale_tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
-from graphsilo.runtime.in_process import LocalFederation
+from graphsilo.runtime.exchange import Exchange
 from graphsilo.types import ClientId
 
 
 def write_outputs(
     folder: Path | None,
     seed: int,
-    federation: LocalFederation,
+    federation: Exchange,
     server: ServerBase,
     wanted: EvaluationConfig,
     scale: FeatureScale | None = None,

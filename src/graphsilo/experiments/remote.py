@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.data.cards import card_notes, compare_cards
-from graphsilo.data.scaling import UNSCALED, Scaling, scaling_of
+from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silo import Schema
 from graphsilo.errors import ConfigError, FederationError, UnsupportedError
 from graphsilo.experiments import disk
@@ -172,7 +172,7 @@ def cohort_of(
         data_hash=hashlib.sha256(text.encode()).hexdigest(),
         cut={"items": "nodes", "per_client": rows},
         notes=notes,
-        scaling=scaling_of(next(iter(cards.values()))),
+        scaling=Scaling.from_tree(next(iter(cards.values()))),
         without=without,
         names=dict(names or {}),
     )

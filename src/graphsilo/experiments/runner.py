@@ -28,8 +28,8 @@ from graphsilo.experiments.usage import Usage
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
+from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.parking import Parking
-from graphsilo.runtime.remote_sites import StateLost
 from graphsilo.runtime.workers import WorkerPool
 
 __all__ = ["Observer", "Result", "run"]

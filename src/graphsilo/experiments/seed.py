@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graphsilo.data.scaling import UNSCALED, FeatureScale, prepared
+from graphsilo.data.scales import UNSCALED
+from graphsilo.data.scaling import FeatureScale, prepared
 from graphsilo.data.sizes import in_words
 from graphsilo.errors import RunError
 from graphsilo.experiments.checkpoint import Checkpoints
@@ -29,7 +30,8 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.runtime.in_process import InProcess, LocalFederation
+from graphsilo.runtime.exchange import Exchange
+from graphsilo.runtime.in_process import InProcess
 from graphsilo.runtime.parking import Parking
 from graphsilo.runtime.placement import Room, graph_bytes
 
@@ -73,11 +75,11 @@ class SeedRun:
         self._agreed_in: dict[str, float] = {}
         self._failed_before: list[Failure] = []
 
-    def federation(self, ledger: Ledger) -> LocalFederation:
+    def federation(self, ledger: Ledger) -> Exchange:
         """Clients of this seed in this process, or where they live."""
         return self._clients(self.method, ledger)
 
-    def _clients(self, method: Method, ledger: Ledger) -> LocalFederation:
+    def _clients(self, method: Method, ledger: Ledger) -> Exchange:
         device, agreeing = self.config.run.device, method.client is ScalingClient
         # Whoever agrees on a scale looks at features as they were read.
         scaling = UNSCALED if agreeing else self.scaling
@@ -182,7 +184,7 @@ class SeedRun:
         )
         return True
 
-    def _server(self, federation: LocalFederation) -> ServerBase:
+    def _server(self, federation: Exchange) -> ServerBase:
         return self.method.server(
             ServerContext(
                 self.method_config,
@@ -204,12 +206,12 @@ class SeedRun:
         self._hand_out(encode(message_of(self.scale)), federation)
         self._agreed_in = clock.stop()
 
-    def _hand_out(self, scale: Encoded, federation: LocalFederation) -> None:
+    def _hand_out(self, scale: Encoded, federation: Exchange) -> None:
         """Every client will be made with the scale."""
         for client in federation.clients:
             federation.ledger.record(client, "down", "scale", scale)
 
-    def _set_up(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: _Clock) -> None:
+    def _set_up(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
         federation.at("setup", 0)
         clock.start()
         before = ledger.total("setup")["up"]
@@ -230,7 +232,7 @@ class SeedRun:
         self,
         number: int,
         server: ServerBase,
-        federation: LocalFederation,
+        federation: Exchange,
         ledger: Ledger,
         clock: _Clock,
     ) -> None:
@@ -269,7 +271,7 @@ class SeedRun:
             return every > 0 and number % every == 0
         return CHECKPOINT_SHARE * self._since_save >= max(self._save_seconds, LEAST_SECONDS)
 
-    def _save(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: _Clock) -> None:
+    def _save(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
         """Keep a checkpoint; what it costs is no part of the round's cost, and stands beside it."""
         if self.checkpoints is None:
             return
@@ -300,7 +302,7 @@ _WAYS = ("upload_bytes", "download_bytes")
 class _Clock:
     """CPU and wall time of a stretch, the clients' processes included."""
 
-    def __init__(self, federation: LocalFederation):
+    def __init__(self, federation: Exchange):
         self.federation = federation
         self.start()
 

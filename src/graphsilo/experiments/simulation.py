@@ -23,7 +23,8 @@ from graphsilo.data.partition import Partition, audit, partition_graphs
 from graphsilo.data.partition.options import parse_options
 from graphsilo.data.perturb import PerturbOptions, perturb
 from graphsilo.data.pooling import pool_silos, pooled_silo
-from graphsilo.data.scaling import UNSCALED, Scaling, far_apart, scale_tree
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.scaling import far_apart
 from graphsilo.data.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.data.silo_parts import detached
@@ -644,7 +645,7 @@ def complete_config(config: RunConfig, simulation: Cohort) -> dict[str, Any]:
         tree["task"] = simulation.task
         return {key: value for key, value in tree.items() if key not in ("scenario", "perturb")}
     if simulation.scaling.has_columns:
-        tree["data"].update(scale_tree(simulation.scaling))
+        tree["data"].update(simulation.scaling.tree())
     if tree["partition"]["file"] is None:
         tree["partition"]["rule"] = simulation.rule
         tree["partition"].update({key: value for key, value in simulation.cut_options.items() if value is not None})

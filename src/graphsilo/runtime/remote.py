@@ -23,7 +23,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling, scale_tree
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.scaling import FeatureScale
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.codec import Encoded, aligned_bytes, encode
@@ -33,8 +34,9 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient, message_of
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.dispatch import handler_of
-from graphsilo.runtime.in_process import LocalFederation, bundled
-from graphsilo.runtime.remote_sites import MALFORMED, Gone, RemoteSites, StateLost, checked
+from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.lost import StateLost
+from graphsilo.runtime.remote_sites import MALFORMED, Gone, RemoteSites, checked
 from graphsilo.runtime.site.protocol import Packet, ProtocolError
 from graphsilo.runtime.transport import Unreachable
 from graphsilo.types import ClientId
@@ -42,7 +44,7 @@ from graphsilo.types import ClientId
 SiteState: TypeAlias = Literal["waiting", "up", "working", "late", "lost", "gone"]
 
 
-class Remote(LocalFederation):
+class Remote(Exchange):
     """The federation of one seed over remote sites."""
 
     def __init__(
@@ -70,7 +72,7 @@ class Remote(LocalFederation):
             "config": config.model_dump(mode="json"),
             "device": device,
             "agreeing": method.client is ScalingClient,
-            "scaling": scale_tree(scaling),
+            "scaling": scaling.tree(),
             **sites.told,
         }
         self._scale = [] if scale is None else [encode(message_of(scale)).data]

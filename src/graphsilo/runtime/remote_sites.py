@@ -15,12 +15,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.scaling import FeatureScale
 from graphsilo.errors import FederationError, one_line
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime.lost import MOST_LOSSES, StateLost
 from graphsilo.runtime.site.protocol import Packet, ProtocolError, pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 from graphsilo.types import ClientId
@@ -30,26 +32,12 @@ if TYPE_CHECKING:
 
 SiteState: TypeAlias = Literal["waiting", "up", "working", "late", "lost", "gone"]
 _LOST_STATE = frozenset({"WorkerDied", "NotOpen"})
-_MOST_LOSSES = 3
-"""Times that a site may lose its state without a round in between."""
 _FIRST_WAIT = 30.0
 _PER_MEGABYTE = 1.0
 _POLL_WAIT = 30.0
 _BETWEEN = 0.5
 MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 """What reading plain values of unknown types may raise."""
-
-
-class StateLost(FederationError):
-    """A site has forgotten its clients' state; the run goes back to its last checkpoint.
-
-    Attributes:
-        site: Which.
-    """
-
-    def __init__(self, site: str, reason: str):
-        super().__init__(f"site '{site}' has lost its clients' state: {reason}")
-        self.site = site
 
 
 class Gone(FederationError):
@@ -240,7 +228,7 @@ class RemoteSites:
         status = self.status[lost.site]
         status.losses += 1
         status.become("lost", str(lost))
-        if status.losses >= _MOST_LOSSES:
+        if status.losses >= MOST_LOSSES:
             status.become("gone", f"lost its state {status.losses} times in a row: {lost}")
         self.say(f"{lost} The run goes back to its last checkpoint.")
 
@@ -401,5 +389,5 @@ def checked(site: str, packet: Packet) -> Packet:
 
 
 def _limit(counts: Mapping[str, Any]) -> float:
-    """How much a silo can count for at most, by what it said it holds: see ``LocalFederation.sum``."""
+    """How much a silo can count for at most, by what it said it holds: see ``Exchange.sum``."""
     return float(max(counts["nodes"], 2 * counts["links"], counts["graphs"]))

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from graphsilo.data.scaling import prepared, scaling_of
+from graphsilo.data.scales import Scaling
+from graphsilo.data.scaling import prepared
 from graphsilo.data.silo import Silo
 from graphsilo.data.store import SiloStore
 from graphsilo.errors import ConfigError, FederationError
@@ -96,7 +97,7 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> Residents:
     kind: type[ClientBase] = _named(header["client_class"])
     config = _named(header["config_class"]).model_validate(header["config"])
 
-    scaling = scaling_of(header["scaling"])
+    scaling = Scaling.from_tree(header["scaling"])
     scale = scale_of(decode_tree(payloads[0])) if payloads else None
 
     def make(client: ClientId) -> ClientBase:

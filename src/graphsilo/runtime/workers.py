@@ -19,7 +19,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphsilo.data.scaling import UNSCALED, FeatureScale, Scaling, prepared, scale_tree
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.scaling import FeatureScale, prepared
 from graphsilo.data.silo import Silo
 from graphsilo.data.store import SiloStore
 from graphsilo.errors import FederationError, RunError, several
@@ -31,16 +32,14 @@ from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.frames import Line, Ring
-from graphsilo.runtime.in_process import LocalFederation, bundled
+from graphsilo.runtime.lost import MOST_LOSSES, StateLost
 from graphsilo.runtime.parking import Parking, Residents, received_states, sent_states
 from graphsilo.runtime.placement import Room, beside_coordinator, expected_work, graph_bytes
-from graphsilo.runtime.remote_sites import StateLost
 from graphsilo.runtime.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.types import ClientId
 
-_MOST_LOSSES = 3
-"""Times that worker processes may go without a round in between."""
 _LONGEST_END = 20.0
 """Seconds that a process may take to end when it is told to; on a busy machine, Python needs some."""
 MOST_EARLY = 32
@@ -153,7 +152,7 @@ class WorkerPool:
                 "graph_bytes": self._graph_bytes[1 + index],
                 "processes": processes,
                 "parked": str(parked / str(1 + index)),
-                "scaling": scale_tree(scaling),
+                "scaling": scaling.tree(),
             }
             self.send(index, header, [] if scale is None else [encode_tree(scale_tensors(scale))])
 
@@ -189,7 +188,7 @@ class WorkerPool:
         """
         self._losses += 1
         self._end(patience=0.0)
-        if self._losses >= _MOST_LOSSES:
+        if self._losses >= MOST_LOSSES:
             raise FederationError(
                 f"{str(lost).removesuffix('.')}, {self._losses} times without a round in between. Continue from the "
                 f"last checkpoint with --resume; if memory is short, with fewer workers or a smaller "
@@ -280,7 +279,7 @@ class WorkerPool:
         self.processes, self.lines = [], []
 
 
-class Workers(LocalFederation):
+class Workers(Exchange):
     """The federation over a pool, for one seed.
 
     Args:

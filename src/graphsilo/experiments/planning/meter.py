@@ -19,7 +19,7 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient
 from graphsilo.federation.server import ServerBase
-from graphsilo.runtime.in_process import LocalFederation
+from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.machine import resident
 from graphsilo.runtime.parking import ParkedState
 from graphsilo.runtime.shared_files import lifted
@@ -47,7 +47,7 @@ class Meter:
         self._cpu = self._wall = self._told = 0.0
         self._summing = False
 
-    def watch(self, federation: LocalFederation) -> None:
+    def watch(self, federation: Exchange) -> None:
         """Hear of every ask and every change of phase of this federation."""
         deliver, at, add_up = federation.deliver, federation.at, federation.sum
 
@@ -165,7 +165,7 @@ class Trial(SeedRun):
     meter: Meter
     seconds: float
 
-    def federation(self, ledger: Ledger) -> LocalFederation:
+    def federation(self, ledger: Ledger) -> Exchange:
         """The run's own federation, watched."""
         started = time.process_time()
         found = super().federation(ledger)
@@ -173,23 +173,23 @@ class Trial(SeedRun):
         self.meter.watch(found)
         return found
 
-    def _clients(self, method: Method, ledger: Ledger) -> LocalFederation:
+    def _clients(self, method: Method, ledger: Ledger) -> Exchange:
         found = super()._clients(method, ledger)
         if method.client is ScalingClient:
             self.meter.watch(found)
         return found
 
-    def _hand_out(self, scale: Encoded, federation: LocalFederation) -> None:
+    def _hand_out(self, scale: Encoded, federation: Exchange) -> None:
         super()._hand_out(scale, federation)
         self.meter.told("scale", federation.clients, scale.num_bytes)
         self.meter.close()
 
-    def _set_up(self, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: Any) -> None:
+    def _set_up(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
         self.meter.emit({"event": "rounds", "rounds": server.rounds})
         super()._set_up(server, federation, ledger, clock)
         self.meter.close()
 
-    def _round(self, number: int, server: ServerBase, federation: LocalFederation, ledger: Ledger, clock: Any) -> None:
+    def _round(self, number: int, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
         super()._round(number, server, federation, ledger, clock)
         self.meter.close()
         spent = time.process_time()

@@ -30,7 +30,8 @@ from graphsilo.data.cards import card
 from graphsilo.data.files import atomic_file
 from graphsilo.data.graph import content_hash
 from graphsilo.data.own_silo import SiloFile, read_silo_file
-from graphsilo.data.scaling import prepared, scaling_of
+from graphsilo.data.scales import Scaling
+from graphsilo.data.scaling import prepared
 from graphsilo.data.silo import Schema, Silo
 from graphsilo.errors import (
     ConfigError,
@@ -182,7 +183,7 @@ class SiteWorker:
             raise ConfigError("run.device must be cpu or cuda between machines.")
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
-        agreeing, scaling = bool(header["agreeing"]), scaling_of(header["scaling"])
+        agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         told = decode(_aligned(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if told is None else scale_from(told)
         self.session = None
