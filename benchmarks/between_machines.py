@@ -26,14 +26,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from graphsilo.cli.silo import write_silos
+from graphsilo.cli.silo.commands import write_silos
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Progress, Silent
-from graphsilo.experiments.remote import run_over
 from graphsilo.experiments.runner import run
-from graphsilo.runtime.federation_file import parse_federation
-from graphsilo.runtime.nvflare.coordinator import NvflareTransport
-from graphsilo.runtime.nvflare.provision import provision
+from graphsilo.experiments.service.run_over import run_over
+from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
+from graphsilo.runtime.engines.nvflare.provision import provision
+from graphsilo.runtime.remote.federation_file import parse_federation
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".benchmarks" / "between_machines.json"

@@ -27,11 +27,11 @@ import papers
 from children import data_root
 from numpy.typing import NDArray
 
-from graphsilo.data.catalog import load
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.scenarios import build_silos, missing_classes, partition_for_scenario
-from graphsilo.data.silo import Silo
+from graphsilo.data.silos.scenarios import build_silos, missing_classes, partition_for_scenario
+from graphsilo.data.silos.silo import Silo
+from graphsilo.data.sources.catalog import load
 from graphsilo.errors import PartitionError
 
 PUBLISHED = papers.HERE / "papers" / "fedlog_cuts.csv"

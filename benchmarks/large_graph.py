@@ -52,9 +52,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Every phase of one size, in this process."""
     import torch
 
-    from graphsilo.data import catalog
     from graphsilo.data.partition import audit
-    from graphsilo.data.scenarios import build_silos
+    from graphsilo.data.silos.scenarios import build_silos
+    from graphsilo.data.sources import catalog
     from graphsilo.experiments import simulation
     from graphsilo.experiments.config import load_config
 

@@ -125,7 +125,7 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
     from graphsilo.federation import registry
     from graphsilo.federation.ledger import Ledger
     from graphsilo.federation.server import ServerContext
-    from graphsilo.runtime.parking import Parking
+    from graphsilo.runtime.local.parking import Parking
 
     torch.set_num_threads(1)
     config = load_config(overrides=settings)

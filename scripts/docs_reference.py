@@ -124,8 +124,8 @@ def _settings_rows(kind: Any) -> list[tuple[str, str, str, str, str]]:
 
 def catalog() -> str:
     """Every data set."""
-    from graphsilo.data import catalog
-    from graphsilo.data.splits import GRAPH_RATIOS, ratios_for
+    from graphsilo.data.partition.splits import GRAPH_RATIOS, ratios_for
+    from graphsilo.data.sources import catalog
 
     def split(item: Any) -> str:
         return "/".join(f"{share:g}" for share in (GRAPH_RATIOS if item.task == "graph" else ratios_for(item.name)))
@@ -153,7 +153,7 @@ def catalog() -> str:
 
 def generator(name: str) -> str:
     """Settings of a generated data set."""
-    from graphsilo.data.generated import GENERATORS, citation_sbm
+    from graphsilo.data.sources.generated import GENERATORS, citation_sbm
 
     texts = described(citation_sbm, "Args")
     parameters = inspect.signature(GENERATORS[name]).parameters.values()
@@ -185,8 +185,8 @@ def graph_rules() -> str:
 
 def split_ratios() -> str:
     """Shares of train, val and test by data set."""
-    from graphsilo.data import catalog
-    from graphsilo.data.splits import GRAPH_RATIOS, ratios_for
+    from graphsilo.data.partition.splits import GRAPH_RATIOS, ratios_for
+    from graphsilo.data.sources import catalog
 
     groups: dict[tuple[float, ...], list[str]] = {}
     for item in catalog.names():
@@ -206,7 +206,7 @@ def options(path: str) -> str:
 
 def scenarios() -> str:
     """The scenarios."""
-    from graphsilo.data.scenarios import SCENARIOS
+    from graphsilo.data.silos.scenarios import SCENARIOS
 
     return table(("name", "what is asked"), ((f"`{name}`", text) for name, text in SCENARIOS.items()))
 
@@ -328,7 +328,7 @@ def kinds() -> str:
 
 def conformance() -> str:
     """What a method is checked for."""
-    from graphsilo.experiments.conformance import CHECKS
+    from graphsilo.testing.conformance import CHECKS
 
     return "\n".join(f"- {_sentence(check.__doc__ or '')}" for check in CHECKS)
 

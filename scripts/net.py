@@ -100,9 +100,9 @@ def hashes(name: str, wanted: Mapping[str, Any]) -> dict[str, str]:
 
     from graphsilo.errors import GraphsiloError
     from graphsilo.experiments.config import load_config
-    from graphsilo.experiments.conformance import numbers
     from graphsilo.experiments.runner import run
     from graphsilo.federation.ledger import Ledger
+    from graphsilo.testing.conformance import numbers
 
     torch.set_num_threads(1)
     overrides = dict(wanted)
@@ -119,7 +119,7 @@ def hashes(name: str, wanted: Mapping[str, Any]) -> dict[str, str]:
     try:
         config = load_config(overrides={**overrides, "evaluation.embeddings": False})
         if resume:
-            from graphsilo.experiments import conformance
+            from graphsilo.testing import conformance
 
             with contextlib.suppress(conformance._Stopped):
                 run(config, out=folder / "run", observer=conformance._Stop(2))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import kit
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(os.environ.get("GRAPHSILO_REQUIRE", "").split())
@@ -61,3 +64,13 @@ def golden_root() -> Path:
     if root is None:
         pytest.skip("no golden partitions beside the checkout or the data")
     return root
+
+
+@pytest.fixture(scope="session")
+def small() -> Callable[..., Any]:
+    return kit.small_run
+
+
+@pytest.fixture(scope="session")
+def molecules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kit.molecules(tmp_path_factory.mktemp("graphs") / "rings.npz")

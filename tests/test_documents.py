@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphsilo import documents
-from graphsilo.data.own_silo import read_silo_file
-from graphsilo.data.tables import read_spec
+from graphsilo.data.silos.own import read_silo_file
+from graphsilo.data.sources.tables import read_spec
 from graphsilo.errors import ConfigError, shown
 from graphsilo.experiments.config import load_config
 from graphsilo.federation.policy import DisclosurePolicy
-from graphsilo.runtime.federation_file import load_federation
+from graphsilo.runtime.remote.federation_file import load_federation
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 10)

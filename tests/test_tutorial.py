@@ -22,11 +22,11 @@ from typing import Any, get_args
 
 import pytest
 
-from graphsilo.data.own_silo import read_silo_file
+from graphsilo.data.silos.own import read_silo_file
 from graphsilo.experiments.config import RunSection, load_config
-from graphsilo.experiments.conformance import COSTS
-from graphsilo.runtime.federation_file import load_federation
-from graphsilo.runtime.remote_sites import SiteState
+from graphsilo.runtime.remote.federation_file import load_federation
+from graphsilo.runtime.remote.sites import SiteState
+from graphsilo.testing.conformance import COSTS
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 EXAMPLE = CHECKOUT / "examples" / "hospitals"

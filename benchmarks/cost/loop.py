@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import Silo
+from graphsilo.data.silos.silo import Silo
 
 
 def sparse(matrix: Any) -> Tensor:

@@ -23,8 +23,8 @@ HERE = Path(__file__).resolve().parent
 
 PREPARE = """
 import json, sys
-from graphsilo.data.files import save_graph
-from graphsilo.data.generated import GENERATORS
+from graphsilo.data.sources.files import save_graph
+from graphsilo.data.sources.generated import GENERATORS
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import cut, load_data
 overrides, graph_file, cut_file = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from graphsilo.data.partition.artefact import Partition
     from graphsilo.errors import GraphsiloError
     from graphsilo.experiments.config import RunConfig
-    from graphsilo.experiments.planning import Plan
     from graphsilo.experiments.predict import Prediction
-    from graphsilo.experiments.results import Result
+    from graphsilo.experiments.storage.results import Result
+    from graphsilo.planning import Plan
     from graphsilo.report.tables import Comparison
 
 __all__ = [
@@ -53,9 +53,9 @@ _HOMES = {
     "GraphCollection": "graphsilo.data.graph",
     "GraphsiloError": "graphsilo.errors",
     "Partition": "graphsilo.data.partition.artefact",
-    "Plan": "graphsilo.experiments.planning",
+    "Plan": "graphsilo.planning",
     "Prediction": "graphsilo.experiments.predict",
-    "Result": "graphsilo.experiments.results",
+    "Result": "graphsilo.experiments.storage.results",
     "RunConfig": "graphsilo.experiments.config",
     "compare": "graphsilo.api",
     "load": "graphsilo.api",

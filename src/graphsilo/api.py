@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from graphsilo.experiments.config import RunConfig
     from graphsilo.experiments.doors import Door
     from graphsilo.experiments.observer import Observer
-    from graphsilo.experiments.planning import Plan
     from graphsilo.experiments.predict import Prediction
-    from graphsilo.experiments.results import Result
+    from graphsilo.experiments.storage.results import Result
+    from graphsilo.planning import Plan
     from graphsilo.report import Comparison, record
 
 PathName: TypeAlias = "str | PathLike[str]"
@@ -53,7 +53,7 @@ def load(name: PathName, *, root: PathName | None = None, seed: int = 0, **optio
         >>> load("citation-sbm", nodes=100).num_nodes
         100
     """
-    from graphsilo.data import catalog
+    from graphsilo.data.sources import catalog
     from graphsilo.experiments.doors import plain
 
     if not isinstance(name, str | PathLike):
@@ -100,7 +100,7 @@ def partition(
     """
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition import partition_graphs
-    from graphsilo.data.scenarios import check_scenario, partition_for_scenario
+    from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
     clients, seed, split_index = (
         _whole(name, value) for name, value in (("clients", clients), ("seed", seed), ("split_index", split_index))
@@ -265,8 +265,8 @@ def plan(
         >>> found.bytes.seed.exact
         True
     """
-    from graphsilo.experiments import planning
-    from graphsilo.experiments.planning import lines
+    from graphsilo import planning
+    from graphsilo.planning import lines
 
     if latency is not None and bandwidth is None:
         raise ConfigError("graphsilo.plan(latency=...) goes with bandwidth: how much a site's line carries.")
@@ -303,7 +303,7 @@ def compare(
         RunError: A folder cannot be read.
         ConfigError: An unknown metric or baseline.
     """
-    from graphsilo.experiments import disk
+    from graphsilo.experiments.storage import disk
     from graphsilo.report import html, tables
 
     loaded = [_as_record(run, place + 1) for place, run in enumerate(runs)]
@@ -336,7 +336,7 @@ def predict(
     """
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.experiments import predict as prediction
-    from graphsilo.experiments.results import Result
+    from graphsilo.experiments.storage.results import Result
 
     place: Path
     if not isinstance(run, str | PathLike | Result):
@@ -413,8 +413,8 @@ def _unusable(where: str, wanted: str, value: object) -> ConfigError:
 
 def _data(data: Any, call: Door, scratch: Path) -> Any:
     """What the argument says of the data; a graph in memory becomes a file, which the run keeps."""
-    from graphsilo.data.files import save_graph
     from graphsilo.data.graph import Graph, GraphCollection
+    from graphsilo.data.sources.files import save_graph
 
     if isinstance(data, Graph | GraphCollection):
         # What was loaded is what is trained on: nothing is done to it on the way back in, unless this call says so.
@@ -516,7 +516,7 @@ def _draw_report(folder: Path) -> None:
 
 
 def _as_record(run: PathName | Result, number: int) -> record.Run:
-    from graphsilo.experiments.results import Result
+    from graphsilo.experiments.storage.results import Result
     from graphsilo.report import record
 
     if isinstance(run, str | PathLike):

@@ -9,7 +9,7 @@ import numpy as np
 import papers
 import pytest
 
-from graphsilo.data.catalog import load
+from graphsilo.data.sources.catalog import load
 
 OWN = np.array([[5, 0, 2], [1, 4, 0]])
 

@@ -36,7 +36,7 @@ def test_json(call, small):
 
 
 def test_a_run_that_does_not_fit_is_planned_and_refused(call, small, monkeypatch):
-    from graphsilo.experiments.planning import calibration
+    from graphsilo.planning import calibration
     from graphsilo.runtime.machine import Memory
 
     monkeypatch.setattr(calibration, "memory", lambda: Memory(10**8, 10**10))

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphsilo.data.remarks import LinkFacts, far_value
-from graphsilo.data.tables import read_spec, read_tables
+from graphsilo.data.sources.remarks import LinkFacts, far_value
+from graphsilo.data.sources.tables import read_spec, read_tables
 
 WARDS, OUTCOMES = ("medicine", "surgery", "icu"), ("home", "rehab", "readmitted")
 PATIENTS = "patient,age,crp,ward,outcome\n" + "".join(

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from graphsilo.data.arrays import read_npy, read_npz
-from graphsilo.data.files import load_graph
 from graphsilo.data.partition import Partition
 from graphsilo.data.partition.files import load_owners
+from graphsilo.data.sources.files import load_graph
 from graphsilo.errors import GraphsiloError
-from graphsilo.experiments import disk
+from graphsilo.experiments.storage import disk
 
 
 def header(shape: tuple[int, ...], descr: str = "<i8") -> bytes:

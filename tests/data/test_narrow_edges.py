@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphsilo.data.generated_products import product_sbm
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import audit, partition
 from graphsilo.data.partition.adjacency import undirected_adjacency, undirected_links
 from graphsilo.data.partition.pairs import pair_keys
-from graphsilo.data.perturb import PerturbOptions, perturb
-from graphsilo.data.pooling import pooled_silo
-from graphsilo.data.scenarios import build_silos, partition_for_scenario
-from graphsilo.data.silo import Silo
+from graphsilo.data.silos.perturb import PerturbOptions, perturb
+from graphsilo.data.silos.pooling import pooled_silo
+from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
+from graphsilo.data.silos.silo import Silo
+from graphsilo.data.sources.generated_products import product_sbm
 
 # 50,000² is past 2³¹: a key of a pair in 32 bits would wrap.
 NARROW = product_sbm(nodes=50_000, classes=4, features=2, mean_degree=4.0)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from graphsilo import models
-from graphsilo.data import catalog
-from graphsilo.data.generated import GENERATORS, setting_names
 from graphsilo.data.partition import graph_rules, rules
-from graphsilo.data.perturb import PerturbOptions
-from graphsilo.data.scenarios import SCENARIOS
+from graphsilo.data.silos.perturb import PerturbOptions
+from graphsilo.data.silos.scenarios import SCENARIOS
+from graphsilo.data.sources import catalog
+from graphsilo.data.sources.generated import GENERATORS, setting_names
 from graphsilo.experiments.config import SECTIONS, RunConfig
 from graphsilo.federation import registry
 from graphsilo.federation.message import KINDS
@@ -87,7 +87,7 @@ def test_every_model_with_its_settings(reference: ModuleType) -> None:
 def test_every_scenario_perturbation_and_kind(reference: ModuleType) -> None:
     assert first_cells(reference.scenarios()) == list(SCENARIOS)
     assert first_cells(reference.kinds()) == list(KINDS)
-    assert first_cells(reference.options("graphsilo.data.perturb:PerturbOptions")) == list(
+    assert first_cells(reference.options("graphsilo.data.silos.perturb:PerturbOptions")) == list(
         PerturbOptions.__dataclass_fields__
     )
 

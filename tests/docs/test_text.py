@@ -114,7 +114,7 @@ def test_the_own_method_is_short() -> None:
 
 
 def test_the_own_method_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphsilo.experiments.conformance import check_method
+    from graphsilo.testing.conformance import check_method
 
     monkeypatch.syspath_prepend(str(EXAMPLES))
     check_method(importlib.import_module("own_method").METHOD)

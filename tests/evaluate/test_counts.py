@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet
+from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.errors import DataError
 from graphsilo.evaluate import ConfusionPlan, Groups, node_groups
 

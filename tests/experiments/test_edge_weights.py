@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from graphsilo import models
-from graphsilo.data import catalog
-from graphsilo.data.files import save_graph
 from graphsilo.data.graph import Graph, content_hash
+from graphsilo.data.sources import catalog
+from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import DataError, UnsupportedError
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from graphsilo.data.partition import graph_rules, rules
-from graphsilo.data.perturb import perturb
+from graphsilo.data.silos.perturb import perturb
 from graphsilo.errors import PartitionError, UnsupportedError
-from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
@@ -19,7 +18,8 @@ from graphsilo.federation.client import ClientContext, EvaluateRequest
 from graphsilo.federation.codec import encode
 from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.methods.fedavg import TrainRequest
-from graphsilo.runtime.in_process import InProcess
+from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.testing import conformance
 
 METHODS = registry.names()
 """Every method; where rounds cost, the settings of the conformance suite shorten its set-up."""

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 import graphsilo
 from graphsilo import api, models
-from graphsilo.data.catalog import LoadOptions
-from graphsilo.data.generated import setting_names
 from graphsilo.data.partition import rules
-from graphsilo.data.perturb import PerturbOptions
-from graphsilo.data.scenarios import SCENARIOS, ScenarioOptions, options_of
+from graphsilo.data.silos.perturb import PerturbOptions
+from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_of
+from graphsilo.data.sources.catalog import LoadOptions
+from graphsilo.data.sources.generated import setting_names
 from graphsilo.experiments.config import SECTIONS, configure, load_config
 from graphsilo.experiments.doors import FLAGS
 from graphsilo.federation import registry

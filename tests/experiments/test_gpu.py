@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphsilo import models
-from graphsilo.data import catalog
+from graphsilo.data.sources import catalog
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.models import GraphTensors

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphsilo.data.silo import Schema
+from graphsilo.data.silos.silo import Schema
 from graphsilo.experiments.evaluation import SetScores
 from graphsilo.experiments.outcome import outcome_warnings, untrained
 from graphsilo.federation import registry

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import graphsilo
-from graphsilo.data import catalog
-from graphsilo.data.files import load_graph, save_graph
 from graphsilo.data.graph import Graph, PublishedSplits
+from graphsilo.data.sources import catalog
+from graphsilo.data.sources.files import load_graph, save_graph
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.experiments.simulation import prepare
 

@@ -9,11 +9,11 @@ import pytest
 
 import graphsilo
 from graphsilo.errors import ConfigError, RunError, UnsupportedError
-from graphsilo.experiments.conformance import numbers
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods import fedavg
+from graphsilo.testing.conformance import numbers
 
 LOW = {"run__precision": "bfloat16"}
 

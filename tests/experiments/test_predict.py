@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data import load
-from graphsilo.data.files import save_graph
+from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import yaml
 
-from graphsilo.data import catalog
-from graphsilo.data.files import save_graph
+from graphsilo.data.sources import catalog
+from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError, FederationError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.evaluate.significance import gap_closed
-from graphsilo.experiments import conformance
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.evaluation import scored_clients
 from graphsilo.experiments.observer import Silent
@@ -22,6 +21,7 @@ from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.methods import fedavg
+from graphsilo.testing import conformance
 
 MODES = ["own_local", "own_global", "aggregate_local", "aggregate_global"]
 

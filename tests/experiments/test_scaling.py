@@ -10,20 +10,20 @@ import pytest
 import yaml
 
 from graphsilo.data.scales import Scaling
-from graphsilo.data.scaling import visible_rows
+from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.disk import read_tensors
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.outcome import one_class
-from graphsilo.experiments.planning import plan
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.simulation import prepare
+from graphsilo.experiments.storage.disk import read_tensors
 from graphsilo.federation import registry
-from graphsilo.federation.kept import scale_of
 from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.model_files import scale_of
+from graphsilo.planning import plan
 
 NAMES = ("north", "south", "west")
 NODES = 40
@@ -237,8 +237,8 @@ def test_every_method_learns_from_scaled_features(hospitals: list[str], method: 
 
 
 def test_silos_of_a_simulation_scale_as_it_does(hospitals: list[str], tmp_path: Path) -> None:
-    from graphsilo.cli.silo import write_silos
-    from graphsilo.data.own_silo import read_silo_file
+    from graphsilo.cli.silo.commands import write_silos
+    from graphsilo.data.silos.own import read_silo_file
 
     for (folder, silo), raw in zip(
         write_silos(config_of(hospitals), tmp_path / "silos"), prepare(config_of(hospitals)).silos, strict=True

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.pooling import pool_silos
+from graphsilo.data.silos.pooling import pool_silos
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import graphsilo
-from graphsilo.data.files import save_graph
-from graphsilo.data.scenarios import build_silos
+from graphsilo.data.silos.scenarios import build_silos
+from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.cohort import left_out
 from graphsilo.experiments.config import load_config

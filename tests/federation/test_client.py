@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.scaling import FeatureScale
-from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.data.silos.scaling import FeatureScale
+from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import (
     ClientBase,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from graphsilo.data.silo import Schema
-from graphsilo.experiments import conformance
+from graphsilo.data.silos.silo import Schema
 from graphsilo.federation import registry
 from graphsilo.federation.exposure import told_to_coordinator, told_to_silo
 from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.messages import StatisticsRequest
 from graphsilo.methods.fedridge.solve import unpack
+from graphsilo.testing import conformance
 
 
 def test_words_to_the_silo() -> None:

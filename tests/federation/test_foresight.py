@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphsilo.experiments import conformance
 from graphsilo.federation import registry
 from graphsilo.federation.client import EvaluateRequest
 from graphsilo.methods.fedavg import Client, TrainRequest
+from graphsilo.testing import conformance
 
 
 @pytest.fixture

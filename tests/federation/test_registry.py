@@ -8,9 +8,9 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.experiments.conformance import messages_of
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Listing
+from graphsilo.testing.conformance import messages_of
 
 
 @pytest.mark.parametrize(

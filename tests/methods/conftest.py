@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.server import ServerContext
-from graphsilo.runtime.in_process import InProcess
+from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.training.objective import Objective
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation import registry
 from graphsilo.methods.fedsage_plus import generator as neighgen
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphsilo.experiments import conformance
 from graphsilo.federation import registry
+from graphsilo.testing import conformance
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
@@ -24,7 +24,7 @@ from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import encode_tree
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO
-from graphsilo.runtime.in_process import InProcess
+from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.types import Precision
 
 METHODS = {name: registry.load(name) for name in registry.names() if name not in ("global", "majority")}

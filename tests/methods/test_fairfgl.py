@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import ConfigError, MessageError
 from graphsilo.evaluate.groups import node_groups
-from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode, encode_tree
@@ -26,6 +25,7 @@ from graphsilo.models import GraphTensors
 from graphsilo.models import build as build_model
 from graphsilo.models import names as model_names
 from graphsilo.random import generator
+from graphsilo.testing import conformance
 from graphsilo.training.local import weights_of
 
 PLAIN = {

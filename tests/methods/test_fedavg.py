@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation.codec import decode, encode
 from graphsilo.methods import fedavg, local
 from graphsilo.methods.fedavg import TrainReply, TrainRequest, step_to

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods import fedlog
@@ -21,6 +20,7 @@ from graphsilo.methods.fedlog import step as fedlog_step
 from graphsilo.methods.fedlog.messages import ClassGenerators, GeneratorRequest
 from graphsilo.methods.fedlog.mixing import mix_generators, mix_nodes
 from graphsilo.methods.fedlog.rows import Rows
+from graphsilo.testing import conformance
 
 SHORT = {"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8}
 

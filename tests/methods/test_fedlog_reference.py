@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 
 CLASSES, FEATURES, EACH, WIDTH, LAMBDA, BETA = 3, 7, 3, 4, 1.0, 0.37
 LINKS = ((0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6), (1, 2), (3, 4), (3, 7), (5, 8), (8, 9))

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import ConfigError, FederationError
-from graphsilo.experiments.conformance import assemble, check_method, hide_labels
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import encode
@@ -24,7 +23,8 @@ from graphsilo.methods.fedpg.prototypes import centre
 from graphsilo.methods.fedpg.server import check_widths, mean_cosine
 from graphsilo.models import build as build_model
 from graphsilo.models import pool
-from graphsilo.runtime.in_process import InProcess
+from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.testing.conformance import assemble, check_method, hide_labels
 from graphsilo.training.local import weights_of
 
 SHORT = {"server_epochs": 5, "mu": 0.5, "centred": False, "confidence": 0.0}

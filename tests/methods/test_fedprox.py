@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
+from graphsilo.testing import conformance
 from graphsilo.training.local import weights_of
 
 TWO = [(1.0, 0.0), (3.0, 4.0)]

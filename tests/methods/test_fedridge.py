@@ -13,9 +13,8 @@ import torch
 
 import graphsilo
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silo import EvaluationSet, Schema
+from graphsilo.data.silos.silo import EvaluationSet, Schema
 from graphsilo.errors import ConfigError, FederationError, MessageError
-from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
@@ -27,6 +26,7 @@ from graphsilo.methods.fedridge.features import BLOCK, SMALL, Features, Recipe, 
 from graphsilo.methods.fedridge.messages import StatisticsRequest
 from graphsilo.methods.fedridge.solve import Spectrum, corrections, pack, unpack, upper_product
 from graphsilo.models.view import GraphTensors
+from graphsilo.testing import conformance
 
 METHOD = fedridge.METHOD
 PLAIN = {"label_features": "never", "prior": (0.0,)}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.methods import fedridge
 from graphsilo.methods.fedridge.check import impossible

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import MessageError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare

@@ -11,12 +11,12 @@ import torch
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet
+from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.errors import ConfigError
-from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.models.view import GraphTensors
+from graphsilo.testing import conformance
 from graphsilo.training.local import weights_of
 from graphsilo.training.neighbour_sampling import SampledView, sample_rows
 

@@ -11,9 +11,8 @@ import torch
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet
+from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.errors import FederationError, UnsupportedError
-from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode_tree
@@ -29,6 +28,7 @@ from graphsilo.methods.fedsage_plus.messages import ImproveRequest, OfferRequest
 from graphsilo.methods.fedsage_plus.server import check_volume
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
+from graphsilo.testing import conformance
 from graphsilo.training.neighbour_sampling import SampledView
 
 SMALL = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.data.files import save_graph
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run

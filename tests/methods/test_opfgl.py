@@ -11,9 +11,8 @@ import torch.nn.functional as F
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.evaluate.scores import Score
-from graphsilo.experiments import conformance
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
@@ -27,7 +26,8 @@ from graphsilo.methods.opfgl.client import fit_surrogate
 from graphsilo.methods.opfgl.messages import StatisticsRequest, SurrogateRequest
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
-from graphsilo.runtime.in_process import InProcess
+from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.testing import conformance
 from graphsilo.training import sharing
 from graphsilo.training.condensation import ClassStatistics
 from graphsilo.training.local import weights_of

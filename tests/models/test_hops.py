@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphsilo.data import scratch
-from graphsilo.data.generated import citation_sbm
-from graphsilo.data.generated_products import product_sbm
 from graphsilo.data.graph import Graph
+from graphsilo.data.sources import scratch
+from graphsilo.data.sources.generated import citation_sbm
+from graphsilo.data.sources.generated_products import product_sbm
 from graphsilo.models import build, view
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.models.view import GraphTensors, add_weighted, normalise, weighted

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from graphsilo.experiments import conformance
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
+from graphsilo.testing import conformance
 
 
 @pytest.fixture(scope="session")

@@ -20,9 +20,9 @@ from graphsilo.federation import codec
 from graphsilo.federation.codec import decode, decode_tree, encode, encode_tree
 from graphsilo.federation.message import DTYPES, Message, Tensors, sends
 from graphsilo.methods.fedavg import TrainReply
-from graphsilo.runtime import frames
-from graphsilo.runtime.site import protocol
-from graphsilo.runtime.site.protocol import ProtocolError, pack, unpack
+from graphsilo.runtime import protocol
+from graphsilo.runtime.local import frames
+from graphsilo.runtime.protocol import ProtocolError, pack, unpack
 
 MEGABYTE = 1 << 20
 EMPTY_DICT, EMPTY_LIST, EMPTY_TEXT, ZERO = b"\x80", b"\x90", b"\xa0", b"\x00"

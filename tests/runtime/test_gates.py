@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from graphsilo.errors import DataError, DisclosureError, FederationError
-from graphsilo.experiments import conformance
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -24,7 +23,9 @@ from graphsilo.federation.message import Message
 from graphsilo.federation.policy import DisclosurePolicy, Gate, is_filled
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
-from graphsilo.runtime import dispatch, parking
+from graphsilo.runtime import dispatch
+from graphsilo.runtime.local import parking
+from graphsilo.testing import conformance
 
 SHORT = {
     "fedlog": {"generator_epochs": 2, "networks": 2, "prototypes": 2, "embedding_dim": 8},

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError
-from graphsilo.experiments import conformance
-from graphsilo.experiments.conformance import small_config, unchecked
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
-from graphsilo.runtime import parking
+from graphsilo.runtime.local import parking
+from graphsilo.testing import conformance
+from graphsilo.testing.conformance import small_config, unchecked
 
 Change = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 

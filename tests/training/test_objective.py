@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import MessageError
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from graphsilo.cli.federation import federation
+from graphsilo.cli.federation.commands import federation
+from graphsilo.cli.federation.join import join
+from graphsilo.cli.federation.serve import serve
 from graphsilo.cli.gntk import gntk
-from graphsilo.cli.join import join
-from graphsilo.cli.serve import serve
-from graphsilo.cli.silo import silo
+from graphsilo.cli.silo.commands import silo
 from graphsilo.cli.values import Once, clients_of, data_and_cut, whole_numbers
 from graphsilo.errors import ConfigError, nearest
 

@@ -164,7 +164,7 @@ def _torch() -> Iterator[Finding]:
 
 def _data(root: Path | None) -> Iterator[Finding]:
     from graphsilo.cli.listing import data_roots, whereabouts
-    from graphsilo.data import catalog
+    from graphsilo.data.sources import catalog
 
     roots = data_roots(root)
     names = [item.name for item in catalog.names() if not item.generated]
@@ -185,7 +185,7 @@ def _data(root: Path | None) -> Iterator[Finding]:
 
 
 def _cache() -> Iterator[Finding]:
-    from graphsilo.data import cache
+    from graphsilo.data.sources import cache
     from graphsilo.report.formats import data_size
 
     place = cache.cache_root()

@@ -52,7 +52,7 @@ def explain_command(name: str) -> None:
 
 
 def _explain_method(method: Method) -> None:
-    from graphsilo.experiments.conformance import handlers_of
+    from graphsilo.testing.conformance import handlers_of
 
     say(f"{method.title} ({method.name}): {method.summary}")
     say()
@@ -115,7 +115,7 @@ def _what_the_server_learns(method: Method) -> str:
     """Whether sums are enough, found by running the method on small data."""
     if method.pooled:
         return "everything: all silos are pooled in one place; this is a reference, not a federation"
-    from graphsilo.experiments.conformance import needs_only_sums
+    from graphsilo.testing.conformance import needs_only_sums
 
     try:
         only_sums = needs_only_sums(method)

@@ -14,7 +14,7 @@ from graphsilo.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from graphsilo.data.graph import Graph
-    from graphsilo.data.silo import Silo
+    from graphsilo.data.silos.silo import Silo
 
 
 class Scaling(StrEnum):
@@ -101,9 +101,9 @@ def gntk_command(
     from graphsilo.data.graph import Graph
     from graphsilo.errors import UnsupportedError
     from graphsilo.evaluate.gntk import check_size, compare
-    from graphsilo.experiments import disk
     from graphsilo.experiments.effects import check_clients, settled
     from graphsilo.experiments.simulation import prepare
+    from graphsilo.experiments.storage import disk
 
     chosen = dict(settings or {})
     confidence = chosen.get("confidence")
@@ -161,7 +161,7 @@ def find_study(folder: Path, seed: int | None = None) -> Path:
     Raises:
         RunError: There is none, or none of that seed.
     """
-    from graphsilo.experiments import disk
+    from graphsilo.experiments.storage import disk
 
     known = disk.study_seeds(folder)
     if not known:
@@ -183,7 +183,7 @@ def mended_graphs(study: Path, silos: Sequence[Silo]) -> dict[int, Graph]:
     import numpy as np
 
     from graphsilo.data.graph import Graph
-    from graphsilo.experiments import disk
+    from graphsilo.experiments.storage import disk
 
     arrays = disk.read_study(study)
     found: dict[int, Graph] = {}

@@ -23,7 +23,7 @@ def methods() -> None:
 
 def data(root: Path | None) -> None:
     """Every data set of the catalog, and whether its files are on this machine."""
-    from graphsilo.data import catalog
+    from graphsilo.data.sources import catalog
 
     grid = table("data", "task", "graphs", "nodes", "edges", "features", "classes", "files", numbers=range(2, 7))
     for item in catalog.names():
@@ -46,7 +46,7 @@ def data(root: Path | None) -> None:
 
 def data_roots(root: Path | None) -> list[Path]:
     """Where raw files are looked for: the folder that was named, then what was downloaded before."""
-    from graphsilo.data import cache
+    from graphsilo.data.sources import cache
 
     named = root or os.environ.get("GRAPHSILO_DATA") or None
     downloads = cache.cache_root() / "raw"
@@ -55,7 +55,7 @@ def data_roots(root: Path | None) -> list[Path]:
 
 def whereabouts(name: str, roots: list[Path]) -> str:
     """``generated``, ``here`` or ``to download``."""
-    from graphsilo.data import catalog
+    from graphsilo.data.sources import catalog
 
     source = catalog.entry(name).source
     if source is None:
@@ -109,7 +109,7 @@ def _entry(model: str, extra: dict[str, object]) -> str:
 
 def scenarios() -> None:
     """Every scenario."""
-    from graphsilo.data.scenarios import SCENARIOS
+    from graphsilo.data.silos.scenarios import SCENARIOS
 
     grid = table("scenario", "what is asked at test time")
     for name, meaning in SCENARIOS.items():

@@ -14,8 +14,8 @@ from graphsilo.experiments.config import load_config
 from graphsilo.report.formats import MISSING, data_size, duration
 
 if TYPE_CHECKING:
-    from graphsilo.experiments.planning import Plan
-    from graphsilo.experiments.planning.plan import Distributed, Traffic
+    from graphsilo.planning import Plan
+    from graphsilo.planning.plan import Distributed, Traffic
 
 FINISH = "graphsilo.report:write"
 """What a run ends with."""
@@ -48,7 +48,7 @@ def plan_command(
         GraphsiloError: As the run itself would.
     """
     from graphsilo.cli.run import RUNS
-    from graphsilo.experiments.planning import Line, lines, plan
+    from graphsilo.planning import Line, lines, plan
 
     if seconds <= 0:
         raise ConfigError(f"--seconds takes a time above 0; got {seconds:g}.")

@@ -44,8 +44,8 @@ def predict_command(
         GraphsiloError: As loading the run does.
         ConfigError: A node is not there.
     """
-    from graphsilo.experiments import disk
     from graphsilo.experiments.predict import predict
+    from graphsilo.experiments.storage import disk
 
     found = predict(run, client=client, seed=seed, checkpoint=checkpoint, graph=graph)
     rows = list(range(len(found.node_ids))) if not nodes else found.places(_wanted(found, nodes))

@@ -147,7 +147,7 @@ def _draw_report(folder: Path, warn: Any, debug: bool) -> None:
 
 def tell_run(folder: Path) -> None:
     """Print what the finished run in a folder came to."""
-    from graphsilo.experiments import disk
+    from graphsilo.experiments.storage import disk
 
     tree = disk.read_json(folder / "result.json", "the result")
     _tell(tree, folder, [], quiet=False, draw_report=(folder / "report.html").exists())
@@ -210,7 +210,7 @@ def folder_name(config: RunConfig) -> str:
 
 def _rule(config: RunConfig) -> str:
     """The cutting rule, also where the data decides."""
-    from graphsilo.data import catalog
+    from graphsilo.data.sources import catalog
 
     name = config.data.name
     if config.partition.rule != "auto":

@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphsilo.data.catalog import CatalogEntry, LoadOptions, entry, load, names
-    from graphsilo.data.files import load_graph, save_graph
     from graphsilo.data.graph import Graph, GraphCollection
-    from graphsilo.data.tables import load_tables
+    from graphsilo.data.sources.catalog import CatalogEntry, LoadOptions, entry, load, names
+    from graphsilo.data.sources.files import load_graph, save_graph
+    from graphsilo.data.sources.tables import load_tables
 
 __all__ = [
     "CatalogEntry",
@@ -28,16 +28,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CatalogEntry": "catalog",
+    "CatalogEntry": "sources.catalog",
     "Graph": "graph",
     "GraphCollection": "graph",
-    "LoadOptions": "catalog",
-    "entry": "catalog",
-    "load": "catalog",
-    "load_graph": "files",
-    "load_tables": "tables",
-    "names": "catalog",
-    "save_graph": "files",
+    "LoadOptions": "sources.catalog",
+    "entry": "sources.catalog",
+    "load": "sources.catalog",
+    "load_graph": "sources.files",
+    "load_tables": "sources.tables",
+    "names": "sources.catalog",
+    "save_graph": "sources.files",
 }
 
 

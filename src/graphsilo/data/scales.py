@@ -1,4 +1,4 @@
-"""Which scaling of features is asked for; how it is done stands in :mod:`graphsilo.data.scaling`."""
+"""Which scaling of features is asked for; how it is done stands in :mod:`graphsilo.data.silos.scaling`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.silo import EvaluationSet, Items
+from graphsilo.data.silos.silo import EvaluationSet, Items
 from graphsilo.errors import DataError, nearest
 from graphsilo.evaluate.groups import Groups, node_groups
 

@@ -9,10 +9,10 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo import models
-from graphsilo.data.cache import cache_root
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import Silo
-from graphsilo.data.sizes import require_memory
+from graphsilo.data.silos.silo import Silo
+from graphsilo.data.sources.cache import cache_root
+from graphsilo.data.sources.sizes import require_memory
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
@@ -22,8 +22,8 @@ from graphsilo.federation.client import no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
+from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import room
-from graphsilo.runtime.placement import free_memory
 from graphsilo.types import Precision
 
 if TYPE_CHECKING:

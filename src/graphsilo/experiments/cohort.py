@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from graphsilo.data.scales import UNSCALED, Scaling
-from graphsilo.data.scaling import FeatureScale
-from graphsilo.data.silo import Schema
+from graphsilo.data.silos.scaling import FeatureScale
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.types import ClientId, Task
 

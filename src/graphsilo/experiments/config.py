@@ -290,7 +290,7 @@ class RunConfig(Settings):
 
             return dict(models.resolve(self.model.name, self.model.options).as_dict())
         if section == "scenario":
-            from graphsilo.data.scenarios import CROP, ScenarioOptions, options_of
+            from graphsilo.data.silos.scenarios import CROP, ScenarioOptions, options_of
 
             known = {**asdict(ScenarioOptions()), "crop": CROP}
             return {name: known[name] for name in options_of(self.scenario.name)}
@@ -327,7 +327,7 @@ def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
 
 def _likely_task(values: Mapping[str, Any]) -> str:
     """The task asked for, or what the named data is made for; a file counts as a graph, as nobody has opened it yet."""
-    from graphsilo.data import catalog
+    from graphsilo.data.sources import catalog
 
     data = values.get("data", DataConfig())
     name = data.get("name", DataConfig().name) if isinstance(data, Mapping) else getattr(data, "name", None)

@@ -330,7 +330,7 @@ def spelled(section: str, name: str) -> str:
     """A name as the catalog or registry spells it; an unknown one as it is."""
     try:
         if section == "data":
-            from graphsilo.data import catalog
+            from graphsilo.data.sources import catalog
 
             return catalog.entry(name).name
         if section == "model":
@@ -388,8 +388,8 @@ def _rule_options(name: str) -> set[str]:
 def _data_options(name: str) -> set[str]:
     from pathlib import Path
 
-    from graphsilo.data import catalog
-    from graphsilo.data.generated import GENERATORS, setting_names
+    from graphsilo.data.sources import catalog
+    from graphsilo.data.sources.generated import GENERATORS, setting_names
 
     found = {item.name for item in fields(catalog.LoadOptions)} - {"generator"}
     if Path(name).suffix.lower() in catalog.GRAPH_FILES:
@@ -400,7 +400,7 @@ def _data_options(name: str) -> set[str]:
 
 
 def _scenario_options(name: str) -> set[str]:
-    from graphsilo.data.scenarios import check_scenario, options_of
+    from graphsilo.data.silos.scenarios import check_scenario, options_of
 
     return set(options_of(check_scenario(name)))
 

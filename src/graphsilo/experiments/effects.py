@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo import models
-from graphsilo.data import catalog
 from graphsilo.data.partition import Partition
-from graphsilo.data.perturb import PerturbOptions
-from graphsilo.data.scenarios import CROP, SCENARIOS, ScenarioOptions, options_of
+from graphsilo.data.silos.perturb import PerturbOptions
+from graphsilo.data.silos.scenarios import CROP, SCENARIOS, ScenarioOptions, options_of
+from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, shown
 from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS

@@ -11,23 +11,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.data import catalog
-from graphsilo.data.columns import Learned
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
-from graphsilo.data.own_silo import read_silo_file
-from graphsilo.data.scaling import scaled, scaled_graph
-from graphsilo.data.silo import Schema, Silo
-from graphsilo.data.tables import is_description, read_spec
-from graphsilo.data.transforms import is_symmetric
+from graphsilo.data.silos.own import read_silo_file
+from graphsilo.data.silos.scaling import scaled, scaled_graph
+from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.union import check_finite, first_difference
+from graphsilo.data.sources import catalog
+from graphsilo.data.sources.columns import Learned
+from graphsilo.data.sources.tables import is_description, read_spec
+from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import Told, Words, join_truth
-from graphsilo.data.union import check_finite, first_difference
 from graphsilo.errors import ConfigError, DataError, RunError
-from graphsilo.experiments import disk
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.simulation import prepare
+from graphsilo.experiments.storage import disk
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
-from graphsilo.federation.kept import Kept, model_path
+from graphsilo.federation.model_files import Kept, model_path
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.types import ClientId

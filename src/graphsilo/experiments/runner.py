@@ -10,27 +10,27 @@ from typing import Any
 import torch
 
 from graphsilo import documents
-from graphsilo.experiments import disk, results
-from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.checks import check_data, check_device, check_precision, check_room, check_support
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
-from graphsilo.experiments.kept import adopted, check_places
 from graphsilo.experiments.observer import Observer, Silent
-from graphsilo.experiments.outputs import write_missing_embeddings
 from graphsilo.experiments.references import gaps_closed, reference_config, reference_method, reference_row
-from graphsilo.experiments.results import Result
-from graphsilo.experiments.resume import Reason, check_free, check_outputs, finished
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
+from graphsilo.experiments.storage import disk, results
+from graphsilo.experiments.storage.checkpoint import Checkpoints
+from graphsilo.experiments.storage.inputs import adopted, check_places
+from graphsilo.experiments.storage.outputs import write_missing_embeddings
+from graphsilo.experiments.storage.results import Result
+from graphsilo.experiments.storage.resume import Reason, check_free, check_outputs, finished
 from graphsilo.experiments.usage import Usage
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
+from graphsilo.runtime.local.parking import Parking
+from graphsilo.runtime.local.workers import WorkerPool
 from graphsilo.runtime.lost import StateLost
-from graphsilo.runtime.parking import Parking
-from graphsilo.runtime.workers import WorkerPool
 
 __all__ = ["Observer", "Result", "run"]
 

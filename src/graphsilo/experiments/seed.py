@@ -9,31 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.data.scales import UNSCALED
-from graphsilo.data.scaling import FeatureScale, prepared
-from graphsilo.data.sizes import in_words
+from graphsilo.data.silos.scaling import FeatureScale, prepared
+from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
-from graphsilo.experiments.checkpoint import Checkpoints
 from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import evaluate, modes_of, scored_clients, selection_metric
 from graphsilo.experiments.observer import Observer, Progress
-from graphsilo.experiments.outputs import write_missing_embeddings, write_outputs
 from graphsilo.experiments.progress import SeedProgress
-from graphsilo.experiments.results import seed_result
 from graphsilo.experiments.simulation import Simulation
+from graphsilo.experiments.storage.checkpoint import Checkpoints
+from graphsilo.experiments.storage.outputs import write_missing_embeddings, write_outputs
+from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.codec import Encoded, encode
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.kept import scale_of, scale_tensors
 from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.exchange import Exchange
-from graphsilo.runtime.in_process import InProcess
-from graphsilo.runtime.parking import Parking
-from graphsilo.runtime.placement import Room, graph_bytes
+from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.runtime.local.parking import Parking
+from graphsilo.runtime.local.placement import Room, graph_bytes
 
 CHECKPOINT_SHARE = 0.05
 """Most of a run's time that checkpoints take, where nobody says how often they are written."""

@@ -14,32 +14,32 @@ import numpy as np
 import scipy.sparse as sp
 
 from graphsilo import models
-from graphsilo.data import catalog
-from graphsilo.data.columns import Learned, Vocabulary, share_words
-from graphsilo.data.faults import Faults
 from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
-from graphsilo.data.graph_silos import build_graph_silos
 from graphsilo.data.partition import Partition, audit, partition_graphs
 from graphsilo.data.partition.options import parse_options
-from graphsilo.data.perturb import PerturbOptions, perturb
-from graphsilo.data.pooling import pool_silos, pooled_silo
+from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_mode, check_ratios, refuse_ratios
 from graphsilo.data.scales import UNSCALED, Scaling
-from graphsilo.data.scaling import far_apart
-from graphsilo.data.scenarios import build_silos, partition_for_scenario
-from graphsilo.data.silo import Schema, Silo
-from graphsilo.data.silo_parts import detached
-from graphsilo.data.sizes import require_memory
-from graphsilo.data.splits import DEFAULT_RATIOS, check_mode, check_ratios, refuse_ratios
-from graphsilo.data.tables import is_description, read_spec
-from graphsilo.data.transforms import is_symmetric
+from graphsilo.data.silos.graph_task import build_graph_silos
+from graphsilo.data.silos.parts import detached
+from graphsilo.data.silos.perturb import PerturbOptions, perturb
+from graphsilo.data.silos.pooling import pool_silos, pooled_silo
+from graphsilo.data.silos.scaling import far_apart
+from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
+from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.union import check_finite, dense, own_partition, truth_of, union
+from graphsilo.data.sources import catalog
+from graphsilo.data.sources.columns import Learned, Vocabulary, share_words
+from graphsilo.data.sources.faults import Faults
+from graphsilo.data.sources.sizes import require_memory
+from graphsilo.data.sources.tables import is_description, read_spec
+from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import truth_notes
-from graphsilo.data.union import check_finite, dense, own_partition, truth_of, union
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.cohort import Cohort, absent_words, left_out, per_client_warnings, untrained_words
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.federation.registry import Method
-from graphsilo.runtime.placement import free_memory
+from graphsilo.runtime.local.placement import free_memory
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:

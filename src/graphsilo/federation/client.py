@@ -16,14 +16,14 @@ from torch import Tensor
 
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silo import EvaluationSet, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Silo
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.scores import Score, average_precision, roc_auc
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Handler, handler
-from graphsilo.federation.kept import fill_tensors, scale_tensors, word_tensors
 from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.model_files import fill_tensors, scale_tensors, word_tensors
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphsilo.data.scaling import FeatureScale, Sums, squares_of, sums_of, visible_rows
+from graphsilo.data.silos.scaling import FeatureScale, Sums, squares_of, sums_of, visible_rows
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.kept import scale_of, scale_tensors
 from graphsilo.federation.message import Message, sends
+from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.settings import MethodConfig
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from graphsilo import models
-from graphsilo.data.silo import Schema
+from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors

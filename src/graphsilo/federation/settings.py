@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from graphsilo.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from graphsilo.data.silo import Schema
+    from graphsilo.data.silos.silo import Schema
 
 ABOVE_ZERO = "above 0"
 """A condition of ``setting``: the other setting is a number above 0."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphsilo.data.sizes import dense_bytes
+from graphsilo.data.sources.sizes import dense_bytes
 from graphsilo.models.operators import SPARSE_COST
 from graphsilo.models.registry import resolve
 

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.data import scratch
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.sources import scratch
 from graphsilo.models.operators import (
     SPARSE_COST,
     DenseOperator,
@@ -196,7 +196,8 @@ class GraphTensors:
     def step(self, matrix: Matrix, norm: Norm = "gcn") -> Matrix:
         """Â times a [n, d] matrix; a sparse one becomes dense once a quarter of it is filled.
 
-        A dense result is made block by block where :mod:`graphsilo.data.scratch` has room: in a mapped file if large.
+        A dense result is made block by block where :mod:`graphsilo.data.sources.scratch` has room: if large, in a
+        mapped file.
         """
         operator = self.matrix(norm)
         if not sp.issparse(matrix):

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.experiments import disk
 from graphsilo.experiments.doors import RECORDS
+from graphsilo.experiments.storage import disk
 from graphsilo.report import formats
 from graphsilo.report.formats import Spread, spread
 
@@ -406,7 +406,7 @@ def write_page(path: Path, text: str) -> None:
     Raises:
         RunError: The folder cannot be written to.
     """
-    from graphsilo.experiments import disk
+    from graphsilo.experiments.storage import disk
 
     try:
         disk.write_text(path, text)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.data.silo import Silo
+from graphsilo.data.silos.silo import Silo
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Norm, View
 from graphsilo.training.objective import ClassifyItems

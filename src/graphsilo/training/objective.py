@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.data.silo import Silo
+from graphsilo.data.silos.silo import Silo
 from graphsilo.models.base import Model
 from graphsilo.models.dropout import Source
 from graphsilo.models.view import GraphTensors, View

@@ -9,7 +9,7 @@ import pytest
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition
-from graphsilo.data.scenarios import partition_for_scenario
+from graphsilo.data.silos.scenarios import partition_for_scenario
 from graphsilo.errors import PartitionError, RunError
 
 

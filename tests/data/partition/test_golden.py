@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphsilo.data import catalog
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition, audit, partition
+from graphsilo.data.sources import catalog
 
 pytestmark = pytest.mark.data
 

@@ -115,7 +115,7 @@ def test_unknown_settings_are_refused(two_triangles: Graph) -> None:
 def test_importing_the_rules_loads_no_heavy_library() -> None:
     heavy = "torch", "torch_geometric", "sklearn", "sknetwork", "pymetis", "pandas"
     code = (
-        "import sys, graphsilo.data.partition, graphsilo.data.scenarios, graphsilo.data.perturb;"
+        "import sys, graphsilo.data.partition, graphsilo.data.silos.scenarios, graphsilo.data.silos.perturb;"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

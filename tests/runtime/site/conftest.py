@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the helpers beside this fi
 from site_tables import NAMES, numbers, short_settings, write_tables
 
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.runtime.same_machine import SameMachine
+from graphsilo.runtime.remote.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 
 

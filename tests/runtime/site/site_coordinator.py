@@ -9,8 +9,8 @@ from pathlib import Path
 from graphsilo.errors import GraphsiloError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Progress, Silent
-from graphsilo.experiments.remote import run_over
-from graphsilo.runtime.same_machine import SameMachine
+from graphsilo.experiments.service.run_over import run_over
+from graphsilo.runtime.remote.same_machine import SameMachine
 
 
 class Loud(Silent):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphsilo.runtime.site.protocol import Packet, unpack
+from graphsilo.runtime.protocol import Packet, unpack
 from graphsilo.runtime.transport import Body, Transport
 
 Before = Callable[[str, Mapping[str, Any]], None]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from graphsilo.experiments.conformance import COSTS
 from graphsilo.federation import registry
+from graphsilo.testing.conformance import COSTS
 
 NAMES = ("north", "south", "west")
 

@@ -11,13 +11,13 @@ import torch
 import yaml
 from site_tables import write_tables
 
-from graphsilo.data.cards import compare_cards
+from graphsilo.data.silos.cards import compare_cards
 from graphsilo.errors import DataError
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.journal import CARD, read
 from graphsilo.federation.scaling import AgreedScale, FeatureSums, SumsRequest
-from graphsilo.runtime.site.protocol import Packet, pack, unpack
+from graphsilo.runtime.protocol import Packet, pack, unpack
 from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.site.worker import SiteWorker, members_of
 

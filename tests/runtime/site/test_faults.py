@@ -20,11 +20,11 @@ import torch
 from site_meddling import Meddling, once, training_call
 
 from graphsilo.errors import FederationError, RunError
-from graphsilo.experiments.remote import run_over
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.codec import decode, encode
 from graphsilo.methods.fedavg import TrainReply
-from graphsilo.runtime.site.protocol import pack, unpack
+from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 
 HERE = Path(__file__).parent
@@ -387,7 +387,7 @@ def test_old_answer_is_not_taken_for_a_new_one(sites: Any, tmp_path: Path) -> No
 
 
 def test_oversized_answer_is_refused(sites: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphsilo.runtime import remote_sites as remote
+    from graphsilo.runtime.remote import sites as remote
 
     monkeypatch.setattr(remote.RemoteSites.__init__, "__kwdefaults__", {
         **remote.RemoteSites.__init__.__kwdefaults__, "max_bytes": 10_000,

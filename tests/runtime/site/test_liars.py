@@ -22,8 +22,7 @@ from site_meddling import Meddling, training_call
 from site_tables import write_tables
 
 from graphsilo.errors import FederationError
-from graphsilo.experiments.conformance import unchecked
-from graphsilo.experiments.remote import run_over
+from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import journal
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
@@ -32,12 +31,13 @@ from graphsilo.methods import fedavg
 from graphsilo.methods.fairfgl import messages as fairfgl
 from graphsilo.methods.fedridge import messages as fedridge
 from graphsilo.methods.opfgl import messages as opfgl
-from graphsilo.runtime.remote_sites import Gone, RemoteSites
-from graphsilo.runtime.same_machine import SameMachine
+from graphsilo.runtime.protocol import ProtocolError, pack, unpack
+from graphsilo.runtime.remote.same_machine import SameMachine
+from graphsilo.runtime.remote.sites import Gone, RemoteSites
 from graphsilo.runtime.site import supervisor
-from graphsilo.runtime.site.protocol import ProtocolError, pack, unpack
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from graphsilo.runtime.transport import Transport
+from graphsilo.testing.conformance import unchecked
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -263,7 +263,7 @@ def ask(site: SiteSupervisor, header: dict[str, Any], identity: str | None = Non
 
 def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
     """What opens the one client of 'north'."""
-    from graphsilo.data.cards import compare_cards
+    from graphsilo.data.silos.cards import compare_cards
     from graphsilo.federation import registry
     from graphsilo.runtime.site.schema import schema_tree
 

@@ -13,12 +13,12 @@ from site_tables import METHODS, assert_same
 from graphsilo import compare
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.jobs import Jobs
 from graphsilo.experiments.predict import predict
-from graphsilo.experiments.remote import run_over
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.service.jobs import Jobs
+from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.journal import read
-from graphsilo.runtime.same_machine import SameMachine
+from graphsilo.runtime.remote.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 
 

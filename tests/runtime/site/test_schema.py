@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsilo.data.silo import Schema
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.runtime.site.schema import schema_of, schema_tree
 

@@ -13,14 +13,14 @@ import yaml
 from site_meddling import Meddling
 
 from graphsilo.errors import ConfigError, FederationError, RunError, UnsupportedError
-from graphsilo.experiments import disk
-from graphsilo.experiments.jobs import Jobs
 from graphsilo.experiments.observer import Progress, Silent
-from graphsilo.experiments.remote import cohort_of, weights
 from graphsilo.experiments.runner import run
-from graphsilo.experiments.service import Coordinator
-from graphsilo.experiments.watch import Status, read_status
-from graphsilo.runtime.remote_sites import RemoteSites
+from graphsilo.experiments.service.coordinator import Coordinator
+from graphsilo.experiments.service.jobs import Jobs
+from graphsilo.experiments.service.run_over import cohort_of, weights
+from graphsilo.experiments.service.watch import Status, read_status
+from graphsilo.experiments.storage import disk
+from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.transport import Unreachable
 
 

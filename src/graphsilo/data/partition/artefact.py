@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.arrays import read_npz
-from graphsilo.data.files import atomic_file
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import PartitionError, RunError
 from graphsilo.types import ClientId, NodeIds
 

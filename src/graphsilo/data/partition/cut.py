@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.splits import Split
+from graphsilo.data.partition.splits import Split
 from graphsilo.types import NodeIds
 
 

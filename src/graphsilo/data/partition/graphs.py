@@ -19,7 +19,7 @@ from graphsilo.data.partition.dirichlet import DirichletOptions, share_out
 from graphsilo.data.partition.options import check_seed, options_dict, parse_options
 from graphsilo.data.partition.random_nodes import RandomOptions
 from graphsilo.data.partition.registry import check_clients
-from graphsilo.data.splits import GRAPH_RATIOS, check_ratios, stratified_splits
+from graphsilo.data.partition.splits import GRAPH_RATIOS, check_ratios, stratified_splits
 from graphsilo.errors import ConfigError, PartitionError, nearest
 from graphsilo.random import numpy_generator
 from graphsilo.types import NodeIds

@@ -13,7 +13,7 @@ from graphsilo.data.partition import dirichlet, files, label_imbalance, louvain,
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import check_seed, options_dict, parse_options
-from graphsilo.data.splits import SplitMode, check_mode, check_ratios, ratios_for, refuse_ratios, splits_for
+from graphsilo.data.partition.splits import SplitMode, check_mode, check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
 
 

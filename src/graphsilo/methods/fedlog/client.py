@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
-from graphsilo.data.silo import Schema
+from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors

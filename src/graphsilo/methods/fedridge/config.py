@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from graphsilo.data.silo import Schema
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation.settings import OneRoundConfig, setting
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.data import scratch
+from graphsilo.data.sources import scratch
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, dense_if_filled
 from graphsilo.random import numpy_generator

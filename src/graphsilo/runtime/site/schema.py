@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from graphsilo.data.faults import name_fault, unseen_fault
-from graphsilo.data.silo import Schema
+from graphsilo.data.silos.silo import Schema
+from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.truth import words_of
 from graphsilo.errors import MessageError, shown
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.data.files import atomic_file
+from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import MessageError, RunError
 from graphsilo.federation.codec import decode_tree, encode_tree
 

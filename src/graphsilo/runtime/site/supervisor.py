@@ -27,7 +27,7 @@ from typing import Any
 from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError
 from graphsilo.runtime import pipe
-from graphsilo.runtime.site.protocol import OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
+from graphsilo.runtime.protocol import OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
 from graphsilo.runtime.transport import Body
 from graphsilo.types import ClientId
 

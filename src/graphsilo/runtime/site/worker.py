@@ -26,13 +26,13 @@ import torch
 from pydantic import ValidationError
 
 from graphsilo import documents
-from graphsilo.data.cards import card
-from graphsilo.data.files import atomic_file
 from graphsilo.data.graph import content_hash
-from graphsilo.data.own_silo import SiloFile, read_silo_file
 from graphsilo.data.scales import Scaling
-from graphsilo.data.scaling import prepared
-from graphsilo.data.silo import Schema, Silo
+from graphsilo.data.silos.cards import card
+from graphsilo.data.silos.own import SiloFile, read_silo_file
+from graphsilo.data.silos.scaling import prepared
+from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import (
     ConfigError,
     DataError,
@@ -55,7 +55,7 @@ from graphsilo.federation.codec import Encoded, aligned_bytes, decode
 from graphsilo.federation.exposure import told_to_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
-from graphsilo.federation.kept import embedding_path, kept_tensors, model_path, tensor_file
+from graphsilo.federation.model_files import embedding_path, kept_tensors, model_path, tensor_file
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
@@ -63,7 +63,7 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.machine import peak
-from graphsilo.runtime.site.protocol import OPERATIONS, Packet, failed, pack, unpack
+from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, pack, unpack
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.types import ClientId, Precision

@@ -1,0 +1,1 @@
+"""Commands of a federation between machines: `serve`, `join`, `federation`."""

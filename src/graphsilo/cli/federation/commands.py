@@ -1,0 +1,277 @@
+"""``graphsilo federation``: make kits, submit jobs, see how it goes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphsilo.cli.values import clients_of
+from graphsilo.errors import ConfigError, RunError
+
+federation = typer.Typer(
+    name="federation",
+    help="Silos at different machines: kits, jobs, status.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+)
+
+
+@federation.callback(invoke_without_command=True)
+def group(context: typer.Context) -> None:
+    """Silos at different machines: kits, jobs, status."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+KitFolder = Annotated[Path, typer.Option(metavar="KIT", help="The coordinator's kit.")]
+
+
+@federation.command()
+def init(
+    file: Annotated[Path, typer.Argument(metavar="federation.yaml", help="Name, coordinator, silos.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the kits and the federation's root key.")] = Path(
+        "kits"
+    ),
+    requests: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Signing requests of parties that made their key themselves (NAME.csr)."),
+    ] = None,
+    sealed: Annotated[
+        bool,
+        typer.Option("--sealed", help="Also write each site's kit as one encrypted file, and print its passphrase."),
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Make the kit of every party of a federation."""
+    from graphsilo.cli import terminal
+    from graphsilo.runtime.engines.nvflare import provision, sealing
+    from graphsilo.runtime.remote.federation_file import load_federation
+
+    spec = load_federation(file)
+    kits = provision.provision(spec, out, requests=requests)
+    terminal.say(f"{spec.name}: {len(spec.silos)} silos at {len(spec.sites)} sites.")
+    for kit in kits:
+        needs = (
+            "" if (kit / "key.pem").exists() else "   (without a key: `graphsilo federation complete` adds it there)"
+        )
+        terminal.say(f"  {kit}{needs}")
+    terminal.say(f"The root key in {out} signs new kits: keep it, and show it to nobody.")
+    if sealed:
+        import secrets
+
+        terminal.say("Sealed kits, and the passphrase of each, which travels another way than the file:")
+        for kit in kits:
+            if kit.name != "coordinator" and (kit / "key.pem").exists():
+                passphrase = "-".join(secrets.token_hex(3) for _ in range(4))
+                terminal.say(f"  {sealing.seal(kit, passphrase)}   {passphrase}")
+
+
+@federation.command()
+def request(
+    name: Annotated[str, typer.Argument(metavar="SITE", help="Name of this site in the federation.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the key and the request.")] = Path(),
+    debug: Debug = False,
+) -> None:
+    """At a site: make its key and a signing request. The key stays; the request goes to the coordinator."""
+    from graphsilo.cli import terminal
+    from graphsilo.runtime.engines.nvflare import provision
+
+    path = provision.request(name, out)
+    terminal.say(f"Send {path} to the coordinator. The key beside it never leaves this machine.")
+
+
+@federation.command()
+def complete(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit that came back for this site's request.")],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="The key that was made with the request.")],
+    debug: Debug = False,
+) -> None:
+    """At a site: put its key into the kit that was signed for it."""
+    from graphsilo.cli import terminal
+    from graphsilo.runtime.engines.nvflare import provision
+
+    terminal.say(f"{provision.complete(kit, key)} is complete.")
+
+
+@federation.command("open")
+def open_sealed(
+    file: Annotated[Path, typer.Argument(metavar="SITE.kit", help="A sealed kit.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the kit.")],
+    debug: Debug = False,
+) -> None:
+    """At a site: open a sealed kit; asks for its passphrase."""
+    from graphsilo.cli import terminal
+    from graphsilo.runtime.engines.nvflare import sealing
+
+    passphrase = typer.prompt("Passphrase", hide_input=True, err=True)
+    terminal.say(f"{sealing.open_sealed(file, passphrase.strip(), out)} is open.")
+
+
+@federation.command()
+def add(
+    name: Annotated[str, typer.Argument(metavar="SILO", help="Name of the new silo; it gets the next client number.")],
+    site: Annotated[
+        str | None, typer.Option(metavar="SITE", help="The site it lives at; else a new one of its own name.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder that `init` made.")] = Path("kits"),
+    requests: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder with the new site's signing request (SITE.csr).")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Add a silo to a federation: its kit is made, the other kits are brought up to date."""
+    from graphsilo.cli import terminal
+    from graphsilo.runtime.engines.nvflare import provision
+
+    for kit in provision.add_silo(out, name, site=site or "", requests=requests):
+        terminal.say(f"  {kit}")
+    terminal.say("The coordinator needs its kit.json from this folder, and must be started again.")
+
+
+@federation.command()
+def renew(
+    name: Annotated[str, typer.Argument(metavar="PARTY", help="A site, or coordinator.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder that `init` made.")] = Path("kits"),
+    debug: Debug = False,
+) -> None:
+    """Sign a party's certificate again before it expires."""
+    from graphsilo.cli import terminal
+    from graphsilo.runtime.engines.nvflare import provision
+
+    terminal.say(f"{provision.renew(out, name)} is renewed; bring the file to the party.")
+
+
+@federation.command()
+def submit(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG.yaml", help="What to run; the silos hold the data.")
+    ] = None,
+    kit: KitFolder = Path("kits/coordinator"),
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results; else inside the kit.")
+    ] = None,
+    go_on: Annotated[
+        str | None, typer.Option("--continue", metavar="JOB", help="Continue this stopped or failed job instead.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting; repeatable.")
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="er,icu", help="Silos that are left out, by name or number; nobody waits for them."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Put a job in the coordinator's queue."""
+    from graphsilo.cli import terminal
+    from graphsilo.experiments.service.jobs import Jobs
+    from graphsilo.runtime.engines.choice import coordinator_kit
+
+    own = coordinator_kit(kit)
+    jobs = Jobs(own.folder)
+    said = [*(assignments or ()), *([f"run.without={json.dumps(clients_of(without))}"] if without else ())]
+    if (config is None) == (go_on is None):
+        raise ConfigError("give either a configuration to submit, or a job with --continue.")
+    if go_on is not None:
+        if said or out is not None:
+            raise ConfigError(
+                f"a job that is continued keeps its settings and its folder: leave out "
+                f"{'--set' if assignments else '--without' if without else '--out'}, or submit it anew."
+            )
+        job = jobs.get(go_on)
+        if job.state not in ("stopped", "failed"):
+            raise ConfigError(f"job {job.id} is {job.state}; only a stopped or failed job can be continued.")
+        jobs.go_on(job)
+    elif config is not None:
+        job = jobs.submit(config, out=out, assignments=said, names=own.silos)
+    terminal.say(f"{job.id} is in the queue; results go to {job.out}")
+
+
+@federation.command()
+def stop(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A job, by name or number.")],
+    kit: KitFolder = Path("kits/coordinator"),
+    debug: Debug = False,
+) -> None:
+    """Stop a job after its current round; `submit --continue` goes on with it."""
+    from graphsilo.cli import terminal
+    from graphsilo.experiments.service.jobs import Jobs
+    from graphsilo.runtime.engines.choice import coordinator_kit
+
+    jobs = Jobs(coordinator_kit(kit).folder)
+    found = jobs.get(job)
+    if found.state not in ("queued", "running"):
+        raise ConfigError(f"job {found.id} is {found.state} already.")
+    jobs.ask_stop(found)
+    terminal.say(
+        f"{found.id} stops after its current round." if found.state == "running" else f"{found.id} is stopped."
+    )
+
+
+@federation.command()
+def status(
+    kit: KitFolder = Path("kits/coordinator"),
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show the coordinator, its silos and its jobs."""
+    from graphsilo.cli import terminal
+    from graphsilo.experiments.service.jobs import Jobs
+    from graphsilo.experiments.service.watch import json_text, read_status
+    from graphsilo.runtime.engines.choice import coordinator_kit
+
+    folder = coordinator_kit(kit).folder
+    tree = read_status(folder) or {}
+    jobs = Jobs(folder).all()
+    tree["serving"] = bool(tree) and serving(folder)
+    if as_json:
+        terminal.say(json_text({**tree, "jobs": [vars(job) for job in jobs]}))
+        return
+    from graphsilo.cli.federation.view import show_status
+
+    show_status(tree, jobs)
+
+
+@federation.command()
+def logs(
+    kit: KitFolder = Path("kits/coordinator"),
+    lines: Annotated[int, typer.Option("-n", metavar="N", help="How many lines.")] = 40,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
+    engine: Annotated[bool, typer.Option("--engine", help="The engine's log instead.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show what the coordinator noted."""
+    from graphsilo.cli.federation.view import printable
+    from graphsilo.runtime.engines.nvflare.kit import read_kit
+
+    run = read_kit(kit).run
+    own = "coordinator.log" if (run / "coordinator.log").exists() else "site.log"
+    path = run / ("engine.log" if engine else own)
+    if not path.exists():
+        raise RunError(f"{path} is not there yet: nobody has served this kit.")
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file.readlines()[-lines:]:
+            sys.stdout.write(printable(line.rstrip("\n")) + "\n")
+        while follow:
+            line = file.readline()
+            sys.stdout.write(printable(line.rstrip("\n")) + "\n" if line else "")
+            sys.stdout.flush()
+            if not line:
+                time.sleep(0.3)
+
+
+def serving(folder: Path) -> bool:
+    """Whether a process serves the kit just now."""
+    from graphsilo.experiments.storage.disk import owned
+
+    try:
+        with owned(folder / "run"):
+            return False
+    except RunError:
+        return True

@@ -1,0 +1,1 @@
+"""Commands of a silo's owner: `silo`."""

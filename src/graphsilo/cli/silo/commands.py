@@ -1,0 +1,486 @@
+"""``graphsilo silo``: look at a silo with its own data before it joins, and make such silos of a simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphsilo.cli.silo.log import log
+from graphsilo.errors import several
+
+if TYPE_CHECKING:
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.data.silos.own import SiloFile
+    from graphsilo.data.silos.silo import Silo
+    from graphsilo.data.sources.tables import Reading
+    from graphsilo.experiments.config import RunConfig
+
+SHOWN_WORDS = 12
+"""Names of features or classes that are listed before the rest is only counted."""
+
+silo = typer.Typer(
+    name="silo",
+    help="Check a silo with its own data, see what left it, or make silos of a simulation.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+)
+
+
+@silo.callback(invoke_without_command=True)
+def group(context: typer.Context) -> None:
+    """Check a silo with its own data, see what left it, or make silos of a simulation."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+silo.command()(log)
+
+
+@silo.command()
+def check(
+    file: Annotated[Path, typer.Argument(metavar="SILO.yaml", help="What describes the silo.")],
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Read a silo's data as a run would, and show what the federation will learn of it and what stays."""
+    check_command(file)
+
+
+@silo.command()
+def export(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Settings of a simulation, as for run.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the silos; made if it does not exist.")],
+    data_root: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as partition.clients=5; repeatable."),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Write every silo of a simulation into a folder of its own, to be carried to a machine of its own."""
+    export_command(config, out, assignments or [], data_root)
+
+
+def check_command(file: Path) -> None:
+    """Check a silo and print what was found.
+
+    Args:
+        file: The ``silo.yaml``.
+
+    Raises:
+        GraphsiloError: It cannot take part as it is; all reasons that can be found.
+    """
+    from rich.text import Text
+
+    from graphsilo.cli.terminal import say, show, table
+    from graphsilo.data.silos.cards import card_of
+    from graphsilo.data.silos.own import read_silo_file
+    from graphsilo.data.silos.union import check_finite
+    from graphsilo.data.sources.faults import Faults
+    from graphsilo.federation.policy import DisclosurePolicy
+
+    described = read_silo_file(file)
+    faults = Faults(described.path)
+    with faults.collect():
+        DisclosurePolicy.from_mapping(described.policy, where=f"{described.path}: policy")
+    reading: Reading | None = None
+    with faults.collect():
+        if described.store is None:
+            # How many nodes each split has depends on the labels alone, not on which client this is.
+            reading = described.read()
+            held = described.silo_of(reading, 0)
+        else:
+            held = described.load(described.stored_client())
+        check_finite(held.graph)
+    faults.tell()
+    found = list(examine(described, held, reading))
+    told = card_of(described, held)
+
+    say(f"Silo '{described.name}' ({file})")
+    say()
+    signs = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
+    grid = table("", "", "")
+    grid.show_header = False
+    grid.box = None
+    for finding in found:
+        sign, style = signs[finding.status]
+        grid.add_row(Text(sign, style=style), finding.what, finding.told)
+    show(grid)
+    say()
+    say("What the federation will learn of it before round 1:")
+    say()
+    grid = table("", "")
+    grid.show_header = False
+    grid.box = None
+    for name, value in card_rows(told):
+        grid.add_row(f"  {name}", value)
+    show(grid)
+    say()
+    say(stays(described, held))
+    say()
+    say(
+        "During a run the method's messages leave as well: `graphsilo explain METHOD` lists them, and the policy of "
+        "this file can refuse kinds of them."
+    )
+    notes = sum(finding.status == "note" for finding in found)
+    say()
+    say(
+        "The silo can take part."
+        if not notes
+        else f"The silo can take part; {'one point' if notes == 1 else f'{notes} points'} above (!) "
+        f"{'is' if notes == 1 else 'are'} worth a look."
+    )
+
+
+def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Finding]:
+    """What can be said of a silo that was read without an error.
+
+    Args:
+        described: Its file.
+        held: The silo.
+        reading: Of its tables; None of a stored silo.
+
+    Raises:
+        ConfigError: The policy is not one.
+    """
+    import numpy as np
+
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.cli.terminal import count
+    from graphsilo.data.graph import GraphCollection
+    from graphsilo.data.silos.scaling import far_apart
+    from graphsilo.data.sources.remarks import remarks
+    from graphsilo.data.sources.sql import Query
+
+    whole = held.graph
+    graph = whole.union if isinstance(whole, GraphCollection) else whole
+    found = []
+    if described.tables is not None:
+        for part, source in (("nodes", described.tables.nodes), ("edges", described.tables.edges)):
+            if isinstance(source, Query):
+                from graphsilo.data.sources.sql import describe
+
+                found.append(Finding("ok", part, f"a query of the {describe(source)}, in a read-only transaction"))
+                if not source.connection.strip().lower().startswith("env:") and _has_password(source.connection):
+                    found.append(
+                        Finding(
+                            "note", part, f"the password stands in {source.file.name}: keep it in an environment "
+                            "variable instead, as `connection: env:NAME`",
+                        )
+                    )  # fmt: skip
+            else:
+                found.append(Finding("ok", part, str(source)))
+        found.append(Finding("ok", "ids", "each node has an id of its own, and every link ends at nodes that exist"))
+    else:
+        number = described.stored_client()
+        found.append(Finding("ok", "store", f"{described.store}, exported as client {number} of a simulation"))
+    if graph.num_features:
+        columns = f"{count(graph.num_features)} column{'' if graph.num_features == 1 else 's'} of numbers"
+        found.append(Finding("ok", "features", f"{columns}, {_filled(described, reading)}"))
+    else:
+        found.append(Finding("note", "features", "there are none: nodes are told apart by their links alone"))
+    spread = {} if described.tables is None else described.tables.one_hot
+    for column, words in spread.items():
+        if words is None:
+            found.append(
+                Finding(
+                    "note", "features", f"one_hot declares no words for '{column}': those that occur here are told, "
+                    f"and all silos take what occurs anywhere. To tell none, spell them out: {{{column}: [...]}}",
+                )
+            )  # fmt: skip
+    degree = np.bincount(graph.edges.ravel(), minlength=graph.num_nodes)
+    alone = int((degree == 0).sum())
+    if graph.num_edges == 0:
+        found.append(Finding("note", "links", "there is none: every node is classified by its own features"))
+    elif alone:
+        share = 100 * alone / graph.num_nodes
+        nodes, learns = ("one node", "learns") if alone == 1 else (f"{count(alone)} nodes", "learn")
+        found.append(
+            Finding(
+                "note",
+                "links",
+                f"{nodes} ({share:.1f} %) {'has' if alone == 1 else 'have'} no link, and {learns} from no neighbour",
+            )
+        )
+    else:
+        found.append(Finding("ok", "links", "every node has at least one"))
+    if described.tables is not None and reading is not None:
+        found += [Finding("note", where, told) for where, told in remarks(reading, described.tables)]
+        apart = far_apart([graph]) if described.scaling.scale == "none" else None
+        if apart is not None:
+            wide, most, narrow, least = apart
+            found.append(
+                Finding(
+                    "note", "features", f"{wide} ranges over {most:g}, {narrow} over {least:g}, and features are not "
+                    f"scaled: the model hardly sees {narrow}. Leave out `scale: none`, or write them in like units",
+                )
+            )  # fmt: skip
+    found += _labels(described, held)
+    found += _policy(described, held)
+    found += _sums(described)
+    return found
+
+
+def _filled(described: SiloFile, reading: Reading | None) -> str:
+    """Which empty cells were filled, and how."""
+    from graphsilo.cli.terminal import count
+
+    empty = {} if reading is None else {name: number for name, number in reading.empty.items() if number}
+    if not empty or described.tables is None:
+        return "none missing or NaN"
+    rules = described.missing
+    told = [f"{name} {count(number)} ({rules.of(name)})" for name, number in empty.items()]
+    cells = sum(empty.values())
+    return f"{'one empty cell' if cells == 1 else f'{count(cells)} empty cells'} filled: {_some(told)}"
+
+
+def _labels(described: SiloFile, held: Silo) -> list[Finding]:
+    import numpy as np
+
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.cli.terminal import count
+
+    labels = held.graph.labels
+    known = int((labels >= 0).sum())
+    what = "graphs" if held.schema.task == "graph" else "nodes"
+    found = []
+    if not known:
+        found.append(
+            Finding("note", "labels", f"none of the {what} has one: this silo can receive a model, not teach it")
+        )
+    else:
+        present = len(np.unique(labels[labels >= 0]))
+        told = f"{count(known)} of {count(len(labels))} {what}, {present} of {held.schema.num_classes} classes occur"
+        found.append(Finding("ok", "labels", told))
+        if present == 1 and held.schema.num_classes > 1:
+            only = int(labels[labels >= 0][0])
+            word = f"'{held.schema.class_names[only]}'" if held.schema.class_names is not None else f"class {only}"
+            found.append(Finding("note", "labels", f"all are {word}: nothing here tells classes apart"))
+    if described.tables is not None and described.tables.classes is None:
+        found.append(
+            Finding(
+                "note", "classes", "not declared: the classes that occur are told, and their order follows the words"
+            )
+        )
+    if held.links is not None:
+        return found
+    split = {"train": held.train, "val": held.seen.items["val"], "test": held.seen.items["test"]}
+    counts = ", ".join(f"{count(len(items))} {name}" for name, items in split.items())
+    empty = [name for name, items in split.items() if not len(items)]
+    if "train" in empty:
+        found.append(
+            Finding("note", "split", f"{counts}: without a training item nothing is learned here, only received")
+        )
+    elif empty:
+        missing = {"val": "no item to choose the best round by", "test": "no item to be scored on"}
+        told = " and ".join(missing[name] for name in empty)
+        found.append(Finding("note", "split", f"{counts}: there is {told}"))
+    else:
+        found.append(Finding("ok", "split", counts))
+    trained = held.class_counts()
+    absent = np.flatnonzero((trained == 0) & (np.bincount(labels[labels >= 0], minlength=len(trained)) > 0))
+    if len(absent) and "train" not in empty:
+        names = held.schema.class_names
+        words = [names[index] if names is not None else str(index) for index in absent]
+        found.append(
+            Finding(
+                "note", "split", f"no training item of {_some(words)}: too few of {'it' if len(words) == 1 else 'them'}"
+            )
+        )
+    return found
+
+
+def _policy(described: SiloFile, held: Silo) -> list[Finding]:
+    """What the policy lets out.
+
+    Raises:
+        ConfigError: It is not one.
+    """
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.federation.kinds import KINDS
+    from graphsilo.federation.policy import DisclosurePolicy, small_classes
+
+    policy = DisclosurePolicy.from_mapping(described.policy, where=f"{described.path}: policy")
+    refused = [kind for kind in KINDS if not policy.allows(kind)]
+    own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name != "kinds"]
+    told = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
+    found = [Finding("ok", "policy", f"{told}{'' if described.policy else ' (the usual one)'}")]
+    small = [] if held.links is not None else list(small_classes(held.class_counts().tolist(), policy.min_class_count))
+    if small:
+        names = held.schema.class_names
+        words = [names[index] if names is not None else str(index) for index in small]
+        told = f"fewer than {policy.min_class_count} training items of {_some(words)}: methods that describe single"
+        found.append(Finding("note", "policy", f"{told} classes are refused here (min_class_count)"))
+    return found
+
+
+def _sums(described: SiloFile) -> list[Finding]:
+    """Whether the policy lets out what scaling needs."""
+    from graphsilo.cli.doctor import Finding
+    from graphsilo.errors import DisclosureError
+    from graphsilo.federation.policy import DisclosurePolicy
+
+    if not described.scaling.is_agreed:
+        return []
+    try:
+        DisclosurePolicy.from_mapping(described.policy).check_scaling()
+    except DisclosureError as error:
+        return [Finding("broken", "scaling", f"no run can begin: {error}")]
+    return []
+
+
+def _value(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def card_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """A card in words, entry by entry."""
+    from graphsilo.cli.terminal import count
+    from graphsilo.data.scales import Scaling
+    from graphsilo.data.truth import in_words
+
+    counts = told["counts"]
+    names = told["feature_names"]
+    spread = {f"{column}={word}" for column, words in told["one_hot"].items() for word in words}
+    features = count(told["features"])
+    if names is None:
+        features += ", without names"
+    elif names:
+        features += f": {_some([name for name in names if name not in spread])}" if set(names) - spread else ""
+    classes = count(told["classes"])
+    if told["class_names"]:
+        classes += f": {_some(told['class_names'])}"
+    if told["class_names"] is not None and not told["classes_declared"]:
+        classes = f"{classes} (those that occur here)" if told["class_names"] else "unknown here: no node has a label"
+    else:
+        classes += f"; {count(counts['classes'])} of them occur here"
+    ratios = told["split"]["ratios"]
+    split = told["split"]["mode"]
+    if split == "stratified":
+        shares = "0.2/0.4/0.4" if ratios is None else "/".join(f"{ratio:g}" for ratio in ratios)
+        split = f"{split} {shares}, seed {told['split']['seed']}"
+    items = ", ".join(f"{count(counts[name])} {name}" for name in ("train", "val", "test"))
+    held = f"{count(counts['graphs'])} graphs, " if counts["graphs"] else ""
+    return [
+        ("name", told["name"]),
+        ("software", f"graphsilo {told['graphsilo']}"),
+        ("tasks", ", ".join(told["tasks"])),
+        ("features", features),
+        *((f"  {column}", f"one of {_some(words)}") for column, words in told["one_hot"].items()),
+        *((f"  {column}", f"0 or 1: {in_words(words)}") for column, words in told["booleans"].items()),
+        ("kept as", "sparse: most features are zero" if told["sparse"] else "dense numbers"),
+        ("scaled", Scaling(told["scale"], told["scale_by"]).words()),
+        ("classes", classes),
+        ("links", "with a direction" if told["directed"] else "without direction"),
+        ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links; {items}"),
+        ("split", split),
+    ]
+
+
+def stays(described: SiloFile, held: Silo) -> str:
+    """What no card holds."""
+    from graphsilo.data.sources.sql import Query
+
+    kept = ["every row of features and every label", "who is linked to whom", "how often each class occurs"]
+    if described.tables is not None:
+        kept.append(f"the ids in column '{described.tables.id}'")
+        if described.missing.rules:
+            kept.append("what empty cells were filled with")
+        sources = (described.tables.nodes, described.tables.edges)
+        kept.append("names of files, and tables and columns that are not used")
+        if any(isinstance(source, Query) for source in sources):
+            kept.append("queries, and address and password of the database")
+    else:
+        kept.append("names of nodes")
+    return f"What stays here: {'; '.join(kept)}."
+
+
+def _has_password(connection: str) -> bool:
+    from sqlalchemy.engine import make_url
+
+    return bool(make_url(connection).password)
+
+
+def _some(words: list[str]) -> str:
+    return several(words, SHOWN_WORDS)
+
+
+def export_command(config: Path, out: Path, assignments: list[str], data_root: Path | None = None) -> None:
+    """Write the silos of a simulation.
+
+    Args:
+        config: Its settings.
+        out: Gets one folder per silo.
+        assignments: Those of ``--set``.
+        data_root: Folder of raw files.
+
+    Raises:
+        GraphsiloError: As loading and cutting do; or a folder is in use.
+    """
+    from graphsilo.cli.terminal import count, say, show, table
+    from graphsilo.experiments.config import load_config
+    from graphsilo.report.formats import data_size
+
+    root = {} if data_root is None else {"data.root": str(data_root.expanduser())}
+    chosen = load_config(config, overrides=root, assignments=assignments)
+    written = write_silos(chosen, out.expanduser())
+    grid = table("silo", "nodes", "train", "val", "test", "size", numbers=range(1, 6))
+    for folder, held in written:
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        items = held.seen.items
+        grid.add_row(
+            folder.name, count(held.num_items), count(len(held.train)), count(len(items["val"])),
+            count(len(items["test"])), data_size(size),
+        )  # fmt: skip
+    show(grid)
+    say()
+    say(
+        f"{len(written)} silos in {out}. Carry each folder to its machine; in federation.yaml list them in this order, "
+        f"since a silo keeps its number. `graphsilo silo check {out}/{written[0][0].name}/silo.yaml` looks at one."
+    )
+
+
+def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
+    """Every silo of a simulation in a folder of its own: a store, and its ``silo.yaml``.
+
+    Returns:
+        The folders and what is in them, in the order of clients.
+
+    Raises:
+        RunError: A folder exists already, or cannot be written.
+        GraphsiloError: As loading and cutting do.
+    """
+    from graphsilo import documents
+    from graphsilo.data.silos.store import SiloStore
+    from graphsilo.errors import RunError
+    from graphsilo.experiments.effects import check_clients, settled
+    from graphsilo.experiments.simulation import prepare
+
+    simulation = prepare(settled(config))
+    check_clients(config, simulation.partition)
+    settled(config, task=simulation.task, partition=simulation.partition)
+    silos, scaling = simulation.silos, simulation.scaling
+    digits = len(str(max(held.client for held in silos)))
+    folders = [out / f"silo-{held.client:0{digits}d}" for held in silos]
+    taken = next((folder for folder in folders if folder.exists()), None)
+    if taken is not None:
+        raise RunError(f"{taken} exists already: choose another folder for --out, or remove it.")
+    written = []
+    try:
+        for folder, held in zip(folders, silos, strict=True):
+            SiloStore(folder / "store").write(held)
+            features = {"features": scaling.tree()} if scaling.has_columns else {}
+            content = {"name": folder.name, "store": "store", **features, "policy": {}}
+            # Last, so that a folder without it is known to be incomplete.
+            (folder / "silo.yaml").write_text(documents.write(content), encoding="utf-8")
+            written.append((folder, held))
+    except OSError as error:
+        raise RunError(
+            f"the silos could not be written to {out} ({error.strerror or error}): free some space or choose another "
+            "place."
+        ) from error
+    return written

@@ -1,0 +1,394 @@
+"""What a federation learns of a silo before round 1: its card, and the comparison of all cards.
+
+A card holds names and counts, never a row: no feature, no label, no id, no link, and of the classes how many occur,
+not how often each does. Nothing else is told of the data before training; ``graphsilo silo check`` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from graphsilo.__about__ import __version__
+from graphsilo.data.graph import GraphCollection
+from graphsilo.data.partition.adjacency import undirected_links
+from graphsilo.data.partition.splits import GRAPH_RATIOS
+from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
+from graphsilo.data.silos.link_task import enough_links
+from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.sources.columns import Vocabulary, share_words, sorted_words
+from graphsilo.data.sources.faults import name_fault, unseen_fault
+from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.truth import Told, join_truth, truth_notes, words_of
+from graphsilo.errors import DataError, shown
+from graphsilo.types import ClientId, Task
+
+if TYPE_CHECKING:
+    from graphsilo.data.silos.own import SiloFile
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How much a silo holds.
+
+    Attributes:
+        nodes: Of all its graphs.
+        links: Undirected ones count once.
+        graphs: Graphs of a collection; 0 where the silo is one graph.
+        train, val, test: Items of each split: nodes, graphs, or links.
+        classes: How many classes occur among the labels.
+    """
+
+    nodes: Count
+    links: Count
+    graphs: Count
+    train: Count
+    val: Count
+    test: Count
+    classes: Count
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a silo tells of itself.
+
+    Attributes:
+        graphsilo: Release that made the card.
+        name: Of the silo.
+        tasks: What it can serve, the natural one first.
+        features: Columns of its features.
+        feature_names: Their names, or None where they have none.
+        one_hot: Words of every column that was spread over several, by its name.
+        open_words: Those of them that declare no words: theirs are what occurs.
+        booleans: Words of 0 and words of 1 of every column of truth values.
+        classes: Size of its vocabulary of classes.
+        class_names: The vocabulary, or None where classes have numbers only.
+        classes_declared: Whether the vocabulary was written down, or is what occurs among the labels.
+        directed: Whether links have a direction.
+        weighted: Whether links have weights.
+        sparse: Whether most features are zero and they are kept so.
+        scale, scale_by: How features are scaled; see :class:`graphsilo.data.scales.Scaling`.
+        counts: How much it holds.
+        split: How items were divided: mode, ratios and seed.
+    """
+
+    graphsilo: str
+    name: str
+    tasks: list[str]
+    features: Count
+    feature_names: list[str] | None
+    one_hot: dict[str, list[str]]
+    open_words: list[str]
+    booleans: dict[str, tuple[list[str], list[str]]]
+    classes: Count
+    class_names: list[str] | None
+    classes_declared: bool
+    directed: bool
+    weighted: bool
+    sparse: bool
+    scale: ScaleName
+    scale_by: ScaleBy
+    counts: Counts
+    split: dict[str, Any]
+
+
+def card(silo_file: SiloFile, client: ClientId) -> dict[str, Any]:
+    """Everything that a federation is told of a silo before round 1, as plain values.
+
+    Args:
+        silo_file: The silo.
+        client: Its number in the federation.
+
+    Raises:
+        GraphsiloError: As loading the silo does.
+    """
+    return card_of(silo_file, silo_file.load(client))
+
+
+def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
+    """As :func:`card`, of a silo that was loaded already, without a schema."""
+    whole = silo.graph
+    graph = whole.union if isinstance(whole, GraphCollection) else whole
+    tables = silo_file.tables
+    split: dict[str, Any] = {"mode": "stored", "ratios": None, "seed": None}
+    declared, directed = True, False
+    links = undirected_links(graph.edges).shape[1]
+    tasks: list[str] = [silo.schema.task]
+    if tables is not None:
+        chosen = silo_file.split
+        split = {
+            "mode": chosen.mode,
+            "ratios": None if chosen.ratios is None else list(chosen.ratios),
+            "seed": chosen.seed,
+        }
+        declared, directed = tables.classes is not None, tables.directed
+        tasks = ["node", "link"] if enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
+    else:
+        directed = not is_symmetric(graph)
+    words = None if tables is None else Vocabulary.of(silo_file.name, tables, silo.schema.feature_names or ())
+    train, items = len(silo.train), silo.seen.items
+    if silo.links is not None:
+        train = silo.links.train.shape[1]
+        links = train + silo.links.val.shape[1] + silo.links.test.shape[1]
+    labels = whole.labels
+    made = Card(
+        graphsilo=__version__,
+        name=silo_file.name,
+        tasks=tasks,
+        features=silo.schema.num_features,
+        feature_names=_listed(silo.schema.feature_names),
+        one_hot={} if words is None else {column: list(known) for column, known in words.words.items()},
+        open_words=[] if words is None else sorted(words.open),
+        booleans={column: (list(off), list(on)) for column, (off, on) in silo.schema.booleans.items()},
+        classes=silo.schema.num_classes,
+        class_names=_listed(silo.schema.class_names),
+        classes_declared=declared,
+        directed=directed,
+        weighted=graph.edge_weights is not None,
+        sparse=graph.is_sparse,
+        scale=silo_file.scaling.scale,
+        scale_by=silo_file.scaling.scale_by,
+        counts=Counts(
+            nodes=graph.num_nodes,
+            links=graph.num_edges if directed else links,
+            graphs=len(whole) if isinstance(whole, GraphCollection) else 0,
+            train=train,
+            val=len(items["val"]),
+            test=len(items["test"]),
+            classes=len(np.unique(labels[labels >= 0])),
+        ),
+        split=split,
+    )
+    return asdict(made)
+
+
+def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
+    """What all silos agree on, from what each told.
+
+    Features must be the same everywhere. Classes that are absent at a silo are fine: a vocabulary that a silo declares
+    holds for all, and several that declare one must declare the same; where none does, the vocabulary is every class
+    that occurs anywhere, sorted. The schema goes back to the silos, which number their classes by it.
+
+    Args:
+        cards: At least one, in the order of the federation.
+
+    Returns:
+        The schema; its task is the first that all silos can serve.
+
+    Raises:
+        DataError: Cards are malformed, or do not agree: names two silos and the first difference.
+    """
+    told = [_parse(item) for item in cards]
+    if not told:
+        raise DataError("no silo has told anything of itself; a federation needs at least one.")
+    first = told[0]
+    for other in told[1:]:
+        twice = next((one for one in told if one is not other and one.name == other.name), None)
+        if twice is not None:
+            raise DataError(f"two silos are called '{other.name}'; every silo of a federation has a name of its own.")
+        if other.graphsilo != first.graphsilo:
+            raise DataError(
+                f"silo '{first.name}' runs graphsilo {first.graphsilo}, silo '{other.name}' {other.graphsilo}: install "
+                f"the same release everywhere."
+            )
+    tasks = [task for task in first.tasks if all(task in other.tasks for other in told)]
+    if not tasks:
+        other = next(one for one in told if not set(one.tasks) & set(first.tasks))
+        raise DataError(
+            f"silo '{first.name}' can serve the task {' or '.join(first.tasks)}, silo '{other.name}' only "
+            f"{' or '.join(other.tasks)}: a federation has one task."
+        )
+    told = _share_words(told)
+    first = told[0]
+    # Where some have names and others do not, the names are compared among those that have them.
+    named = next((one for one in told if one.feature_names is not None), first)
+    for other in told:
+        _same_features(named, other)
+        if other.weighted != first.weighted:
+            one, two = (first, other) if first.weighted else (other, first)
+            raise DataError(
+                f"links have weights at silo '{one.name}' and none at silo '{two.name}': name a column as edges.weight "
+                f"in all descriptions, or in none."
+            )
+        if other.directed != first.directed:
+            one, two = (first, other) if first.directed else (other, first)
+            raise DataError(
+                f"links have a direction at silo '{one.name}' and none at silo '{two.name}': set `directed` alike in "
+                f"all descriptions."
+            )
+        if (other.scale, other.scale_by) != (first.scale, first.scale_by):
+            raise DataError(
+                f"silo '{first.name}' scales its features so: {_scaling(first)}; silo '{other.name}' so: "
+                f"{_scaling(other)}. Write the same `features: {{scale: ..., scale_by: ...}}` into every silo.yaml."
+            )
+    count, names = _classes(told)
+    return Schema(
+        task=_task(tasks[0]),
+        num_features=named.features,
+        num_classes=count,
+        feature_names=None if named.feature_names is None else tuple(named.feature_names),
+        class_names=names,
+        booleans=join_truth(_truth(told)),
+    )
+
+
+def card_notes(cards: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What a person should know of cards that agree."""
+    return truth_notes(_truth([_parse(item) for item in cards]))
+
+
+def _truth(told: Sequence[Card]) -> list[Told]:
+    return [Told(f"silo '{one.name}'", one.feature_names or (), words_of(one.booleans)) for one in told]
+
+
+def _share_words(told: Sequence[Card]) -> list[Card]:
+    """The cards with one list of words for each column that silos share."""
+    shared = share_words(
+        [
+            Vocabulary(f"silo '{one.name}'", tuple(one.feature_names or ()), one.one_hot, frozenset(one.open_words))
+            for one in told
+        ]
+    )
+    return [
+        one
+        if one.feature_names is None
+        else replace(
+            one,
+            feature_names=list(mine.names),
+            features=len(mine.names),
+            one_hot={column: list(words) for column, words in mine.words.items()},
+        )
+        for one, mine in zip(told, shared, strict=True)
+    ]
+
+
+def _scaling(one: Card) -> str:
+    return Scaling(one.scale, one.scale_by).words()
+
+
+def _task(name: str) -> Task:
+    known: tuple[Task, ...] = ("node", "graph", "link")
+    for task in known:
+        if name == task:
+            return task
+    raise DataError(f"a silo can serve the task '{name}', which this release does not know; known: {', '.join(known)}.")
+
+
+def _parse(told: Mapping[str, Any]) -> Card:
+    """A card that came from elsewhere, its types checked."""
+    name = shown(told.get("name", "?") if isinstance(told, Mapping) else "?")
+    try:
+        found = msgspec.convert(dict(told), Card)
+        strange = sorted(set(told) - {item.name for item in fields(Card)})
+        if strange:
+            raise msgspec.ValidationError(f"unknown entry '{strange[0]}'")
+        lengths = ((found.features, found.feature_names), (found.classes, found.class_names))
+        if any(names is not None and len(names) != count for count, names in lengths):
+            raise msgspec.ValidationError("numbers and names of features or classes do not agree")
+        if any(names is not None and len(set(names)) != len(names) for _, names in lengths[1:]):
+            raise msgspec.ValidationError("a class stands there twice")
+        if not set(found.open_words) <= set(found.one_hot):
+            raise msgspec.ValidationError("a column without words declares none")
+        for word in _told_names(found):
+            wrong = name_fault(word)
+            if wrong is not None:
+                raise msgspec.ValidationError(f"the name {shown(word)} {wrong}")
+        for word in (word for pair in found.booleans.values() for listed in pair for word in listed):
+            wrong = unseen_fault(word)
+            if wrong is not None:
+                raise msgspec.ValidationError(f"the word {shown(word)} {wrong}")
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise DataError(
+            f"the card of silo {name} is not one of graphsilo {__version__} ({error}): install the same release "
+            f"everywhere."
+        ) from error
+    return found
+
+
+def _told_names(one: Card) -> Iterator[str]:
+    """Every word of a card that errors and logs quote."""
+    yield from (one.name, one.graphsilo, *one.tasks, *(one.feature_names or ()), *(one.class_names or ()))
+    for column, words in one.one_hot.items():
+        yield from (column, *words)
+    yield from one.booleans
+
+
+def _same_features(one: Card, other: Card) -> None:
+    mine, theirs = one.feature_names, other.feature_names
+    if one.features == other.features and (theirs is None or mine == theirs):
+        return
+    sizes = f"silo '{one.name}' has {one.features} features, silo '{other.name}' {other.features}"
+    difference = ""
+    if mine is not None and theirs is not None:
+        place = next((p for p, pair in enumerate(zip(mine, theirs, strict=False)) if pair[0] != pair[1]), None)
+        if place is not None:
+            difference = (
+                f": feature {place + 1} is '{mine[place]}' at '{one.name}' and '{theirs[place]}' at '{other.name}'"
+            )
+        else:
+            longer, names = (one, mine) if len(mine) > len(theirs) else (other, theirs)
+            shorter = min(len(mine), len(theirs))
+            difference = f": feature {shorter + 1}, '{names[shorter]}', is only at '{longer.name}'"
+    raise DataError(
+        f"{sizes}{difference}. All silos must describe nodes by the same features in the same order: list the columns "
+        f"under nodes.features, and spell out the words of nodes.one_hot, alike in every description."
+    )
+
+
+def _classes(told: Sequence[Card]) -> tuple[int, tuple[str, ...] | None]:
+    """Size and names of the common vocabulary."""
+    declared = [one for one in told if one.classes_declared]
+    if not declared:
+        words = sorted_words(dict.fromkeys(word for one in told for word in one.class_names or ()))
+        if not words and _task(told[0].tasks[0]) == "node":
+            raise DataError(
+                "no silo has a label, and none declares classes: name the column of labels as nodes.label in at "
+                "least one description, or list the classes under `classes`."
+            )
+        return len(words), words
+    first = next((one for one in declared if one.class_names is not None), declared[0])
+    for other in declared:
+        names = None if other.class_names is None or first.class_names is None else other.class_names
+        if other.classes != first.classes or (names is not None and names != first.class_names):
+            raise DataError(
+                f"silo '{first.name}' declares {_shown(first)}, silo '{other.name}' {_shown(other)}"
+                f"{_first_class(first, other)}. Declare the same `classes` in the same order in every description."
+            )
+    for other in told:
+        if other.classes_declared:
+            continue
+        if first.class_names is None and other.class_names:
+            raise DataError(
+                f"silo '{first.name}' numbers its {first.classes} classes and names none, silo '{other.name}' has "
+                f"the class '{other.class_names[0]}': which number it is cannot be known."
+            )
+        strange = next((word for word in other.class_names or () if word not in (first.class_names or ())), None)
+        if strange is not None:
+            raise DataError(
+                f"silo '{other.name}' has nodes of class '{strange}', which silo '{first.name}' does not declare: it "
+                f"declares {_shown(first)}. Add the class to `classes` in every description, or empty those labels."
+            )
+    return first.classes, None if first.class_names is None else tuple(first.class_names)
+
+
+def _shown(one: Card) -> str:
+    names = one.class_names or []
+    words = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return f"{one.classes} classes ({words})" if words else f"{one.classes} classes"
+
+
+def _first_class(one: Card, other: Card) -> str:
+    for place, (mine, theirs) in enumerate(zip(one.class_names or (), other.class_names or (), strict=False)):
+        if mine != theirs:
+            return f": class {place + 1} is '{mine}' at '{one.name}' and '{theirs}' at '{other.name}'"
+    return ""
+
+
+def _listed(words: tuple[str, ...] | None) -> list[str] | None:
+    return None if words is None else list(words)

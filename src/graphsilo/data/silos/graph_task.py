@@ -1,0 +1,83 @@
+"""Silos for graph classification: each client holds whole graphs of one or several collections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphsilo.data.graph import GraphCollection
+from graphsilo.data.partition.artefact import Partition
+from graphsilo.data.silos.parts import disjoint_union, local_numbers, require_training
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.errors import DataError
+
+
+def build_graph_silos(
+    collections: GraphCollection | Sequence[GraphCollection],
+    partition: Partition,
+    *,
+    features: Literal["strict", "degree"] = "strict",
+    max_degree: int = 64,
+) -> list[Silo]:
+    """One silo per client for graph classification; each holds whole graphs.
+
+    Args:
+        collections: One collection, or one per client (rule ``domains``).
+        partition: Made by ``partition_graphs`` of the same collections.
+        features: How collections with different features are brought together: ``strict`` refuses them, ``degree``
+            replaces all features by a one-hot degree.
+        max_degree: Larger degrees share the last column.
+
+    Raises:
+        DataError: Features differ and ``strict`` was asked for.
+        PartitionError: The partition does not fit, or no client has a graph to train on.
+    """
+    given = [collections] if isinstance(collections, GraphCollection) else list(collections)
+    if features == "degree":
+        given = [_with_degrees(collection, max_degree) for collection in given]
+    dimensions = sorted({collection.num_features for collection in given})
+    if len(dimensions) > 1:
+        raise DataError(
+            f"{', '.join(item.name for item in given)} have {', '.join(map(str, dimensions))} features, but clients "
+            f"must agree on one number: use degree features for all of them."
+        )
+    whole = given[0] if len(given) == 1 else disjoint_union(given)
+    assert isinstance(whole, GraphCollection)
+    partition.check(whole)
+    schema = Schema("graph", whole.num_features, whole.num_classes)
+    silos = []
+    for client in partition.present:
+        graphs = partition.nodes[client]
+        held = whole.subset(graphs)
+        splits = (partition.train[client], partition.val[client], partition.test[client])
+        train, val, test = (local_numbers(graphs, ids) for ids in splits)
+        silos.append(
+            Silo(
+                client=client,
+                graph=held,
+                train=train,
+                evaluations=(EvaluationSet("seen", held, {"train": train, "val": val, "test": test}),),
+                schema=schema,
+                facts={
+                    "graphs": len(held),
+                    "nodes": held.union.num_nodes,
+                    "edges": held.union.num_edges,
+                    "train": len(train),
+                },
+            )
+        )
+    require_training(silos, "graph")
+    return silos
+
+
+def _with_degrees(collection: GraphCollection, max_degree: int) -> GraphCollection:
+    """The collection with a one-hot degree, [nodes, max_degree + 1] CSR, for features."""
+    n = collection.union.num_nodes
+    degree = np.minimum(np.bincount(collection.union.edges[1], minlength=n), max_degree)
+    ones = np.ones(n, dtype=np.float32)
+    features = sp.csr_matrix((ones, degree, np.arange(n + 1)), shape=(n, max_degree + 1), dtype=np.float32)
+    return replace(collection, union=replace(collection.union, features=features, feature_names=None))

@@ -1,0 +1,428 @@
+"""A silo with its own data: ``silo.yaml`` says where the data is, how it is split, and what may leave.
+
+```yaml
+name: north                  # as in the federation
+data: tables.yaml            # a description of tables (graphsilo.data.sources.tables) ...
+# nodes: {...}               # ... or the same keys here: nodes, edges, directed, classes
+# edges: {...}
+features:                    # optional
+  missing: mean              # what empty cells become, as in a description of tables
+  scale: standard            # how features are scaled, and whose numbers count for it: the usual way for tables
+  scale_by: federation
+# store: store               # ... or a silo that `graphsilo silo export` wrote
+options: {largest_component: true}   # optional, as under data: of a run
+split: {ratios: [0.2, 0.4, 0.4], seed: 2024, mode: stratified}
+policy: {}                   # graphsilo.federation.policy
+```
+
+Loading a silo alone, as client k, gives the very arrays that client k has in one process with all others: the split
+depends on its seed, on k and on the silo's own labels; what must be agreed upon (classes and their order, whether
+features are sparse) is compared on the silos' cards (:mod:`graphsilo.data.silos.cards`) and handed to
+:meth:`SiloFile.load`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphsilo import documents
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.partition.splits import DEFAULT_RATIOS, Ratios, SplitMode, check_ratios
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.silos.cards import card, compare_cards
+from graphsilo.data.silos.scenarios import build_silo
+from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.store import SiloStore
+from graphsilo.data.silos.union import dense, own_partition, union
+from graphsilo.data.sources import catalog
+from graphsilo.data.sources.columns import Learned
+from graphsilo.data.sources.description import Reader
+from graphsilo.data.sources.missing import REFUSE, Missing
+from graphsilo.data.sources.tables import FEATURE_KEYS, TABLE_KEYS, Reading, TableSpec, read_spec, spec_of
+from graphsilo.data.truth import Told, join_truth
+from graphsilo.errors import ConfigError, DataError, nearest
+from graphsilo.types import ClientId, Task
+
+__all__ = ["SiloFile", "SplitChoice", "card", "compare_cards", "read_silo_file"]
+
+OWN_MODES: tuple[SplitMode, ...] = ("stratified", "predefined")
+"""Splits that a silo can draw alone; ``global`` draws over all silos."""
+DEFAULT_SEED = 2024
+
+_INLINE = tuple(key for key in TABLE_KEYS if key not in ("name", "features"))
+_KEYS = ("name", "data", *_INLINE, "features", "store", "options", "split", "policy")
+_SCALE_KEYS = ("scale", "scale_by")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class SplitChoice:
+    """How a silo divides its nodes.
+
+    Attributes:
+        mode: ``stratified`` or ``predefined``.
+        ratios: Shares of training, validation and test items; None takes 0.2/0.4/0.4 for nodes and 0.8/0.1/0.1 for
+            links.
+        seed: Of the splits.
+    """
+
+    mode: SplitMode = "stratified"
+    ratios: Ratios | None = None
+    seed: int = DEFAULT_SEED
+
+
+@dataclass(frozen=True)
+class SiloFile:
+    """What a ``silo.yaml`` says; paths are absolute.
+
+    Attributes:
+        path: The file.
+        name: Of the silo, as in the federation.
+        tables: Where the data is, unless it is stored.
+        store: Folder of a stored silo, or None.
+        options: What happens to the data on its way in; see :class:`graphsilo.data.sources.catalog.LoadOptions`.
+        split: How nodes are divided; for a stored silo not used.
+        policy: As written.
+        scaling: How features are scaled; all silos of a federation do alike.
+    """
+
+    path: Path
+    name: str
+    tables: TableSpec | None = None
+    store: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    split: SplitChoice = field(default_factory=SplitChoice)
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    scaling: Scaling = UNSCALED
+
+    def load(
+        self,
+        client: ClientId,
+        *,
+        task: Task | None = None,
+        schema: Schema | None = None,
+        sparse: bool | None = None,
+        scenario: str = "seen",
+        fills: Mapping[str, float] | None = None,
+    ) -> Silo:
+        """Reads the data and makes the silo of it.
+
+        Args:
+            client: Number of the silo in its federation.
+            task: ``node`` or ``link``; None takes the schema's, else ``node``, or what a stored silo is made for.
+            schema: What the federation agreed on: names the classes and their order, also those that are absent here.
+                None takes what this silo knows alone.
+            sparse: Whether features are kept as CSR: all silos do alike. None decides by this silo alone.
+            scenario: ``seen`` or ``inductive``; a stored silo has its own.
+            fills: What empty cells become, of a model that was trained here before; None takes what the tables say.
+
+        Raises:
+            ConfigError: The description is wrong.
+            DataError: The data is, or it does not fit the schema.
+            UnsupportedError: The data cannot serve the task or the scenario.
+        """
+        if self.store is not None:
+            return _load_stored(self, client, task, schema, sparse)
+        names = () if schema is None else schema.feature_names or ()
+        read = self.read(Learned(names, fills))
+        return self.silo_of(read, client, task=task, schema=schema, sparse=sparse, scenario=scenario)
+
+    def silo_of(
+        self,
+        read: Reading,
+        client: ClientId,
+        *,
+        task: Task | None = None,
+        schema: Schema | None = None,
+        sparse: bool | None = None,
+        scenario: str = "seen",
+    ) -> Silo:
+        """As :meth:`load`, of tables that were read already."""
+        graph = read.graph if schema is None else _agree(read.graph, schema, self)
+        whole, sizes = union([graph], sparse=sparse)
+        partition = own_partition(
+            whole,
+            sizes,
+            mode=self.split.mode,
+            ratios=self.split.ratios or DEFAULT_RATIOS,
+            seed=self.split.seed,
+            first_client=client,
+        )
+        chosen = task or (schema.task if schema is not None else "node")
+        silo = build_silo(
+            whole, partition, client=client, scenario=scenario, task=chosen, link_ratios=self.split.ratios
+        )
+        silo = replace(silo, fills=read.graph.fills)
+        return silo if schema is None else replace(silo, schema=replace(schema, task=chosen))
+
+    def read(self, learned: Learned | None = None) -> Reading:
+        """The graph of the tables, as ``graphsilo.data.load`` gives it; classes as this silo knows them.
+
+        Args:
+            learned: Words and fill values that are known already, of a schema or a model.
+
+        Raises:
+            ConfigError, DataError: As there.
+        """
+        assert self.tables is not None, "a stored silo has no tables"
+        return catalog.load_spec(self.tables, self.options, learned=learned)
+
+    @property
+    def missing(self) -> Missing:
+        """What becomes of empty cells: as the options say, else as the tables' description does."""
+        said = self.options.get("missing")
+        if said is not None:
+            return Missing.parse(said, str(self.path))
+        return REFUSE if self.tables is None else self.tables.missing
+
+    def stored_client(self) -> ClientId:
+        """The client number that a stored silo was exported as.
+
+        Raises:
+            DataError: The folder holds no silo, or several.
+        """
+        assert self.store is not None, "only a stored silo has a number of its own"
+        held = SiloStore(self.store).clients()
+        if len(held) != 1:
+            what = f"{len(held)} silos (clients {', '.join(map(str, held))})" if held else "no silo"
+            raise DataError(
+                f"{self.path}: the store {self.store} holds {what}; wanted is one, in a folder of its own, as "
+                f"`graphsilo silo export` writes it."
+            )
+        return held[0]
+
+
+def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
+    """Reads and checks a ``silo.yaml``, and the description of tables that it names; tables are not opened.
+
+    Raises:
+        ConfigError: A key is unknown or missing, keys contradict each other, or a value is of the wrong kind; or a file
+            is missing or is not YAML.
+        DataError: A folder is missing.
+    """
+    file = Path(path).expanduser().absolute()
+    read = Reader(file)
+    top = read.mapping(documents.read(file, "the silo file"), "", _KEYS, required=("name",))
+    name = read.needed(top, "name", "")
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{file}: 'name' must be small letters, digits and hyphens, as the federation calls the silo; got '{name}'."
+        )
+    tables, store = _data(read, top, name)
+    policy = top.get("policy")
+    if policy is not None and not isinstance(policy, dict):
+        raise read.error("policy", "a mapping", policy)
+    options = top.get("options")
+    if options is not None and not isinstance(options, dict):
+        raise read.error("options", "a mapping of data options, such as {largest_component: true}", options)
+    if store is not None:
+        for key in ("options", "split"):
+            if key in top:
+                raise ConfigError(
+                    f"{file}: '{key}' cannot be changed in a stored silo: it was prepared and split when it was "
+                    f"exported. Leave the key out."
+                )
+        return SiloFile(file, name, store=store, policy=policy or {}, scaling=_stored_scaling(read, top))
+    assert tables is not None
+    options = _with_features(read, top, options or {}, tables)
+    catalog.LoadOptions.parse(options, name=str(file))
+    return SiloFile(
+        file, name, tables, options=options, split=_split(read, top, tables), policy=policy or {},
+        scaling=Scaling.of(options.get("scale"), options.get("scale_by"), own_tables=True, where=f"{file}: features"),
+    )  # fmt: skip
+
+
+def _stored_scaling(read: Reader, top: Mapping[str, Any]) -> Scaling:
+    """What ``features`` says beside a stored silo, whose features are as they were read."""
+    given = read.mapping(top.get("features") or {}, "features", (*FEATURE_KEYS, *_SCALE_KEYS), required=())
+    found = Scaling.of(given.get("scale"), given.get("scale_by"), own_tables=False, where=f"{read.file}: features")
+    if "missing" in given or found.scale == "unit_rows":
+        raise ConfigError(
+            f"{read.file}: empty cells are filled and rows normalised when tables are read, and a stored silo was read "
+            f"when it was exported. Leave out features.{'missing' if 'missing' in given else 'scale'}."
+        )
+    return found
+
+
+def _data(read: Reader, top: Mapping[str, Any], name: str) -> tuple[TableSpec | None, Path | None]:
+    """Where the data is: exactly one of three."""
+    inline = [key for key in _INLINE if top.get(key) is not None]
+    ways = [key for key in ("data", "store") if top.get(key) is not None]
+    ways += ["nodes and edges"] if {"nodes", "edges"} & set(inline) else []
+    if len(ways) != 1:
+        found = "it has " + (" and ".join(f"'{way}'" for way in ways) or "none of them")
+        raise ConfigError(
+            f"{read.file}: a silo's data is named by one of 'data' (a description of tables), 'nodes' and 'edges' (the "
+            f"tables themselves) and 'store' (an exported silo); {found}."
+        )
+    if ways == ["nodes and edges"]:
+        return spec_of({"name": name, **{key: top[key] for key in inline}}, read.file), None
+    if inline:
+        where = "in the description of tables" if ways == ["data"] else "with nodes and edges only"
+        raise ConfigError(f"{read.file}: '{inline[0]}' stands {where}, not beside '{ways[0]}'.")
+    place = read.file.parent / Path(read.needed(top, ways[0], "")).expanduser()
+    if ways == ["store"]:
+        if not place.is_dir():
+            raise DataError(f"{read.file}: the folder {place} (store) does not exist.")
+        return None, place
+    if place.suffix.lower() not in (".yaml", ".yml"):
+        raise ConfigError(
+            f"{read.file}: 'data' must name a description of tables (.yaml); got '{place.name}'. Tables themselves "
+            f"stand under 'nodes' and 'edges'."
+        )
+    return read_spec(place), None
+
+
+def _with_features(
+    read: Reader, top: Mapping[str, Any], options: Mapping[str, Any], tables: TableSpec
+) -> Mapping[str, Any]:
+    """The options with what ``features:`` says: the same in a silo's file as in a description, but in one of them."""
+    given = read.mapping(top.get("features") or {}, "features", (*FEATURE_KEYS, *_SCALE_KEYS), required=())
+    for key in given:
+        if key in options:
+            raise ConfigError(f"{read.file}: '{key}' stands under 'options' and under 'features'; keep the second.")
+    if given.get("missing") is None:
+        return {**options, **{key: value for key, value in given.items() if value is not None}}
+    Missing.parse(given["missing"], f"{read.file}: features.missing")
+    if tables.missing.rules and tables.file != read.file:
+        raise ConfigError(
+            f"{read.file}: features.missing stands here and in {tables.file.name}; only one of them could hold. Keep "
+            f"it where the columns are described."
+        )
+    return {**options, **given}
+
+
+def _split(read: Reader, top: Mapping[str, Any], tables: TableSpec) -> SplitChoice:
+    given = read.mapping(top.get("split") or {}, "split", ("ratios", "seed", "mode"), required=())
+    natural = "predefined" if tables.split is not None else "stratified"
+    word = read.text(given, "mode", "split") or natural
+    modes = [mode for mode in OWN_MODES if mode == word]
+    if word == "global":
+        raise ConfigError(
+            f"{read.file}: split.mode 'global' draws over the nodes of all silos, which no silo sees; use "
+            f"'stratified', or 'predefined' with a column nodes.split."
+        )
+    if not modes:
+        raise ConfigError(f"{read.file}: there is no split.mode '{word}'; {nearest(word, OWN_MODES)}")
+    if modes[0] == "predefined" and tables.split is None:
+        raise ConfigError(
+            f"{read.file}: split.mode is 'predefined', but no column says which node trains: name it as nodes.split in "
+            f"{tables.file.name}, or use 'stratified'."
+        )
+    seed = given.get("seed", DEFAULT_SEED)
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise read.error("split.seed", "a whole number", seed)
+    ratios = given.get("ratios")
+    if ratios is not None:
+        numbers = ratios if isinstance(ratios, list) else [ratios]
+        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers):
+            raise read.error("split.ratios", "three shares such as [0.2, 0.4, 0.4]", ratios)
+        try:
+            ratios = check_ratios(numbers)
+        except ConfigError as error:
+            raise ConfigError(f"{read.file}: {error}") from error
+    return SplitChoice(modes[0], ratios, seed)
+
+
+def _agree(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
+    """The graph with the federation's class numbers."""
+    if graph.num_features != schema.num_features or (
+        schema.feature_names is not None and graph.feature_names != schema.feature_names
+    ):
+        raise DataError(
+            f"silo '{file.name}' has other features now ({graph.num_features}) than those the federation agreed on "
+            f"({schema.num_features}): its tables have changed since. Run `graphsilo silo check` and start again."
+        )
+    join_truth(
+        [
+            Told("the federation", schema.feature_names or (), schema.booleans),
+            Told(f"silo '{file.name}'", graph.feature_names or (), graph.booleans),
+        ]
+    )
+    own, agreed = graph.class_names or (), schema.class_names
+    if agreed is None or own == agreed:
+        if graph.num_classes != schema.num_classes and own != agreed:
+            raise DataError(
+                f"silo '{file.name}' has {graph.num_classes} classes, the federation {schema.num_classes} without "
+                f"names; list the classes in {file.path.name} or its tables' description."
+            )
+        return graph
+    strange = [word for word in own if word not in agreed]
+    if strange:
+        raise DataError(
+            f"silo '{file.name}' has nodes of class '{strange[0]}', which the federation does not know (it knows "
+            f"{', '.join(agreed)}): its tables have changed since it told its classes."
+        )
+    # One more entry for the label -1, which stays.
+    numbers = np.array([*(agreed.index(word) for word in own), -1], dtype=np.int64)
+    return replace(graph, labels=numbers[graph.labels], num_classes=schema.num_classes, class_names=agreed)
+
+
+def _load_stored(
+    file: SiloFile, client: ClientId, task: Task | None, schema: Schema | None, sparse: bool | None
+) -> Silo:
+    assert file.store is not None
+    held = file.stored_client()
+    if held != client:
+        raise DataError(
+            f"silo '{file.name}' was exported as client {held}, and its place in the federation makes it client "
+            f"{client}. List the silos of a simulation in the order of their numbers."
+        )
+    try:
+        silo = SiloStore(file.store).read(client)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"the stored silo {file.store} cannot be read ({error}): it is damaged or incomplete. Export it again."
+        ) from error
+    wanted = task or (schema.task if schema is not None else silo.schema.task)
+    if wanted != silo.schema.task:
+        raise DataError(
+            f"silo '{file.name}' was exported for the task '{silo.schema.task}', and '{wanted}' is asked of it. "
+            f"Export the simulation with task: {wanted}."
+        )
+    if sparse is not None:
+        silo = _stored_as(silo, sparse)
+    if schema is None:
+        return silo
+    own = silo.schema
+    pairs = [(own.feature_names, schema.feature_names), (own.class_names, schema.class_names)]
+    if (own.num_features, own.num_classes) != (schema.num_features, schema.num_classes) or any(
+        None not in pair and pair[0] != pair[1] for pair in pairs
+    ):
+        raise DataError(
+            f"silo '{file.name}' was exported with {own.num_features} features and {own.num_classes} classes; the "
+            f"federation agreed on {schema.num_features} and {schema.num_classes}, or on other names of them."
+        )
+    return replace(silo, schema=replace(schema, task=wanted))
+
+
+def _stored_as(silo: Silo, sparse: bool) -> Silo:
+    """The silo with all features as CSR, or all dense; graphs that were one object stay one."""
+    done: dict[int, Graph | GraphCollection] = {}
+
+    def convert(graph: Graph | GraphCollection) -> Graph | GraphCollection:
+        if id(graph) not in done:
+            done[id(graph)] = _graph_as(graph, sparse)
+        return done[id(graph)]
+
+    return replace(
+        silo,
+        graph=convert(silo.graph),
+        evaluations=tuple(replace(item, graph=convert(item.graph)) for item in silo.evaluations),
+    )
+
+
+def _graph_as(graph: Graph | GraphCollection, sparse: bool) -> Graph | GraphCollection:
+    inner = graph.union if isinstance(graph, GraphCollection) else graph
+    if inner.is_sparse == sparse:
+        return graph
+    changed = inner.with_features(sp.csr_matrix(inner.features) if sparse else dense(inner.features))
+    return replace(graph, union=changed) if isinstance(graph, GraphCollection) else changed

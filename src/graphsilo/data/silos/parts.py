@@ -1,0 +1,180 @@
+"""What the builders of silos share: subgraphs, global ids in local numbers, and the disjoint union of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.partition.adjacency import both_directions
+from graphsilo.data.partition.artefact import Partition
+from graphsilo.data.silos.silo import Items, Silo
+from graphsilo.errors import PartitionError, UnsupportedError
+from graphsilo.types import Mask, NodeIds
+
+
+def induced(
+    graph: Graph,
+    nodes: NodeIds,
+    columns: NDArray[np.int64] | None = None,
+    table: NDArray[np.signedinteger] | None = None,
+) -> Graph:
+    """The subgraph of ``nodes``; only these columns of the edges are looked at, all of them by default.
+
+    O(nodes of the graph + columns), or O(nodes + columns) with a ``table`` that many calls share.
+
+    Args:
+        graph, nodes, columns: Of what, by row, and by which edges.
+        table: As ``number_table`` makes it; the same again afterwards.
+    """
+    edges, weights = graph.edges, graph.edge_weights
+    if columns is not None:
+        edges, weights = edges[:, columns], None if weights is None else weights[columns]
+    table = number_table(graph) if table is None else table
+    table[nodes] = np.arange(len(nodes))
+    local = table[edges]
+    table[nodes] = -1
+    kept = (local >= 0).all(axis=0)
+    return replace(
+        graph,
+        features=graph.features[nodes],
+        edges=np.ascontiguousarray(local[:, kept]),
+        labels=graph.labels[nodes],
+        splits={},
+        node_ids=graph.global_ids[nodes],
+        edge_weights=None if weights is None else weights[kept],
+    )
+
+
+def number_table(graph: Graph) -> NDArray[np.signedinteger]:
+    """[nodes] -1, to be filled with local numbers; as wide as the graph's edges, which subgraphs then are, too."""
+    return np.full(graph.num_nodes, -1, dtype=graph.edges.dtype)
+
+
+def keep_edges(graph: Graph, kept: Mask) -> Graph:
+    """The graph with only those edges, and their weights, where the mask over columns is true."""
+    weights = None if graph.edge_weights is None else graph.edge_weights[kept]
+    return replace(graph, edges=np.ascontiguousarray(graph.edges[:, kept]), edge_weights=weights)
+
+
+def with_added_links(graph: Graph, partition: Partition) -> Graph:
+    """The graph with the links that a rule added, in both directions."""
+    if partition.added_edges is None:
+        return graph
+    added = both_directions(np.concatenate(partition.added_edges, axis=1))
+    weights = graph.edge_weights
+    if weights is not None:
+        weights = np.concatenate([weights, np.ones(added.shape[1], dtype=np.float32)])
+    return replace(graph, edges=np.concatenate([graph.edges, added], axis=1), edge_weights=weights)
+
+
+def detached(graph: Graph, whole: Partition, partition: Partition) -> Graph:
+    """The graph without the edges of nodes that only left-out clients hold: no path leads through these any more.
+
+    Args:
+        graph: With all edges.
+        whole: The cut.
+        partition: The same without some clients.
+    """
+    gone = np.zeros(graph.num_nodes, dtype=bool)
+    for client in partition.absent:
+        gone[whole.nodes[client]] = True
+    gone[np.concatenate(partition.nodes)] = False
+    return keep_edges(graph, ~(gone[graph.edges[0]] | gone[graph.edges[1]])) if gone.any() else graph
+
+
+def local_numbers(nodes: NodeIds, ids: NodeIds) -> Items:
+    """Ascending local numbers of those ids that are among ``nodes``. O(nodes · log nodes), however large the graph."""
+    return np.flatnonzero(np.isin(nodes, ids))
+
+
+def require_training(silos: Sequence[Silo], what: str) -> None:
+    """One client without training items only receives; a federation in which nobody has any learns nothing.
+
+    Raises:
+        PartitionError: Nobody has a training item.
+    """
+    if silos and not any(len(silo.train) for silo in silos):
+        raise PartitionError(f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio.")
+
+
+def num_items(graph: Graph | GraphCollection) -> int:
+    """Nodes of a graph, graphs of a collection."""
+    return len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
+
+
+def first_numbers(graphs: Sequence[Graph | GraphCollection]) -> NDArray[np.int64]:
+    """[graphs] the number that the first item of each gets in their disjoint union."""
+    sizes = np.array([num_items(graph) for graph in graphs], dtype=np.int64)
+    return np.cumsum(sizes) - sizes
+
+
+def disjoint_union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCollection:
+    """Disjoint union: numbers run on from one graph to the next.
+
+    Raises:
+        UnsupportedError: Some are single graphs and others collections.
+    """
+    if len(graphs) == 1:
+        return graphs[0]
+    if all(isinstance(graph, GraphCollection) for graph in graphs):
+        many = [graph for graph in graphs if isinstance(graph, GraphCollection)]
+        union = disjoint_union([collection.union for collection in many])
+        assert isinstance(union, Graph)
+        sizes = np.concatenate([np.diff(collection.pointer) for collection in many])
+        return GraphCollection(
+            union=union,
+            pointer=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            labels=np.concatenate([collection.labels for collection in many]),
+            num_classes=max(collection.num_classes for collection in many),
+            name="+".join(dict.fromkeys(collection.name for collection in many)),
+            graph_ids=_joined_ids([collection.graph_ids for collection in many]),
+        )
+    single = [graph for graph in graphs if isinstance(graph, Graph)]
+    if len(single) != len(graphs):
+        raise UnsupportedError("silos of single graphs and silos of collections cannot be pooled together.")
+    shifts = first_numbers(single)
+    return replace(
+        single[0],
+        features=_stack([graph.features for graph in single]),
+        edges=np.concatenate([graph.edges + shift for graph, shift in zip(single, shifts, strict=True)], axis=1),
+        labels=np.concatenate([graph.labels for graph in single]),
+        num_classes=max(graph.num_classes for graph in single),
+        name="+".join(dict.fromkeys(graph.name for graph in single)),
+        splits={},
+        node_ids=_joined_ids([graph.node_ids for graph in single]),
+        node_names=_joined_names(single),
+        edge_weights=_joined_weights(single),
+    )
+
+
+def _stack(features: Sequence[Features]) -> Features:
+    dense = [block for block in features if isinstance(block, np.ndarray)]
+    if len(dense) == len(features):
+        return np.concatenate(dense)
+    return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in features], format="csr", dtype=np.float32))
+
+
+def _joined_weights(graphs: Sequence[Graph]) -> NDArray[np.float32] | None:
+    """[edges] weights of all graphs, 1 for the edges of a graph without weights; None if none has weights."""
+    if all(graph.edge_weights is None for graph in graphs):
+        return None
+    ones = [np.ones(graph.num_edges, dtype=np.float32) for graph in graphs]
+    return np.concatenate(
+        [one if g.edge_weights is None else g.edge_weights for g, one in zip(graphs, ones, strict=True)]
+    )
+
+
+def _joined_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:
+    """The table's names by global id where all graphs are parts of one table; None where they come from several."""
+    first = graphs[0].node_names
+    return first if all(graph.node_names is first and graph.node_ids is not None for graph in graphs) else None
+
+
+def _joined_ids(ids: Sequence[NodeIds | None]) -> NodeIds | None:
+    known = [part for part in ids if part is not None]
+    return np.concatenate(known) if len(known) == len(ids) else None

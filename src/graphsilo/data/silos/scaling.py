@@ -1,0 +1,313 @@
+"""Features in units that a model can learn from: means and deviations, and what is made of them.
+
+A column in years beside one in platelets per microlitre drowns every other. Columns are therefore brought to mean 0 and
+deviation 1, by each silo for itself or by numbers that all silos agree on before round 1
+(:mod:`graphsilo.federation.scaling`). A silo's scale belongs to its model: whatever the model is asked about, now or
+years later, is scaled by it.
+
+Rows that count are those that training sees: all nodes of the training graph, labels aside; of a collection the nodes
+of its training graphs. Nodes that appear at test time do not count, and are scaled like the others.
+
+- A column of nothing but 0 and 1 stays as it is: it has no unit.
+- A column that is constant becomes 0, also where it varies later: nothing was learned of it.
+- Features that are kept sparse stay so: a column that is mostly 0 is divided, by its root mean square, not centred.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.scales import ScaleName, Scaling
+from graphsilo.data.silos.silo import Silo
+from graphsilo.errors import DataError
+
+FAR = 1000.0
+"""A column whose range is so many times another's is worth a word where nothing is scaled."""
+_NORMAL_IQR = 1.3489795003921634
+"""Distance of the quartiles of a normal distribution with deviation 1."""
+_MOSTLY = 0.5
+"""Share of entries that are not 0 from which a sparse column is centred: it is filled anyway."""
+_ROWS = 1 << 14
+"""Rows that are widened to float64 at once."""
+_COLUMNS = 64
+"""Columns whose quantiles are taken at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureScale:
+    """What is done to the columns: x becomes (x - shift) · factor.
+
+    Attributes:
+        shift, factor: [d] float64.
+    """
+
+    shift: NDArray[np.float64]
+    factor: NDArray[np.float64]
+
+    @property
+    def digest(self) -> str:
+        """Stands for its numbers."""
+        return hashlib.sha256(self.shift.tobytes() + self.factor.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What some rows add to the means of columns.
+
+    Attributes:
+        rows: How many they are.
+        sums: [d] float64 sum of each column.
+        others: [d] int64 entries that are neither 0 nor 1.
+        filled: [d] int64 entries that are not 0; [0] of dense features, which need none.
+    """
+
+    rows: int
+    sums: NDArray[np.float64]
+    others: NDArray[np.int64]
+    filled: NDArray[np.int64]
+
+    def centre(self) -> NDArray[np.float64]:
+        """[d] what is subtracted from each column: its mean, or 0 where it is mostly 0 and kept sparse."""
+        mean = self.sums / max(self.rows, 1)
+        return np.where(self.filled < _MOSTLY * self.rows, 0.0, mean) if len(self.filled) else mean
+
+    def scale(self, centre: NDArray[np.float64], squares: NDArray[np.float64], rows: int) -> FeatureScale:
+        """The scale that follows from a second look.
+
+        Two looks, since Σx² - (Σx)²/n of 250,000 ± 60 has lost most of its digits.
+
+        Args:
+            centre: As ``centre`` gives it.
+            squares: [d] sum of (x - centre)².
+            rows: Over how many rows.
+        """
+        # Numbers of a constant column are float32, so that their mean is exact, and the squares exactly 0.
+        return _scale(centre, np.sqrt(squares / max(rows, 1)), plain=self.others == 0)
+
+
+def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDArray[np.bool_]) -> FeatureScale:
+    factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    return FeatureScale(np.where(plain, 0.0, centre), np.where(plain, 1.0, factor))
+
+
+def visible_rows(silo: Silo) -> Features:
+    """[n, d] features of the rows that count: what training sees."""
+    graph = silo.graph
+    if not isinstance(graph, GraphCollection):
+        return graph.features
+    if len(silo.train) == len(graph):
+        return graph.union.features
+    return graph.subset(silo.train).union.features
+
+
+def sums_of(features: Features) -> Sums:
+    """What these rows add to the means."""
+    n, d = features.shape
+    if isinstance(features, np.ndarray):
+        sums, others = np.zeros(d), np.zeros(d, dtype=np.int64)
+        for block in _wide_blocks(features):
+            sums += block.sum(axis=0)
+            others += ((block != 0) & (block != 1)).sum(axis=0)
+        return Sums(n, sums, others, np.zeros(0, dtype=np.int64))
+    data, columns = features.data.astype(np.float64), features.indices
+    return Sums(
+        n,
+        np.asarray(np.bincount(columns, weights=data, minlength=d), dtype=np.float64),
+        np.bincount(columns[(data != 0) & (data != 1)], minlength=d),
+        np.bincount(columns[data != 0], minlength=d),
+    )
+
+
+def squares_of(features: Features, centre: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[d] sum of (x - centre)² over these rows."""
+    n, d = features.shape
+    if isinstance(features, np.ndarray):
+        total = np.zeros(d)
+        for block in _wide_blocks(features):
+            block -= centre
+            np.square(block, out=block)
+            total += block.sum(axis=0)
+        return total
+    columns = features.indices
+    kept = np.bincount(columns, weights=(features.data - centre[columns]) ** 2, minlength=d)
+    squares: NDArray[np.float64] = kept + (n - np.bincount(columns, minlength=d)) * centre**2
+    return squares
+
+
+def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
+    """The scale of a silo that hears of no others.
+
+    Args:
+        silo: Its own rows count; where it has no row to train on, as for graph classification, all that it has.
+        how: ``standard`` or ``robust``.
+    """
+    rows = visible_rows(silo)
+    if not rows.shape[0]:
+        rows = _inner(silo.graph).features
+    found = sums_of(rows)
+    if how == "robust":
+        return _robust(rows, found)
+    centre = found.centre()
+    return found.scale(centre, squares_of(rows, centre), found.rows)
+
+
+def _robust(rows: Features, found: Sums) -> FeatureScale:
+    """Median and quartiles; where the quartiles are one, as of a column that is mostly one value, the deviation."""
+    n, d = rows.shape
+    middle, spread = np.zeros(d), np.zeros(d)
+    by_column = rows if isinstance(rows, np.ndarray) else rows.tocsc()
+    if n:
+        for start in range(0, d, _COLUMNS):
+            part = by_column[:, start : start + _COLUMNS]
+            block = np.asarray(part if isinstance(part, np.ndarray) else part.toarray(), dtype=np.float64)
+            low, middle[start : start + _COLUMNS], high = np.percentile(block, (25, 50, 75), axis=0)
+            spread[start : start + _COLUMNS] = (high - low) / _NORMAL_IQR
+    if len(found.filled):
+        middle = np.where(found.filled < _MOSTLY * n, 0.0, middle)
+    deviation: NDArray[np.float64] = np.sqrt(squares_of(rows, middle) / max(n, 1))
+    return _scale(middle, np.where(spread > 0, spread, deviation), plain=found.others == 0)
+
+
+def scaled(silo: Silo, scale: FeatureScale) -> Silo:
+    """The silo with everything that its model sees scaled; graphs that were one object stay one.
+
+    Raises:
+        DataError: A number is too large to be scaled.
+    """
+    graph = scaled_graph(silo.graph, scale)
+    sets = tuple(replace(item, graph=scaled_graph(item.graph, scale)) for item in silo.evaluations)
+    return replace(silo, graph=graph, evaluations=sets, scale=scale)
+
+
+def prepared(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = None) -> Silo:
+    """A silo as its client works with it.
+
+    Args:
+        silo: With features as they were read.
+        scaling: How they are scaled.
+        agreed: The scale that the silos agreed on, where they did.
+    """
+    if not scaling.has_columns:
+        return silo
+    return scaled(silo, own_scale(silo, scaling.scale) if agreed is None else agreed)
+
+
+def scaled_graph(graph: Graph | GraphCollection, scale: FeatureScale) -> Graph | GraphCollection:
+    """The same graph with scaled features; made once for as long as somebody holds it.
+
+    Raises:
+        DataError: Another number of features; or a number is too large to be scaled.
+    """
+    # On the graph itself, as its tensors are: clients share evaluation graphs, and may share a scale.
+    kept: WeakValueDictionary[str, Graph | GraphCollection] = graph.__dict__.setdefault(
+        "_scaled", WeakValueDictionary()
+    )
+    digest = scale.digest
+    found = kept.get(digest)
+    if found is None:
+        inner = _inner(graph)
+        changed = inner.with_features(_apply(inner, scale))
+        found = replace(graph, union=changed) if isinstance(graph, GraphCollection) else changed
+        kept[digest] = found
+    return found
+
+
+def _apply(graph: Graph, scale: FeatureScale) -> Features:
+    features = graph.features
+    if features.shape[1] != len(scale.shift):
+        raise DataError(f"{graph.name} has {features.shape[1]} features, and the scale {len(scale.shift)}.")
+    with np.errstate(over="ignore"):  # said in words below
+        result = _dense(features, scale) if isinstance(features, np.ndarray) else _sparse(features, scale)
+    bad = ~np.isfinite(result if isinstance(result, np.ndarray) else result.data)
+    if bad.any():
+        columns = np.flatnonzero(bad.any(axis=0)) if isinstance(result, np.ndarray) else result.indices[bad]
+        column = int(columns[0])
+        name = f" ('{graph.feature_names[column]}')" if graph.feature_names else ""
+        raise DataError(
+            f"{graph.name}: feature {column}{name} holds a number that is not finite once it is scaled: it is too far "
+            f"from those that the scale was made from. Mend the number, or use scale: none."
+        )
+    return result
+
+
+def _dense(features: NDArray[np.float32], scale: FeatureScale) -> NDArray[np.float32]:
+    result = np.empty(features.shape, dtype=np.float32)
+    start = 0
+    for block in _wide_blocks(features):
+        block -= scale.shift
+        block *= scale.factor
+        result[start : start + len(block)] = block
+        start += len(block)
+    return result
+
+
+def _sparse(features: sp.csr_matrix, scale: FeatureScale) -> sp.csr_matrix:
+    """Entries that are kept, scaled; columns that are centred are filled."""
+    columns = features.indices
+    centred = np.flatnonzero(scale.shift)
+    entries = ((features.data - scale.shift[columns]) * scale.factor[columns]).astype(np.float32)
+    if not len(centred):
+        return sp.csr_matrix((entries, columns, features.indptr), shape=features.shape)
+    n, d = features.shape
+    block = features[:, centred].toarray().astype(np.float64)
+    block = ((block - scale.shift[centred]) * scale.factor[centred]).astype(np.float32)
+    rows = np.repeat(np.arange(n), np.diff(features.indptr))
+    others = scale.shift[columns] == 0
+    where = np.concatenate([rows[others], np.repeat(np.arange(n), len(centred))])
+    which = np.concatenate([columns[others], np.tile(centred, n)])
+    values = np.concatenate([entries[others], block.ravel()])
+    result = sp.csr_matrix((values, (where, which)), shape=(n, d), dtype=np.float32)
+    result.sort_indices()
+    return result
+
+
+def _wide_blocks(features: NDArray[np.float32]) -> Iterator[NDArray[np.float64]]:
+    """Some rows at a time as float64, row by row in memory: sums then add in one order, wherever they are made."""
+    for start in range(0, len(features), _ROWS):
+        yield features[start : start + _ROWS].astype(np.float64, order="C")
+
+
+def _inner(graph: Graph | GraphCollection) -> Graph:
+    return graph.union if isinstance(graph, GraphCollection) else graph
+
+
+def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, str, float] | None:
+    """The columns with the widest and the narrowest range, where they are worlds apart; constant ones aside.
+
+    Returns:
+        Name and range of the widest, name and range of the narrowest; None where nothing is to be said.
+    """
+    low = high = None
+    if len({_inner(graph).num_features for graph in graphs}) > 1:
+        return None  # something else takes the place of such features
+    for graph in graphs:
+        features = _inner(graph).features
+        if not min(features.shape):
+            continue
+        least, most = (
+            (features.min(axis=0), features.max(axis=0))
+            if isinstance(features, np.ndarray)
+            else (features.min(axis=0).toarray().ravel(), features.max(axis=0).toarray().ravel())
+        )
+        low = least if low is None else np.minimum(low, least)
+        high = most if high is None else np.maximum(high, most)
+    if low is None or high is None:
+        return None
+    span = high.astype(np.float64) - low
+    varies = np.flatnonzero(span > 0)
+    if not len(varies):
+        return None
+    wide, narrow = varies[np.argmax(span[varies])], varies[np.argmin(span[varies])]
+    if span[wide] < FAR * span[narrow]:
+        return None
+    names = _inner(graphs[0]).feature_names
+    called = [f"'{names[column]}'" if names else f"feature {column}" for column in (wide, narrow)]
+    return called[0], float(span[wide]), called[1], float(span[narrow])

@@ -1,0 +1,507 @@
+"""From a graph and a partition to silos: what each client trains on and what it is asked at test time.
+
+- ``seen``: the client's own graph.
+- ``unseen``: FedLoG's closed set. Of K + 1 parts the last is a new client; every other client loses all nodes of its
+  missing classes, and at test time its graph grows by its h-hop neighbourhood.
+- ``open``: FedLoG's open set. A random fifth of all nodes is cropped first and reconnects at test time.
+- ``inductive``: training sees only the subgraph between training nodes; the test is on the whole silo graph.
+
+Source: FedLoG (Kim et al., ICLR 2025, appendix F); GraphSAINT-style inductive splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Graph
+from graphsilo.data.partition.adjacency import positions_inside, undirected_adjacency
+from graphsilo.data.partition.artefact import Partition
+from graphsilo.data.partition.options import parse_options
+from graphsilo.data.partition.registry import entry, partition
+from graphsilo.data.silos.link_task import build_link_silos
+from graphsilo.data.silos.parts import (
+    induced,
+    keep_edges,
+    local_numbers,
+    number_table,
+    require_training,
+    with_added_links,
+)
+from graphsilo.data.silos.silo import EvaluationSet, Items, Schema, Silo
+from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest
+from graphsilo.random import numpy_generator
+from graphsilo.types import ClientId, Mask, NodeIds, Task
+
+Scenario: TypeAlias = Literal["seen", "unseen", "open", "inductive"]
+CROP = 0.2
+"""Share of all nodes that ``open`` keeps away from everybody until test time, unless another is asked for."""
+SCENARIOS: Mapping[Scenario, str] = {
+    "seen": "train and test on the client's own graph",
+    "unseen": "missing classes, unseen nodes and a new client; all nodes belong to the parts (FedLoG's closed set)",
+    "open": "the same with a fifth of all nodes cropped before cutting (FedLoG's open set)",
+    "inductive": "train on the subgraph of training nodes, test on the client's whole graph",
+}
+
+
+@dataclass(frozen=True)
+class ScenarioOptions:
+    """Settings of the scenarios.
+
+    Attributes:
+        hops: h, how far a client's graph grows at test time.
+        edges: ``all`` edges among the grown nodes, or only those ``touching`` the client's own nodes.
+        missing: ``smallest_present`` removes, beside the classes without a training node, the class with the fewest
+            training nodes; ``absent`` removes only the former.
+        min_missing_nodes: Go on to the next smallest class until this many local nodes are removed; one class stays.
+        regrow: Which nodes may return in the open set: only the ``cropped`` ones, or ``all``.
+        global_graph: Give every silo an evaluation set ``global``: the whole graph with cross-client edges, and the
+            union of all clients' validation and test nodes.
+    """
+
+    hops: int = 2
+    edges: str = "all"
+    missing: str = "smallest_present"
+    min_missing_nodes: int = 0
+    regrow: str = "cropped"
+    global_graph: bool = False
+
+
+_GROWN = ("hops", "edges", "missing", "min_missing_nodes")
+_OPTIONS_OF: Mapping[Scenario, tuple[str, ...]] = {"unseen": _GROWN, "open": (*_GROWN, "regrow", "crop")}
+
+
+def options_of(scenario: Scenario) -> tuple[str, ...]:
+    """Settings that have an effect in a scenario; ``crop`` is the share that ``partition_for_scenario`` keeps away."""
+    return _OPTIONS_OF.get(scenario, ())
+
+
+def check_scenario(name: str) -> Scenario:
+    """The scenario with this name, case-insensitive.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    for known in SCENARIOS:
+        if name.lower() == known:
+            return known
+    raise ConfigError(f"there is no scenario '{name}': {nearest(name, SCENARIOS)}")
+
+
+def partition_for_scenario(
+    graph: Graph,
+    rule: str,
+    *,
+    clients: int,
+    seed: int = 2024,
+    scenario: str = "seen",
+    ratios: Sequence[float] | None = None,
+    options: Mapping[str, Any] | None = None,
+    split: str | None = None,
+    split_index: int = 0,
+    crop: float = CROP,
+) -> Partition:
+    """Cut a graph as a scenario needs it: with a new client, and with nodes cropped beforehand.
+
+    ``unseen`` and ``open`` cut K + 1 parts, the last of which becomes the new client; Metis then cuts k ways unless
+    ``recursive`` is given, as the published part sizes show. A stored partition (rule ``files``) that already holds
+    a new part is taken as it is.
+
+    Args:
+        graph: The whole graph.
+        rule, clients, seed, ratios, options, split, split_index: As for ``partition``.
+        scenario: A name from ``SCENARIOS``.
+        crop: Share of all nodes kept away until test time; used by ``open`` only.
+
+    Raises:
+        ConfigError: A name or setting is not known or not possible.
+        PartitionError: The graph cannot be cut so.
+    """
+    chosen = check_scenario(scenario)
+    kind = entry(rule)
+    settings = dict(options or {})
+    if chosen in ("seen", "inductive"):
+        return partition(
+            graph,
+            rule,
+            clients=clients,
+            seed=seed,
+            ratios=ratios,
+            options=settings,
+            split=split,
+            split_index=split_index,
+        )
+    if kind.name == "files":
+        stored = partition(graph, rule, clients=clients, seed=seed, ratios=ratios, options=settings, split=split)
+        _require_parts(stored, chosen)
+        return stored
+    if clients < 1:
+        raise ConfigError(f"at least 1 client is needed; got {clients}.")
+    cropped: NodeIds | None = None
+    rows = np.arange(graph.num_nodes, dtype=np.int64)
+    rest = graph
+    if chosen == "open":
+        if not 0.0 < crop < 1.0:
+            raise ConfigError(f"the share of cropped nodes must lie between 0 and 1; got {crop:g}.")
+        generator = numpy_generator(seed, "scenario", "crop")
+        cropped = np.sort(generator.choice(graph.num_nodes, size=int(crop * graph.num_nodes), replace=False))
+        rows = np.setdiff1d(rows, cropped)
+        rest = graph.subgraph(rows)
+    if kind.name in ("metis", "topology"):
+        settings = {"recursive": False, **settings}
+    cut = partition(
+        rest,
+        rule,
+        clients=clients + 1,
+        seed=seed,
+        ratios=ratios,
+        options=settings,
+        split=split,
+        split_index=split_index,
+    )
+    return replace(
+        cut,
+        num_nodes=graph.num_nodes,
+        nodes=tuple(rows[ids] for ids in cut.nodes[:-1]),
+        train=tuple(rows[ids] for ids in cut.train[:-1]),
+        val=tuple(rows[ids] for ids in cut.val[:-1]),
+        test=tuple(rows[ids] for ids in cut.test[:-1]),
+        new_part=rows[cut.nodes[-1]],
+        cropped=cropped,
+        added_edges=None if cut.added_edges is None else tuple(rows[edges] for edges in cut.added_edges),
+    )
+
+
+def missing_classes(
+    labels: NDArray[np.int64],
+    nodes: NodeIds,
+    train: NodeIds,
+    *,
+    num_classes: int,
+    missing: str = "smallest_present",
+    min_missing_nodes: int = 0,
+) -> list[int]:
+    """Classes that a client loses, ascending.
+
+    Args:
+        labels: [N] classes of all nodes.
+        nodes, train: Global ids of the client's nodes and training nodes.
+        num_classes: C.
+        missing: ``smallest_present`` or ``absent``; see ``ScenarioOptions``.
+        min_missing_nodes: Smallest number of local nodes to remove, as long as one class stays.
+
+    Source: FedLoG, appendix F, as its published node counts show.
+    """
+    counts = np.bincount(labels[train], minlength=num_classes)
+    own = labels[nodes]
+    local = np.bincount(own[own >= 0], minlength=num_classes)
+    present = [int(label) for label in np.argsort(counts, kind="stable") if counts[label] > 0]
+    lost = np.flatnonzero(counts == 0).tolist()
+    if missing == "absent":
+        return sorted(lost)
+    while len(present) > 1:
+        lost.append(present.pop(0))
+        if local[lost].sum() >= min_missing_nodes:
+            break
+    return sorted(lost)
+
+
+def grow(adjacency: sp.csr_matrix, nodes: NodeIds, *, hops: int, allowed: Mask | None = None) -> NodeIds:
+    """Nodes within ``hops`` of ``nodes`` and not among them, ascending; only through and to ``allowed`` nodes."""
+    reached = np.zeros(adjacency.shape[0], dtype=bool)
+    reached[nodes] = True
+    frontier = nodes
+    added = [np.zeros(0, dtype=np.int64)]
+    for _ in range(hops):
+        fresh = np.unique(adjacency[frontier].indices).astype(np.int64)
+        fresh = fresh[~reached[fresh]]
+        if allowed is not None:
+            fresh = fresh[allowed[fresh]]
+        reached[fresh] = True
+        added.append(fresh)
+        frontier = fresh
+    return np.sort(np.concatenate(added))
+
+
+@dataclass(frozen=True, eq=False)
+class _Context:
+    """What all silos of one build share."""
+
+    graph: Graph
+    partition: Partition
+    scenario: Scenario
+    options: ScenarioOptions
+    schema: Schema
+    inside: list[NDArray[np.int64]]
+    table: NDArray[np.signedinteger]
+    shared: tuple[EvaluationSet, ...]
+    adjacency: sp.csr_matrix | None
+    cropped: Mask | None
+
+
+def build_silos(
+    graph: Graph,
+    partition: Partition,
+    *,
+    scenario: str = "seen",
+    options: ScenarioOptions | Mapping[str, Any] | None = None,
+    task: Task = "node",
+    link_ratios: Sequence[float] | None = None,
+) -> list[Silo]:
+    """One silo per client.
+
+    The first evaluation set is always named ``seen`` and holds ``train``, ``val`` and ``test`` items. Its graph is
+    the training graph, except for ``inductive``, where it is the whole silo graph. ``unseen`` and ``open`` add
+    ``grown`` (items ``missing_class`` and ``unseen_node``) and ``new_client`` (one graph object shared by all silos).
+
+    Args:
+        graph: The whole graph the partition was made for.
+        partition: For ``unseen`` and ``open``, made by ``partition_for_scenario``.
+        scenario: A name from ``SCENARIOS``.
+        options: Settings of the scenario.
+        task: ``node``; ``link`` goes on to ``build_link_silos``.
+        link_ratios: Shares of training, validation and test links, for the task ``link``.
+
+    Raises:
+        ConfigError: A name or setting is not known.
+        PartitionError: The partition does not fit the graph or the scenario, or no client has anything to train on.
+        UnsupportedError: The task is not one of a single graph, or has no such scenario.
+    """
+    return [
+        silo
+        for silo, _ in build_with_rows(
+            graph, partition, scenario=scenario, options=options, task=task, link_ratios=link_ratios
+        )
+    ]
+
+
+def build_silo(
+    graph: Graph,
+    partition: Partition,
+    *,
+    client: ClientId,
+    scenario: str = "seen",
+    task: Task = "node",
+    link_ratios: Sequence[float] | None = None,
+) -> Silo:
+    """The silo of one client whose federation is elsewhere: ``build_silos`` of all of them gives the same.
+
+    Unlike there, a silo without anything to train on is no error: others may have something.
+
+    Args:
+        graph: The client's own graph.
+        partition: Of it, with one part: all of it.
+        client: Number of the client in its federation.
+        scenario: ``seen`` or ``inductive``: the others are about nodes of other clients.
+        task, link_ratios: As for ``build_silos``.
+
+    Raises:
+        ConfigError, PartitionError, UnsupportedError: As ``build_silos``.
+    """
+    chosen = check_scenario(scenario)
+    if chosen not in ("seen", "inductive"):
+        raise UnsupportedError(
+            f"scenario '{chosen}' cuts the data itself; a silo with its own data can be asked for 'seen' and "
+            "'inductive'."
+        )
+    if task == "link":
+        if chosen != "seen":
+            raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{chosen}' was asked for.")
+        return build_link_silos(graph, partition, ratios=link_ratios, first_client=client)[0]
+    if task != "node":
+        raise UnsupportedError(f"a graph from tables serves the tasks node and link; '{task}' was asked for.")
+    partition.check(graph)
+    context = _context(graph, partition, chosen, ScenarioOptions())
+    if chosen == "inductive" and not len(partition.train[0]):
+        raise PartitionError(
+            f"client {client} has no training node, hence no graph to train on in the scenario 'inductive'."
+        )
+    silo, _ = (_seen if chosen == "seen" else _inductive)(context, 0)
+    return replace(silo, client=client)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of the whole graph behind a silo's training graph and its first evaluation graph."""
+
+    train: NodeIds
+    seen: NodeIds
+
+
+def build_with_rows(
+    graph: Graph,
+    partition: Partition,
+    *,
+    scenario: str,
+    options: ScenarioOptions | Mapping[str, Any] | None,
+    task: Task,
+    link_ratios: Sequence[float] | None,
+) -> list[tuple[Silo, Rows]]:
+    """As ``build_silos``, and where each silo's nodes stand in the whole graph, for pooling."""
+    settings = parse_options(ScenarioOptions, options, owner="the scenario")
+    _check_options(settings)
+    chosen = check_scenario(scenario)
+    if task == "link":
+        if chosen != "seen":
+            raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{chosen}' was asked for.")
+        links = build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
+        return [(silo, Rows(partition.nodes[silo.client], partition.nodes[silo.client])) for silo in links]
+    if task != "node":
+        raise UnsupportedError(
+            f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
+        )
+    partition.check(graph)
+    _require_parts(partition, chosen)
+    context = _context(graph, partition, chosen, settings)
+    build = {"seen": _seen, "inductive": _inductive, "unseen": _unseen, "open": _unseen}[chosen]
+    built = [build(context, client) for client in partition.present]
+    require_training([silo for silo, _ in built], "node")
+    return built
+
+
+def _context(graph: Graph, partition: Partition, scenario: Scenario, options: ScenarioOptions) -> _Context:
+    base = with_added_links(graph, partition)
+    shared: list[EvaluationSet] = []
+    adjacency, cropped = None, None
+    if scenario in ("unseen", "open"):
+        assert partition.new_part is not None
+        adjacency = undirected_adjacency(base)
+        if scenario == "open" and options.regrow == "cropped":
+            cropped = np.zeros(base.num_nodes, dtype=bool)
+            cropped[partition.cropped] = True
+        new = induced(base, partition.new_part)
+        shared.append(EvaluationSet("new_client", new, {"new_client": np.flatnonzero(new.labels >= 0)}))
+    if options.global_graph:
+        owner = np.full(base.num_nodes, -1, dtype=np.int64)
+        for client in reversed(range(partition.num_clients)):
+            owner[partition.nodes[client]] = client
+        items = {
+            name: np.unique(np.concatenate(ids)) for name, ids in (("val", partition.val), ("test", partition.test))
+        }
+        shared.append(EvaluationSet("global", base, items, owner))
+    return _Context(
+        graph=base,
+        partition=partition,
+        scenario=scenario,
+        options=options,
+        schema=Schema(
+            "node", graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans
+        ),
+        inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
+        table=number_table(base),
+        shared=tuple(shared),
+        adjacency=adjacency,
+        cropped=cropped,
+    )
+
+
+def _seen(context: _Context, client: int) -> tuple[Silo, Rows]:
+    part = context.partition
+    nodes = part.nodes[client]
+    graph = induced(context.graph, nodes, context.inside[client], context.table)
+    items = _items(nodes, part, client)
+    silo = Silo(
+        client=client,
+        graph=graph,
+        train=items["train"],
+        evaluations=(EvaluationSet("seen", graph, items), *context.shared),
+        schema=context.schema,
+        facts=_facts(graph, items["train"]),
+    )
+    return silo, Rows(nodes, nodes)
+
+
+def _inductive(context: _Context, client: int) -> tuple[Silo, Rows]:
+    silo, rows = _seen(context, client)
+    if not len(silo.train):
+        raise PartitionError(
+            f"client {client} has no training node, hence no graph to train on in the scenario 'inductive': ask for "
+            f"fewer clients, or raise the training ratio."
+        )
+    nodes = rows.seen[silo.train]
+    graph = induced(context.graph, nodes, context.inside[client], context.table)
+    train = np.arange(len(nodes), dtype=np.int64)
+    return replace(silo, graph=graph, train=train, facts=_facts(graph, train)), Rows(nodes, rows.seen)
+
+
+def _unseen(context: _Context, client: int) -> tuple[Silo, Rows]:
+    part, options = context.partition, context.options
+    assert context.adjacency is not None
+    labels = context.graph.labels
+    nodes = part.nodes[client]
+    lost = missing_classes(
+        labels,
+        nodes,
+        part.train[client],
+        num_classes=context.graph.num_classes,
+        missing=options.missing,
+        min_missing_nodes=options.min_missing_nodes,
+    )
+    kept = nodes[~np.isin(labels[nodes], lost)]
+    graph = induced(context.graph, kept, context.inside[client], context.table)
+    items = _items(kept, part, client)
+
+    returned = grow(context.adjacency, kept, hops=options.hops, allowed=context.cropped)
+    grown = induced(context.graph, np.concatenate([kept, returned]), table=context.table)
+    if options.edges == "touching":
+        grown = keep_edges(grown, grown.edges.min(axis=0, initial=grown.num_nodes) < len(kept))
+    scored = labels[returned] >= 0
+    if part.cropped is not None and context.scenario == "open":
+        scored &= np.isin(returned, part.cropped)
+    lacking = np.isin(labels[returned], lost)
+    index = len(kept) + np.arange(len(returned))
+    questions = {"missing_class": index[scored & lacking], "unseen_node": index[scored & ~lacking]}
+    silo = Silo(
+        client=client,
+        graph=graph,
+        train=items["train"],
+        evaluations=(EvaluationSet("seen", graph, items), EvaluationSet("grown", grown, questions), *context.shared),
+        schema=context.schema,
+        facts={
+            **_facts(graph, items["train"]),
+            "missing_classes": lost,
+            "removed_nodes": len(nodes) - len(kept),
+            "returned_nodes": len(returned),
+        },
+    )
+    return silo, Rows(kept, kept)
+
+
+def _check_options(options: ScenarioOptions) -> None:
+    choices = {
+        "edges": (options.edges, ("all", "touching")),
+        "missing": (options.missing, ("smallest_present", "absent")),
+        "regrow": (options.regrow, ("cropped", "all")),
+    }
+    for name, (value, known) in choices.items():
+        if value not in known:
+            raise ConfigError(f"the scenario's {name} cannot be '{value}': {nearest(value, known)}")
+    if options.hops < 1 or options.min_missing_nodes < 0:
+        raise ConfigError(
+            f"the scenario needs hops of at least 1 and min_missing_nodes of at least 0; got {options.hops} and "
+            f"{options.min_missing_nodes}."
+        )
+
+
+def _require_parts(partition: Partition, scenario: Scenario) -> None:
+    wanted = {"unseen": ("new_part",), "open": ("new_part", "cropped")}.get(scenario, ())
+    absent = [name for name in wanted if getattr(partition, name) is None]
+    if absent:
+        raise PartitionError(
+            f"the scenario '{scenario}' needs a partition with {' and '.join(wanted)}; {absent[0]} is absent. Cut "
+            f"again with this scenario (partition_for_scenario)."
+        )
+
+
+def _items(nodes: NodeIds, partition: Partition, client: int) -> dict[str, Items]:
+    splits = {"train": partition.train, "val": partition.val, "test": partition.test}
+    return {name: local_numbers(nodes, ids[client]) for name, ids in splits.items()}
+
+
+def _facts(graph: Graph, train: Items) -> dict[str, float | int | list[int]]:
+    return {"nodes": graph.num_nodes, "edges": graph.num_edges, "train": len(train)}

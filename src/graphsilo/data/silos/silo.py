@@ -1,0 +1,134 @@
+"""What one client holds: its private data, what it may train on, and what it is asked at test time.
+
+A Silo never leaves its client. The server sees only a Schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.truth import Words
+from graphsilo.types import ClientId, NodeIndex, Task
+
+if TYPE_CHECKING:
+    from graphsilo.data.silos.scaling import FeatureScale
+
+Items: TypeAlias = "NDArray[np.int64]"
+"""Local numbers of what is scored: nodes (node task) or graphs (graph task)."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What all clients of a federation agree on before round 1; public.
+
+    Attributes:
+        task: Of the run.
+        num_features, num_classes: How many there are.
+        feature_names, class_names: What they are called, where that is known.
+        booleans: Words of 0 and words of 1, at any of the clients, of each feature that is a truth value.
+    """
+
+    task: Task
+    num_features: int
+    num_classes: int
+    feature_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+    booleans: Mapping[str, Words] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Pairs of nodes for link prediction; the graph's own edges are what messages may pass along.
+
+    Each value is [2, m] int64, one column per pair. Training negatives are drawn anew each epoch.
+    """
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    val_negative: NDArray[np.int64]
+    test: NDArray[np.int64]
+    test_negative: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationSet:
+    """One question asked at test time: a graph and the items to be classified on it.
+
+    Attributes:
+        name: ``seen`` (the client's own graph), ``grown`` (own graph plus returned nodes), ``new_client``, ``full``
+            (the silo's whole graph, inductive), ``global`` (the pooled graph with cross-client edges).
+        graph: The graph that the model sees for this question. Clean: no noise, no sparsity.
+        items: Numbers of the scored items by kind: ``{"val": ..., "test": ...}`` or
+            ``{"missing_class": ..., "unseen_node": ...}``.
+        part: [n] int64 or None. Where a pooled graph is scored client by client: the client each item belongs to, by
+            its place among those that are pooled.
+    """
+
+    name: str
+    graph: Graph | GraphCollection
+    items: Mapping[str, Items]
+    part: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Silo:
+    """The private data of one client.
+
+    Attributes:
+        client: Number of the client, from 0.
+        graph: What training sees, with perturbations applied. Labels of nodes outside ``train`` are there for
+            evaluation; a method must not use them (tested by permuting them).
+        train: Local numbers of the labelled items that may be learned from.
+        evaluations: What is asked at test time; the first is ``seen`` and holds ``val`` and ``test``.
+        schema: What is agreed with the others.
+        links: Only for link prediction.
+        parts: How many original clients this silo pools; 1 except for centralised training.
+        noisy_labels: [items] labels after label noise, or None where they are clean.
+        facts: Counts for the report that never travel.
+        fills: What an empty cell of each feature is filled with, by the feature's name; None where none may be empty.
+            Private, and kept with the models, so that rows of a later table are filled alike.
+        scale: By what all its features were scaled, or None where they are as they were read.
+    """
+
+    client: ClientId
+    graph: Graph | GraphCollection
+    train: Items
+    evaluations: tuple[EvaluationSet, ...]
+    schema: Schema
+    links: Links | None = None
+    parts: int = 1
+    noisy_labels: NDArray[np.int64] | None = None
+    facts: Mapping[str, float | int | list[int]] = field(default_factory=dict)
+    fills: Mapping[str, float] | None = None
+    scale: FeatureScale | None = None
+
+    @property
+    def num_items(self) -> int:
+        """Nodes of the training graph, or graphs of the collection: the n_k of the papers."""
+        return len(self.graph) if isinstance(self.graph, GraphCollection) else self.graph.num_nodes
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Labels to learn from, [items]; only rows in ``train`` may be read by a method."""
+        return self.graph.labels if self.noisy_labels is None else self.noisy_labels
+
+    @property
+    def seen(self) -> EvaluationSet:
+        return self.evaluations[0]
+
+    def class_counts(self) -> NDArray[np.int64]:
+        """[classes] number of training items per class."""
+        labels = self.labels[self.train]
+        return np.bincount(labels[labels >= 0], minlength=self.schema.num_classes)
+
+
+def node_index(mask_or_index: NDArray[np.bool_] | NDArray[np.int64]) -> NodeIndex:
+    """Local numbers from a boolean mask; numbers pass through."""
+    array = np.asarray(mask_or_index)
+    return np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64)

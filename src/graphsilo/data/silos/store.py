@@ -1,0 +1,208 @@
+"""Silos on disk for other processes of the same machine: plain arrays that can be mapped instead of copied.
+
+Each distinct graph is written once, however many evaluation sets and clients refer to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.data.sources.files import by_global_id
+from graphsilo.data.truth import words_of
+from graphsilo.types import ClientId
+
+
+class SiloStore:
+    """A folder of silos.
+
+    Args:
+        folder: Where they are; written by one process, read by others.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._written: dict[int, tuple[str, Graph | GraphCollection]] = {}
+        # Only what somebody holds: a silo that is put away takes its graphs along.
+        self._read: WeakValueDictionary[str, Graph | GraphCollection] = WeakValueDictionary()
+
+    def write(self, silo: Silo) -> None:
+        """Add a silo."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = f"silo-{silo.client}"
+        arrays: dict[str, np.ndarray] = {"train": silo.train}
+        if silo.noisy_labels is not None:
+            arrays["noisy_labels"] = silo.noisy_labels
+        evaluations = []
+        for number, evaluation in enumerate(silo.evaluations):
+            for kind, items in evaluation.items.items():
+                arrays[f"items-{number}-{kind}"] = items
+            if evaluation.part is not None:
+                arrays[f"part-{number}"] = evaluation.part
+            evaluations.append(
+                {"name": evaluation.name, "graph": self._write_graph(evaluation.graph), "kinds": list(evaluation.items)}
+            )
+        if silo.links is not None:
+            arrays.update({f"links-{key}": getattr(silo.links, key) for key in silo.links.__dataclass_fields__})
+        for key, array in arrays.items():
+            np.save(self.folder / f"{name}.{key}.npy", array, allow_pickle=False)
+        head = {
+            "graph": self._write_graph(silo.graph),
+            "evaluations": evaluations,
+            "schema": asdict(silo.schema),
+            "parts": silo.parts,
+            "arrays": list(arrays),
+            "facts": dict(silo.facts),
+            "fills": None if silo.fills is None else dict(silo.fills),
+        }
+        (self.folder / f"{name}.json").write_text(json.dumps(head), encoding="utf-8")
+
+    def clients(self) -> list[ClientId]:
+        """Whose silos are here, ascending."""
+        numbers = [path.stem.removeprefix("silo-") for path in self.folder.glob("silo-*.json")]
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+    def read(self, client: ClientId) -> Silo:
+        """The silo of one client, its arrays mapped copy-on-write."""
+        name = f"silo-{client}"
+        head = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        arrays = {key: self._array(f"{name}.{key}") for key in head["arrays"]}
+        schema = head["schema"]
+        for key in ("feature_names", "class_names"):
+            schema[key] = _words(schema[key])
+        schema["booleans"] = words_of(schema["booleans"])
+        links = {key.removeprefix("links-"): array for key, array in arrays.items() if key.startswith("links-")}
+        return Silo(
+            client=client,
+            graph=self._read_graph(head["graph"]),
+            train=arrays["train"],
+            evaluations=tuple(
+                EvaluationSet(
+                    name=item["name"],
+                    graph=self._read_graph(item["graph"]),
+                    items={kind: arrays[f"items-{number}-{kind}"] for kind in item["kinds"]},
+                    part=arrays.get(f"part-{number}"),
+                )
+                for number, item in enumerate(head["evaluations"])
+            ),
+            schema=Schema(**schema),
+            links=Links(**links) if links else None,
+            parts=head["parts"],
+            noisy_labels=arrays.get("noisy_labels"),
+            facts=head["facts"],
+            fills=head["fills"],
+        )
+
+    def _array(self, name: str) -> np.ndarray:
+        """An array in a file, mapped copy-on-write.
+
+        numpy's own mapping keeps the file open, and a thousand silos of a dozen arrays are more files than a process
+        may have open; torch's does not.
+        """
+        import torch
+
+        path = self.folder / f"{name}.npy"
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(file)
+            start, size = file.tell(), os.fstat(file.fileno()).st_size
+        count = int(np.prod(shape, dtype=np.int64))
+        if dtype.hasobject or size != start + count * dtype.itemsize:
+            raise ValueError(f"{path} is not an array of plain values")
+        whole = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8).numpy()
+        # Over a buffer, not as a view of all the bytes: scipy copies what looks like a small part of a larger array.
+        array: np.ndarray = np.frombuffer(whole.data, dtype, count, start)
+        return array.reshape(shape, order="F" if fortran else "C")
+
+    def _write_graph(self, graph: Graph | GraphCollection) -> str:
+        if id(graph) in self._written:
+            return self._written[id(graph)][0]
+        name = f"graph-{len(self._written)}"
+        # The graph is kept beside its name: an id is only unique while the object lives.
+        self._written[id(graph)] = (name, graph)
+        head: dict[str, Any]
+        arrays: dict[str, np.ndarray]
+        if isinstance(graph, GraphCollection):
+            head = {"union": self._write_graph(graph.union), "num_classes": graph.num_classes, "name": graph.name}
+            arrays = {"pointer": graph.pointer, "labels": graph.labels}
+            if graph.graph_ids is not None:
+                arrays["graph_ids"] = graph.graph_ids
+        else:
+            head = {
+                "num_classes": graph.num_classes,
+                "name": graph.name,
+                "shape": list(graph.features.shape),
+                "sparse": graph.is_sparse,
+                "feature_names": graph.feature_names,
+                "class_names": graph.class_names,
+            }
+            arrays = {"edges": graph.edges, "labels": graph.labels}
+            if graph.node_ids is not None:
+                arrays["node_ids"] = graph.node_ids
+            if graph.edge_weights is not None:
+                arrays["edge_weights"] = graph.edge_weights
+            if graph.node_names is not None:
+                # Of this graph's nodes only: a silo's folder must not tell of nodes elsewhere.
+                arrays["node_names"] = np.asarray(graph.external_ids)
+            if sp.issparse(graph.features):
+                arrays.update(
+                    {f"features-{key}": getattr(graph.features, key) for key in ("data", "indices", "indptr")}
+                )
+            else:
+                arrays["features"] = np.asarray(graph.features)
+        head["arrays"] = list(arrays)
+        for key, array in arrays.items():
+            np.save(self.folder / f"{name}.{key}.npy", array, allow_pickle=False)
+        (self.folder / f"{name}.json").write_text(json.dumps(head), encoding="utf-8")
+        return name
+
+    def _read_graph(self, name: str) -> Graph | GraphCollection:
+        known = self._read.get(name)
+        if known is not None:
+            return known
+        head = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        arrays = {key: self._array(f"{name}.{key}") for key in head["arrays"]}
+        graph: Graph | GraphCollection
+        if "union" in head:
+            union = self._read_graph(head["union"])
+            if not isinstance(union, Graph):
+                raise TypeError("the union of a collection is a graph")
+            graph = GraphCollection(
+                union, arrays["pointer"], arrays["labels"], head["num_classes"], head["name"], arrays.get("graph_ids")
+            )
+        else:
+            features = (
+                sp.csr_matrix(
+                    tuple(arrays[f"features-{key}"] for key in ("data", "indices", "indptr")), shape=head["shape"]
+                )
+                if head["sparse"]
+                else arrays["features"]
+            )
+            graph = Graph(
+                features,
+                arrays["edges"],
+                arrays["labels"],
+                head["num_classes"],
+                head["name"],
+                node_ids=arrays.get("node_ids"),
+                edge_weights=arrays.get("edge_weights"),
+                feature_names=_words(head["feature_names"]),
+                class_names=_words(head["class_names"]),
+                node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
+            )
+        self._read[name] = graph
+        return graph
+
+
+def _words(words: list[str] | None) -> tuple[str, ...] | None:
+    return None if words is None else tuple(words)

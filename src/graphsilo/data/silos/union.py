@@ -1,0 +1,210 @@
+"""Silos that come with their own data, side by side in one process: one graph, whose parts are the silos.
+
+A silo at its own machine takes the same steps over itself alone (:mod:`graphsilo.data.silos.own`), which is why it
+trains on the same numbers there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
+from graphsilo.data.partition.artefact import Partition
+from graphsilo.data.partition.splits import Ratios, SplitMode, own_split, splits_for
+from graphsilo.data.truth import Told, join_truth
+from graphsilo.errors import DataError
+from graphsilo.types import ClientId
+
+
+def union(
+    graphs: Sequence[Graph], names: Sequence[str] | None = None, *, sparse: bool | None = None
+) -> tuple[Graph, list[int]]:
+    """Several silos' graphs side by side, and how many nodes each has.
+
+    Args:
+        graphs: One per client.
+        names: What each was loaded by, for errors; None takes the graphs' own names.
+        sparse: Whether features are kept as CSR; None does so if any of the graphs has them so.
+
+    Raises:
+        DataError: Their features or classes do not agree.
+    """
+    first = graphs[0]
+    called = names or [graph.name for graph in graphs]
+    for client, other in enumerate(graphs):
+        here, there = f"client 0 ({called[0]})", f"client {client} ({called[client]})"
+        if other.num_features != first.num_features or other.feature_names != first.feature_names:
+            raise DataError(
+                f"all silos must describe nodes by the same features in the same order: {here} has "
+                f"{first.num_features}, {there} has {other.num_features}"
+                f"{first_difference(first.feature_names, other.feature_names)}. In descriptions of tables, list the "
+                f"columns under nodes.features and the words under nodes.one_hot alike."
+            )
+        if other.num_classes != first.num_classes or other.class_names != first.class_names:
+            raise DataError(
+                f"all silos must name the same classes in the same order: {here} has "
+                f"{_classes(first)}, {there} has {_classes(other)}. Declare `classes` in every silo's description."
+            )
+    sizes = [graph.num_nodes for graph in graphs]
+    shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    as_csr = any(graph.is_sparse for graph in graphs) if sparse is None else sparse
+    features = (
+        sp.vstack([sp.csr_matrix(graph.features) for graph in graphs], format="csr")
+        if as_csr
+        else np.concatenate([dense(graph.features) for graph in graphs])
+    )
+    shared = set.intersection(*(set(graph.splits) for graph in graphs))
+    splits = {}
+    for name in sorted(shared):
+        masks = [graph.splits[name] for graph in graphs]
+        if all(mask.ndim == masks[0].ndim for mask in masks):
+            splits[name] = np.concatenate(masks)
+    published = not any(graph.has_own_splits for graph in graphs)
+    joined = Graph(
+        features=features,
+        edges=np.concatenate([graph.edges + shift for graph, shift in zip(graphs, shifts, strict=True)], axis=1),
+        labels=np.concatenate([graph.labels for graph in graphs]),
+        num_classes=first.num_classes,
+        name="+".join(dict.fromkeys(graph.name for graph in graphs)),
+        splits=PublishedSplits(splits) if published else splits,
+        feature_names=first.feature_names,
+        class_names=first.class_names,
+        node_names=_joined_names(graphs),
+        edge_weights=_joined_weights(graphs, called),
+        booleans=join_truth(truth_of(graphs, called)),
+    )
+    return joined, sizes
+
+
+def truth_of(graphs: Sequence[Graph], names: Sequence[str]) -> list[Told]:
+    """Words of truth values of several silos' graphs, one per client."""
+    return [
+        Told(f"client {client} ({name})", graph.feature_names or (), graph.booleans)
+        for client, (graph, name) in enumerate(zip(graphs, names, strict=True))
+    ]
+
+
+def _joined_weights(graphs: Sequence[Graph], called: Sequence[str]) -> NDArray[np.float32] | None:
+    weights = [graph.edge_weights for graph in graphs]
+    given = [part for part in weights if part is not None]
+    if given and len(given) < len(graphs):
+        have, lack = (next(k for k, part in enumerate(weights) if (part is None) == none) for none in (False, True))
+        raise DataError(
+            f"edges have weights at client {have} ({called[have]}) and none at client {lack} ({called[lack]}): give "
+            f"them everywhere, or nowhere."
+        )
+    return np.concatenate(given) if given else None
+
+
+def _joined_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:
+    """What every silo calls its nodes; rows of a silo without names count from 0 there."""
+    if all(graph.node_names is None for graph in graphs):
+        return None
+    return np.concatenate([graph.external_ids.astype(np.str_) for graph in graphs])
+
+
+def _classes(graph: Graph) -> str:
+    if graph.class_names is None:
+        return str(graph.num_classes)
+    shown = ", ".join(graph.class_names[:8]) + (", …" if graph.num_classes > 8 else "")
+    return f"{graph.num_classes} ({shown})" if shown else "none"
+
+
+def first_difference(left: tuple[str, ...] | None, right: tuple[str, ...] | None) -> str:
+    """What to say of the first place where two lists of names differ; empty where one is missing or none does."""
+    if not left or not right:
+        return ""
+    for mine, theirs in zip(left, right, strict=False):
+        if mine != theirs:
+            return f"; the first to differ are '{mine}' and '{theirs}'"
+    longer, shorter = max(left, right, key=len), min(len(left), len(right))
+    return f"; only one has '{longer[shorter]}'" if shorter < len(longer) else ""
+
+
+def dense(features: Features) -> NDArray[np.float32]:
+    """[n, d] features as a plain array."""
+    array: NDArray[np.float32] = features.toarray() if sp.issparse(features) else np.asarray(features)
+    return array
+
+
+def own_partition(
+    graph: Graph,
+    sizes: Sequence[int],
+    *,
+    mode: SplitMode,
+    ratios: Ratios,
+    seed: int,
+    split_index: int = 0,
+    first_client: ClientId = 0,
+) -> Partition:
+    """The partition of a union into the silos it was made of; nothing is cut.
+
+    Args:
+        graph: The union.
+        sizes: Nodes of each silo, in order.
+        mode: How nodes are split. ``stratified`` draws for each client by its number and its own labels alone.
+        ratios: Shares of training, validation and test nodes.
+        seed: Of the splits.
+        split_index: Column, where there are several predefined splits.
+        first_client: Number of the first silo's client.
+
+    Raises:
+        DataError: ``predefined`` is asked for and the data carries no such split.
+    """
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    nodes = [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(bounds.tolist())]
+    if mode == "stratified":
+        splits = []
+        for part, ids in enumerate(nodes):
+            local = own_split(
+                graph.labels[ids], ratios, seed=seed, client=first_client + part, num_classes=graph.num_classes
+            )
+            splits.append((ids[local[0]], ids[local[1]], ids[local[2]]))
+    else:
+        splits = splits_for(graph, nodes, mode=mode, ratios=ratios, seed=seed, split_index=split_index)
+    return Partition(
+        rule="files",
+        seed=seed,
+        data=graph.name,
+        num_nodes=graph.num_nodes,
+        nodes=tuple(nodes),
+        train=tuple(part[0] for part in splits),
+        val=tuple(part[1] for part in splits),
+        test=tuple(part[2] for part in splits),
+        split=mode,
+        ratios=ratios,
+    )
+
+
+def check_finite(item: Graph | GraphCollection) -> None:
+    """Refuse NaN and infinity among the features: one such number would silently spoil every model.
+
+    Raises:
+        DataError: Names the first one.
+    """
+    graph = item.union if isinstance(item, GraphCollection) else item
+    values = graph.features.data if sp.issparse(graph.features) else np.asarray(graph.features)
+    # A finite sum proves that every entry is finite; an overflowing sum of finite entries is looked at again.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float64)):
+            return
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad) == 0:
+        return
+    if sp.issparse(graph.features):
+        row = int(np.searchsorted(graph.features.indptr, bad[0][0], side="right") - 1)
+        column = int(graph.features.indices[bad[0][0]])
+        value = values[bad[0][0]]
+    else:
+        row, column = (int(number) for number in bad[0])
+        value = values[row, column]
+    name = f" ('{graph.feature_names[column]}')" if graph.feature_names else ""
+    raise DataError(
+        f"{item.name}: feature {column}{name} of node {row} is {value}, and {len(bad)} features in all are NaN or "
+        f"infinite. Models need finite numbers: fill in or drop what is missing."
+    )

@@ -1,0 +1,1 @@
+"""Where graphs come from: the catalogue of known ones, own tables and databases, generators."""

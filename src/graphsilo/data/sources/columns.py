@@ -1,0 +1,552 @@
+"""Columns of a node table as features: numbers, truth values, dates and words, and what stands in for empty cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.sources.faults import Faults, name_fault
+from graphsilo.data.sources.missing import INDICATOR, Rule, fill_value
+from graphsilo.data.sources.table_files import Table, mask
+from graphsilo.data.truth import TRUTH
+from graphsilo.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from graphsilo.data.sources.tables import TableSpec
+
+DateOrder: TypeAlias = Literal["year-first", "day-first", "month-first"]
+
+EMPTY_WORDS = ("NA", "N/A", "#N/A", "NaN", "null", "none")
+"""What stands for an empty cell in columns of numbers, truth values and dates, in any case."""
+ANY_OTHER = "*"
+"""Among the words of a one_hot column: whatever is none of the others."""
+DAYS_PER_YEAR = 365.25
+
+_NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity)$"
+_PARTS = {
+    "year-first": r"(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})",
+    "day-first": r"(?P<d>\d{1,2})[-/.](?P<m>\d{1,2})[-/.](?P<y>\d{4})",
+    "month-first": r"(?P<m>\d{1,2})[-/.](?P<d>\d{1,2})[-/.](?P<y>\d{4})",
+}
+_CLOCK = r"(?:[ T](?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:\.\d*)?)?Z?)?"
+_FILL = (
+    "Fill such cells in, leave the rows or the column out, or say what stands in their place: "
+    "features: {missing: mean}, or median, or indicator."
+)
+
+
+@dataclass(frozen=True)
+class DateColumn:
+    """How a date becomes a number.
+
+    Attributes:
+        reference: The day that is counted from, or at which ages are taken.
+        ages: Whether years up to the reference are counted, instead of days since it.
+        order: Of day, month and year, where dates are text.
+    """
+
+    reference: date
+    ages: bool = False
+    order: DateOrder = "year-first"
+
+    def feature(self, name: str) -> str:
+        """What the feature is called: with its unit, so that silos and later tables that count otherwise differ."""
+        return f"{name} ({'years' if self.ages else f'days since {self.reference.isoformat()}'})"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a model must be asked with later: columns and fill values of the table that it was trained on.
+
+    Attributes:
+        names: Of all features, in order: give the words of one_hot columns that declare none.
+        fills: What an empty cell of each feature becomes.
+    """
+
+    names: tuple[str, ...] = ()
+    fills: Mapping[str, float] | None = None
+
+    def words(self, column: str) -> tuple[str, ...]:
+        """The words that a one_hot column has."""
+        return tuple(name.removeprefix(f"{column}=") for name in self.names if name.startswith(f"{column}="))
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """The features of a table.
+
+    Attributes:
+        values: [n, d] float32.
+        names: One per column.
+        fills: What an empty cell of each feature becomes; features whose empty cells are refused are not in it.
+        empty: How many cells of each column of the table are empty.
+    """
+
+    values: NDArray[np.float32]
+    names: tuple[str, ...] = ()
+    fills: Mapping[str, float] = field(default_factory=dict)
+    empty: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One column of the table, before empty cells are filled.
+
+    Attributes:
+        values: [n, k] float64, float32 of words; rows of empty cells hold anything.
+        names: k of them.
+        empty: [n].
+        words: Whether it was made of words.
+    """
+
+    values: NDArray[np.float64] | NDArray[np.float32]
+    names: tuple[str, ...]
+    empty: NDArray[np.bool_]
+    words: bool = False
+
+
+def read_features(
+    nodes: Table, spec: TableSpec, faults: Faults, counting: NDArray[np.bool_], learned: Learned
+) -> FeatureTable:
+    """The features that a description names.
+
+    Args:
+        nodes: The node table.
+        spec: The description.
+        faults: Takes what is wrong.
+        counting: [n] rows that means and medians are taken of.
+        learned: Of a model that is asked; its fill values replace those of the table.
+    """
+    columns: list[NDArray[np.float32]] = []
+    names: list[str] = []
+    fills: dict[str, float] = {}
+    empty: dict[str, int] = {}
+    for name in _feature_columns(nodes, spec, faults):
+        with faults.collect():
+            block = _block(nodes, spec, name, learned)
+            empty[name] = int(block.empty.sum())
+            values, called, filled = _fill(nodes, spec, name, block, counting, learned)
+            with np.errstate(over="ignore"):
+                narrow = values.astype(np.float32, copy=False)
+            if not block.words:
+                nodes.refuse(
+                    name,
+                    ~np.isfinite(narrow[:, 0]),
+                    "the feature is infinite or too large for float32",
+                    values=nodes.column(name, key="nodes.features"),
+                    todo="Correct these cells.",
+                )
+            columns.append(narrow)
+            names += called
+            fills |= filled
+    with faults.collect():
+        spec.missing.check(empty, f"{spec.file}: features.missing")
+    for name in names:
+        wrong = name_fault(name)
+        if wrong is not None:
+            faults.found.append(DataError(f"{nodes.where}: the name {name!r} of a feature {wrong}. Rename it."))
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        faults.found.append(DataError(f"{nodes.where}: two features are called '{twice}'; rename a column."))
+    if not columns:
+        return FeatureTable(np.zeros((nodes.rows, 0), dtype=np.float32))
+    return FeatureTable(np.concatenate(columns, axis=1), tuple(names), fills, empty)
+
+
+def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> list[str]:
+    taken = {spec.id, spec.label, spec.split}
+    free = [name for name in nodes.names if name not in taken]
+    chosen: dict[str, None] = {}
+    for word in spec.features:
+        with faults.collect():
+            if word.endswith("*"):
+                matches = [name for name in free if name.startswith(word[:-1])]
+                if not matches and word != "*":
+                    raise DataError(
+                        f"{nodes.where}: no column starts with '{word[:-1]}' (nodes.features); the table has "
+                        f"{', '.join(free) or 'no further columns'}."
+                    )
+                chosen |= dict.fromkeys(matches)
+            else:
+                _refuse_answer(word, spec, "nodes.features")
+                nodes.column(word, key="nodes.features")
+                chosen[word] = None
+    for key, declared in (("one_hot", spec.one_hot), ("boolean", spec.boolean), ("dates", spec.dates)):
+        for name in declared:
+            with faults.collect():
+                _refuse_answer(name, spec, f"nodes.{key}")
+                nodes.column(name, key=f"nodes.{key}")
+                chosen[name] = None
+    return list(chosen)
+
+
+def _refuse_answer(name: str, spec: TableSpec, key: str) -> None:
+    if name in (spec.label, spec.split):
+        raise ConfigError(
+            f"{spec.file}: '{name}' is the {'label' if name == spec.label else 'split'} column and cannot be a "
+            f"feature as well ({key}): the model would be told the answer."
+        )
+
+
+def _block(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block:
+    if name in spec.one_hot:
+        return _one_hot(nodes, spec, name, learned)
+    if name in spec.boolean:
+        return _truth(nodes, spec, name)
+    if name in spec.dates:
+        return _date(nodes, spec, name, spec.dates[name])
+    return _numbers(nodes, spec, name)
+
+
+def _fill(
+    nodes: Table, spec: TableSpec, name: str, block: _Block, counting: NDArray[np.bool_], learned: Learned
+) -> tuple[NDArray[np.float64] | NDArray[np.float32], tuple[str, ...], dict[str, float]]:
+    """Values without gaps, names, and what filled them."""
+    rule = spec.missing.of(name)
+    if rule == "refuse":
+        nodes.refuse(
+            name, block.empty, "the feature is missing", values=nodes.column(name, key="nodes.features"), todo=_FILL
+        )
+        block.values[block.empty] = 0.0
+        return block.values, block.names, {}
+    if learned.fills is None:
+        standing = _standing(nodes, name, block, rule, counting & ~block.empty)
+    else:
+        known = learned.fills
+        if block.empty.any() and not all(other in known for other in block.names):
+            raise DataError(
+                f"{nodes.where}: column '{name}' has {int(block.empty.sum())} empty cells, and the model knows nothing "
+                f"to fill them with: where it was trained, empty cells of this column were refused, or tables of "
+                f"several silos were pooled. Fill them in."
+            )
+        standing = [known.get(other, 0.0) for other in block.names]
+    block.values[block.empty] = standing
+    fills = dict(zip(block.names, standing, strict=True))
+    if rule != "indicator":
+        return block.values, block.names, fills
+    indicator = f"{name}{INDICATOR}"
+    return (
+        np.column_stack([block.values, block.empty.astype(block.values.dtype)]),
+        (*block.names, indicator),
+        {**fills, indicator: 1.0},
+    )
+
+
+def _standing(nodes: Table, name: str, block: _Block, rule: Rule, counting: NDArray[np.bool_]) -> list[float]:
+    """What stands in each column of a block where the cell is empty."""
+    where = f"{nodes.where}: column '{name}'"
+    if not block.words:
+        return [fill_value(rule, block.values[counting, 0], where)]
+    if not isinstance(rule, str):
+        raise ConfigError(
+            f"{where} holds words, and features.missing fills it with the number {rule:g}. Fill it with mean or "
+            f"median, which take the most frequent word, or with indicator, which makes 'missing' a word of its own."
+        )
+    if rule == "indicator":
+        return [0.0] * len(block.names)
+    counts = block.values[counting].sum(axis=0, dtype=np.float64)
+    fill_value(rule, counts[counts > 0], where)  # refuses a column that is empty altogether
+    return [float(place == int(counts.argmax())) for place in range(len(counts))]
+
+
+def _gaps(nodes: Table, spec: TableSpec, name: str, words: Any, *, usual: bool) -> tuple[Any, NDArray[np.bool_]]:
+    """Text without the words that stand for an empty cell, and where it is empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pc.utf8_trim_whitespace(words.cast(pa.string()))
+    known = [*spec.empty, *(EMPTY_WORDS if usual else ())]
+    lower = pa.array([word.lower() for word in known], pa.string())
+    empty = mask(pc.fill_null(pc.or_(pc.equal(words, ""), pc.is_in(pc.utf8_lower(words), value_set=lower)), True))
+    return pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), words), empty
+
+
+def _numbers(nodes: Table, spec: TableSpec, name: str) -> _Block:
+    """A column of numbers or of true and false."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = nodes.column(name, key="nodes.features")
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        words, empty = _gaps(nodes, spec, name, column, usual=True)
+        return _one(name, _parse_numbers(nodes, spec, name, words, empty), empty)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        raise DataError(
+            f"{nodes.where}: column '{name}' (nodes.features) holds dates. Say what number each becomes, under nodes: "
+            f"dates: {{{name}: {{days_since: 2024-01-01}}}}, or {{years_at: 2024-12-31}} for an age; or leave it out "
+            f"of nodes.features."
+        )
+    known = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    if not any(test(kind) for test in known):
+        raise DataError(
+            f"{nodes.where}: column '{name}' (nodes.features) holds {kind}; features must be numbers, true/false, "
+            f"dates or words. Convert the column, or leave it out of nodes.features."
+        )
+    numbers = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
+    values = np.array(pc.fill_null(numbers.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False))
+    empty = np.isnan(values) | np.isin(values, _as_numbers(spec.empty))
+    return _one(name, values, empty)
+
+
+def _as_numbers(words: Iterable[str]) -> list[float]:
+    """Those that are numbers: ``-99`` may stand for an empty cell."""
+    found = []
+    for word in words:
+        try:
+            found.append(float(word))
+        except ValueError:
+            continue
+    return found
+
+
+def _one(name: str, values: NDArray[np.float64], empty: NDArray[np.bool_], *, words: bool = False) -> _Block:
+    return _Block(values[:, None], (name,), empty, words=words)
+
+
+def _parse_numbers(
+    nodes: Table, spec: TableSpec, name: str, words: Any, empty: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """[n] the numbers of a text column; whatever is none is noted as a fault."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lower = pc.utf8_lower(words)
+    filled = ~empty
+    if not filled.any():
+        return np.zeros(nodes.rows)
+    if mask(pc.fill_null(pc.is_in(lower, value_set=pa.array(["true", "false"])), True)).all() and filled.any():
+        return mask(pc.fill_null(pc.equal(lower, "true"), False)).astype(np.float64)
+    signs = (",", ".") if spec.decimal == "," else (".", ",")
+    other = mask(pc.fill_null(pc.match_substring_regex(lower, rf"^[+-]?\d*[{signs[1]}]\d+(e[+-]?\d+)?$"), False))
+    pointed = pc.replace_substring(lower, ",", ".") if spec.decimal == "," else lower
+    numeric = mask(pc.fill_null(pc.match_substring_regex(pointed, _NUMBER), False)) & ~other
+    if not numeric.any() and not other.any():
+        raise DataError(_no_numbers(nodes, name, [word for word in pc.unique(words).to_pylist() if word is not None]))
+    nodes.refuse(
+        name, other, f"the feature has a decimal {'point' if spec.decimal == ',' else 'comma'}", values=words,
+        todo=f"Write numbers with '{signs[0]}', or set nodes.decimal: \"{signs[1]}\" if all are written so.",
+    )  # fmt: skip
+    nodes.refuse(
+        name,
+        filled & ~numeric & ~other,
+        "the feature is not a number",
+        values=words,
+        todo="Correct these cells, list words that mean an empty cell as nodes.empty, or declare the column under "
+        "nodes.one_hot.",
+    )
+    return np.asarray(
+        pc.if_else(pa.array(numeric), pointed, pa.scalar("0")).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    ).copy()
+
+
+def _no_numbers(nodes: Table, name: str, words: Sequence[str]) -> str:
+    """What an error says of a column that holds none."""
+    what = f"{nodes.where}: column '{name}' (nodes.features) holds words such as {words[0]!r}, not numbers."
+    if all(_looks_like_date(word) for word in words):
+        return (
+            f"{what} If they are dates, say what number each becomes, under nodes: dates: {{{name}: {{days_since: "
+            f"2024-01-01}}}}, or {{years_at: 2024-12-31}} for an age. Or leave the column out of the features."
+        )
+    if len(words) == 2 or {word.lower() for word in words} <= {*TRUTH[0], *TRUTH[1]}:
+        return (
+            f"{what} Add it to boolean under nodes (boolean: [{name}] for true/false or yes/no, boolean: {{{name}: "
+            f'["{words[0]}", "{words[-1]}"]}} for the words of 0 and 1), to one_hot (one_hot: [{name}]) for one column '
+            f"per word, or leave it out of the features."
+        )
+    return (
+        f"{what} Add it to one_hot under nodes (one_hot: [{name}]) to get one column per word, or leave it out of the "
+        f"features."
+    )
+
+
+def _looks_like_date(word: str) -> bool:
+    import re
+
+    return any(re.fullmatch(parts + _CLOCK, word) for parts in _PARTS.values())
+
+
+def _truth(nodes: Table, spec: TableSpec, name: str) -> _Block:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.boolean"), usual=True)
+    pair = spec.boolean[name]
+    if pair is None:
+        lower, sides = pc.utf8_lower(words), TRUTH
+    else:
+        lower, sides = words, ((pair[0],), (pair[1],))
+    off, on = (mask(pc.fill_null(pc.is_in(lower, value_set=pa.array(side, pa.string())), False)) for side in sides)
+    known = list(pair) if pair is not None else ["true", "false", "yes", "no", "1", "0"]
+    nodes.unknown(
+        name, ~(off | on | empty), f"the word is none of {', '.join(known)} (nodes.boolean)", values=words, known=known,
+        todo=f"Correct these cells, or name the words of 0 and 1: boolean: {{{name}: [WORD, WORD]}}.",
+    )  # fmt: skip
+    return _one(name, on.astype(np.float64), empty)
+
+
+def _date(nodes: Table, spec: TableSpec, name: str, how: DateColumn) -> _Block:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = nodes.column(name, key="nodes.dates")
+    kind = column.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        empty = mask(pc.is_null(column))
+        moments = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
+        stamps = pc.fill_null(moments.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype("datetime64[us]")
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
+        words, empty = _gaps(nodes, spec, name, column, usual=True)
+        stamps = _parse_dates(nodes, name, words, empty, how.order)
+    else:
+        raise DataError(
+            f"{nodes.where}: column '{name}' (nodes.dates) holds {kind}; wanted dates, or text that is one."
+        )
+    days = (stamps - np.datetime64(how.reference, "us")) / np.timedelta64(1, "D")
+    return _one(how.feature(name), np.where(empty, 0.0, -days / DAYS_PER_YEAR if how.ages else days), empty)
+
+
+def _parse_dates(
+    nodes: Table, name: str, words: Any, empty: NDArray[np.bool_], order: DateOrder
+) -> NDArray[np.datetime64]:
+    """[n] moments; what is no date is noted as a fault, and so is what may be two."""
+    import pyarrow.compute as pc
+
+    found = pc.extract_regex(words, rf"^{_PARTS[order]}{_CLOCK}$")
+    written = mask(pc.is_valid(found))
+
+    def part(key: str) -> NDArray[np.int64]:
+        text = pc.struct_field(found, key)
+        digits = pc.if_else(pc.equal(text, ""), "0", text)
+        return np.asarray(pc.fill_null(digits, "0").cast("int64").to_numpy(zero_copy_only=False))
+
+    year, month, day = part("y"), part("m"), part("d")
+    clock = part("h") * 3600 + part("min") * 60 + part("s")
+    sound = written & (month >= 1) & (month <= 12)
+    months = (np.where(sound, year, 1970) - 1970) * 12 + np.where(sound, month, 1) - 1
+    begin = months.astype("datetime64[M]")
+    days = begin.astype("datetime64[D]") + (day - 1)
+    sound &= (day >= 1) & (days.astype("datetime64[M]") == begin) & (clock < 24 * 3600)
+    others = [other for other in get_args(DateOrder) if other != order]
+    nodes.refuse(
+        name,
+        ~written & ~empty,
+        f"the date is not written with the {order.replace('-', ' ')}",
+        values=words,
+        todo="Years have four digits; write dates as 2024-03-05"
+        + (
+            f", or say how they are written (05/03/2024 may be 5 March or 3 May): dates: {{{name}: "
+            f"{{order: day-first}}}} or month-first."
+            if order == "year-first"
+            else f" throughout, and leave 'order' out; or set it to {' or '.join(others)}."
+        ),
+    )
+    nodes.refuse(name, written & ~sound & ~empty, "there is no such date", values=words, todo="Correct these cells.")
+    stamps: NDArray[np.datetime64] = np.where(sound, days, np.datetime64(0, "D")).astype("datetime64[us]")
+    stamps += (clock * 1_000_000).astype("timedelta64[us]")
+    return stamps
+
+
+def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.one_hot"), usual=False)
+    declared = spec.one_hot[name]
+    if declared is None:
+        declared = learned.words(name) or sorted_words(
+            word for word in pc.unique(words).to_pylist() if word is not None
+        )
+    known = [word for word in declared if word != ANY_OTHER]
+    place = pc.index_in(words, value_set=pa.array(known, pa.string()))
+    strange = mask(pc.is_null(place)) & ~empty
+    column = np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    numbers = {word: number for number, word in enumerate(declared)}
+    column = np.array([numbers[word] for word in known] or [0], dtype=np.int64)[column]
+    if ANY_OTHER in declared:
+        column = np.where(strange, numbers[ANY_OTHER], column)
+    else:
+        nodes.unknown(
+            name, strange, f"the word is not among nodes.one_hot.{name} ({', '.join(known)})", values=words,
+            known=known, todo=f'Add it there (at every silo), or add "{ANY_OTHER}" for all other words.',
+        )  # fmt: skip
+    block = np.zeros((nodes.rows, len(declared)), dtype=np.float32)
+    if len(declared):
+        rows = np.flatnonzero(~empty)
+        block[rows, column[rows]] = 1.0
+    return _Block(block, tuple(f"{name}={word}" for word in declared), empty, words=True)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Which words a silo's columns have.
+
+    Attributes:
+        owner: Whose they are, for errors.
+        names: Of its features, in order.
+        words: Of each one_hot column, by the column's name.
+        open: The columns that declare none: their words are those that occur.
+    """
+
+    owner: str
+    names: tuple[str, ...]
+    words: Mapping[str, Sequence[str]]
+    open: frozenset[str]
+
+    @classmethod
+    def of(cls, owner: str, spec: TableSpec, names: Sequence[str]) -> Vocabulary:
+        """Of a description and the features that were read by it."""
+        words = {
+            column: [name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}=")]
+            for column in spec.one_hot
+        }
+        return cls(owner, tuple(names), words, frozenset(name for name, words in spec.one_hot.items() if words is None))
+
+    def widened(self, column: str, words: Sequence[str]) -> Vocabulary:
+        """The same with other words of a column."""
+        own = {f"{column}={word}" for word in self.words[column]}
+        new = [f"{column}={word}" for word in words]
+        places = [place for place, name in enumerate(self.names) if name in own or name == f"{column}{INDICATOR}"]
+        kept = [name for name in self.names if name not in own]
+        start = places[0] if places else len(kept)
+        return replace(self, names=(*kept[:start], *new, *kept[start:]), words={**self.words, column: tuple(words)})
+
+
+def share_words(silos: Sequence[Vocabulary]) -> list[Vocabulary]:
+    """One list of words for each one_hot column that silos share and some of them leave open.
+
+    Where one of them declares words, these hold for all; where none does, they are all that occur anywhere, sorted.
+
+    Raises:
+        DataError: A word occurs that is not declared where words are; names two silos.
+    """
+    found = list(silos)
+    for column in sorted({column for silo in silos for column in silo.open}):
+        sharing = [silo for silo in silos if column in silo.words]
+        declared = next((silo for silo in sharing if column not in silo.open), None)
+        if declared is None:
+            words: Sequence[str] = sorted_words(dict.fromkeys(word for silo in sharing for word in silo.words[column]))
+        else:
+            words = declared.words[column]
+            for silo in sharing if ANY_OTHER not in words else ():
+                strange = [word for word in silo.words[column] if word not in words]
+                if strange:
+                    raise DataError(
+                        f"{silo.owner} has the word '{strange[0]}' in column '{column}', which {declared.owner} does "
+                        f"not declare: it declares {', '.join(words)}. Add the word under nodes.one_hot in every "
+                        f'description, or "{ANY_OTHER}" for all others.'
+                    )
+        found = [silo.widened(column, words) if column in silo.open else silo for silo in found]
+    return found
+
+
+def sorted_words(words: Iterable[str]) -> tuple[str, ...]:
+    """In numeric order where all are whole numbers, else by spelling."""
+    listed = list(words)
+    whole = all(word.removeprefix("-").isdecimal() for word in listed)
+    return tuple(sorted(listed, key=int) if whole else sorted(listed))

@@ -1,0 +1,302 @@
+"""Tables in memory, from files or databases, and the words that place a fault: file, column, row, line and value."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.sources.excel import read_sheet
+from graphsilo.data.sources.faults import Faults, lookalike
+from graphsilo.data.sources.sql import Query
+from graphsilo.errors import DataError, nearest
+
+SHOWN_ROWS = 3
+"""Offending rows that an error lists before it only counts."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table in a file.
+
+    Attributes:
+        path: Absolute.
+        delimiter: Between the columns of a CSV.
+        sheet: Of an Excel file; None where it has one only.
+    """
+
+    path: Path
+    delimiter: str = ","
+    sheet: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.sheet is None else f"{self.path}, sheet '{self.sheet}'"
+
+
+class Table:
+    """One table in memory. CSV columns stay text until it is known what they should be.
+
+    Args:
+        where, short: What errors call it.
+        data: As pyarrow.
+        faults: Takes what is wrong with values.
+        text: File and delimiter of a CSV.
+        lines: Number of each row in a sheet of Excel.
+
+    Raises:
+        DataError: Two columns have one name.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        short: str,
+        data: Any,
+        faults: Faults,
+        *,
+        text: tuple[Path, str] | None = None,
+        lines: Sequence[int] | None = None,
+    ) -> None:
+        self.where = where
+        self.short = short
+        self._data = data
+        self.faults = faults
+        self._text = text
+        self._sheet_lines = lines
+        self.rows: int = data.num_rows
+        self.names: list[str] = data.column_names
+        double = next((column for column in self.names if self.names.count(column) > 1), None)
+        if double is not None:
+            raise DataError(f"the table {where} has two columns called '{double}'; rename one.")
+
+    @classmethod
+    def of(cls, source: TableFile | Query, part: str, fetched: Mapping[Query, Any], faults: Faults) -> Table:
+        """The table behind a part of the description, ``nodes`` or ``edges``.
+
+        Raises:
+            DataError: It is not there or cannot be read.
+        """
+        if isinstance(source, Query):
+            return cls(source.where, source.short, fetched[source], faults)
+        return cls._open(source, part, faults)
+
+    @classmethod
+    def _open(cls, source: TableFile, part: str, faults: Faults) -> Table:
+        import pyarrow as pa
+
+        path, delimiter = source.path, source.delimiter
+        if not path.is_file():
+            raise DataError(f"the table {path} does not exist.")
+        if path.stat().st_size == 0:
+            raise DataError(f"the table {path} is empty; it needs a header and rows.")
+        name = path.name.lower()
+        try:
+            if name.endswith((".parquet", ".pq")):
+                import pyarrow.parquet as pq
+
+                return cls(str(path), path.name, pq.read_table(path), faults)
+            if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
+                if delimiter == "," and ".tsv" in name[-7:]:
+                    delimiter = "\t"
+                data = cls._read_csv(path, delimiter, part)
+                return cls(str(path), path.name, data, faults, text=(path, delimiter))
+            if name.endswith((".xlsx", ".xlsm")):
+                data, lines = read_sheet(path, source.sheet, part)
+                return cls(str(source), path.name, data, faults, lines=lines)
+        except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+            raise DataError(f"the table {path} cannot be read: {str(error).strip().rstrip('.')}.") from error
+        raise DataError(
+            f"the table {path} must be a .csv, .tsv (both also with .gz), .parquet or .xlsx file; save it as one of "
+            f"them."
+        )
+
+    @staticmethod
+    def _read_csv(path: Path, delimiter: str, part: str) -> Any:
+        import pyarrow as pa
+        from pyarrow import csv as arrow
+
+        parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        try:
+            with _open_text(path) as lines:
+                header = next(csv.reader(lines, delimiter=delimiter), [])
+        except csv.Error as error:
+            raise DataError(f"the header of the table {path} cannot be read ({error}); is it a text file?") from error
+        if any(_undecoded(cell) for cell in header):
+            raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
+        _check_delimiter(path, header, delimiter, part)
+        # An empty cell is missing; everything else stays as it is written, so that the id 007 is not the id 7.
+        convert = arrow.ConvertOptions(
+            column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
+        )
+        try:
+            return arrow.read_csv(path, parse_options=parse, convert_options=convert)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            fault = _find_fault(path, delimiter, header)
+            if fault is not None:
+                raise DataError(f"{path}: {fault}") from error
+            raise
+
+    def sort(self, name: str, *, key: str) -> None:
+        """Puts the rows in the order of a column."""
+        import pyarrow as pa
+
+        if not pa.types.is_null(self.column(name, key=key).type):
+            self._data = self._data.sort_by(name)
+
+    def column(self, name: str, *, key: str) -> Any:
+        """A column as one pyarrow array; ``key`` is where the YAML file asked for it."""
+        import pyarrow as pa
+
+        if name not in self.names:
+            raise DataError(f"{self.where} has no column '{name}' ({key}); {nearest(name, self.names)}")
+        column = self._data.column(name)
+        column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    def text(self, name: str, *, key: str) -> Any:
+        """A column of strings or whole numbers as stripped text; missing and blank cells are null."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = self.column(name, key=key)
+        if pa.types.is_floating(column.type):
+            # pandas stores whole numbers with gaps as floats.
+            whole = pc.fill_null(pc.equal(column, pc.floor(column)), True)
+            unknown = pc.fill_null(pc.is_nan(column), True)
+            bad = ~(mask(whole) | mask(unknown))
+            self.refuse(name, bad, "is not a whole number or a word", values=column)
+            column = pc.if_else(pa.array(mask(unknown) | bad), pa.scalar(None, column.type), column).cast(pa.int64())
+        elif not (
+            pa.types.is_integer(column.type)
+            or pa.types.is_string(column.type)
+            or pa.types.is_large_string(column.type)
+            or pa.types.is_boolean(column.type)
+            or pa.types.is_null(column.type)
+        ):
+            raise DataError(
+                f"{self.where}: column '{name}' ({key}) holds {column.type}; wanted words or whole numbers."
+            )
+        words = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        return pc.if_else(pc.equal(words, ""), pa.scalar(None, pa.string()), words)
+
+    def refuse(self, name: str, bad: NDArray[np.bool_], fault: str, *, values: Any = None, todo: str = "") -> None:
+        """Notes a fault that lists the first rows where ``bad`` holds; does nothing where there are none."""
+        rows = np.flatnonzero(bad)
+        if not len(rows):
+            return
+        lines = self._lines(rows[:SHOWN_ROWS])
+        shown = []
+        for row, line in zip(rows[:SHOWN_ROWS].tolist(), lines, strict=True):
+            place = f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
+            value = None if values is None else values[row].as_py()
+            shown.append(place if value is None else f"{place}: {value!r}")
+        more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
+        count = "one value" if len(rows) == 1 else f"{len(rows)} values"
+        what = f"{self.where}: column '{name}' has {count} where {fault}: {'; '.join(shown)}{more}."
+        self.faults.found.append(DataError(f"{what} {todo}".rstrip()))
+
+    def unknown(
+        self, name: str, bad: NDArray[np.bool_], fault: str, *, values: Any, known: Sequence[str], todo: str
+    ) -> None:
+        """As :meth:`refuse`, for words that are not among those declared; says which ones may be meant."""
+        words = dict.fromkeys(values[row].as_py() for row in np.flatnonzero(bad)[:SHOWN_ROWS].tolist())
+        meant = {word: lookalike(word, known) for word in words}
+        pairs = [f"'{other}' where it says '{word}'" for word, other in meant.items() if other is not None]
+        hint = f"Did you mean {' and '.join(pairs)}? Otherwise " if pairs else ""
+        advice = f"{hint}{todo[0].lower()}{todo[1:]}" if hint else todo
+        self.refuse(name, bad, fault, values=values, todo=advice)
+
+    def _lines(self, rows: NDArray[np.int64]) -> list[int | None]:
+        """Line numbers of data rows. Only asked for in errors: text cells may hold line breaks, so the file is read."""
+        if self._sheet_lines is not None:
+            return [self._sheet_lines[row] for row in rows.tolist()]
+        if self._text is None:
+            return [None] * len(rows)
+        path, delimiter = self._text
+        wanted = {int(row): place for place, row in enumerate(rows)}
+        found: list[int | None] = [None] * len(rows)
+        with _open_text(path) as lines:
+            for row, line, _ in _data_rows(lines, delimiter):
+                if row in wanted:
+                    found[wanted[row]] = line
+                if row >= rows[-1]:
+                    break
+        return found
+
+
+def _open_text(path: Path) -> io.TextIOWrapper:
+    """Text lines; bytes that are no UTF-8 come as lone surrogates, see :func:`_undecoded`."""
+    raw: Any = gzip.GzipFile(path) if path.name.lower().endswith(".gz") else path.open("rb")
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _data_rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Number from 0, line in the file and cells of each row below the header; blank lines are no rows."""
+    reader = csv.reader(lines, delimiter=delimiter)
+    next(reader, None)
+    row, line = 0, reader.line_num + 1
+    for cells in reader:
+        if cells:
+            yield row, line, cells
+            row += 1
+        line = reader.line_num + 1
+
+
+def _undecoded(text: str) -> bool:
+    return not text.isascii() and any("\udc80" <= sign <= "\udcff" for sign in text)
+
+
+_NOT_UTF8 = "holds bytes that are not UTF-8. Save the table as UTF-8 text; many programs offer it as 'CSV UTF-8'."
+
+
+def _check_delimiter(path: Path, header: Sequence[str], delimiter: str, part: str) -> None:
+    """Refuses a header in one piece that another sign would take apart."""
+    if len(header) != 1:
+        return
+    for sign, shown in ((";", "';'"), ("\t", '"\\t"'), ("|", "'|'"), (",", "','")):
+        if sign != delimiter and sign in header[0]:
+            word = "a tab" if sign == "\t" else f"'{sign}'"
+            raise DataError(
+                f"{path}: the header is one column, '{_short(header[0])}', with {delimiter!r} between columns; the "
+                f"table seems to be separated by {word}. Set {part}.delimiter: {shown} in the description."
+            )
+
+
+def _find_fault(path: Path, delimiter: str, header: Sequence[str]) -> str | None:
+    """The first row that has too few or too many cells, or is no UTF-8, in words; None if no such row is found."""
+    row, line = 0, 1
+    try:
+        with _open_text(path) as lines:
+            for row, line, cells in _data_rows(lines, delimiter):
+                place = f"row {row + 1} (line {line})"
+                bad = next((number for number, cell in enumerate(cells) if _undecoded(cell)), None)
+                if bad is not None:
+                    column = f", column '{header[bad]}'," if bad < len(header) else ""
+                    return f"{place}{column} {_NOT_UTF8}"
+                if len(cells) != len(header):
+                    wrong = "few" if len(cells) < len(header) else "many"
+                    return (
+                        f"{place} has too {wrong} cells, {len(cells)} where the header has {len(header)}: "
+                        f"'{_short(delimiter.join(cells))}'. Correct the row; a cell that holds the separator "
+                        f"{delimiter!r} itself needs double quotes round it."
+                    )
+    except csv.Error as error:
+        return f"the rows after line {line} cannot be read as CSV ({error})."
+    return None
+
+
+def _short(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def mask(array: Any) -> NDArray[np.bool_]:
+    """A pyarrow boolean array without nulls as numpy."""
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -1,0 +1,484 @@
+"""Own data: a graph from two tables, nodes and edges, described by a short YAML file.
+
+```yaml
+name: hospital-a
+nodes:
+  path: nodes.csv             # .csv, .tsv (also with .gz), .parquet or .xlsx, relative to the YAML file
+  id: patient                 # strings or whole numbers, each once
+  label: outcome              # optional; an empty cell means unlabelled
+  features: [age, "lab_*"]    # names, prefixes with *, or "*" for every column that is left
+  one_hot: {ward: [icu, er]}  # or [ward], which takes the words that occur; "*" among them is any other word
+  boolean: [smoker]           # true/false, yes/no, 1/0; or {smoker: [nein, ja]}, the words of 0 and 1
+  dates: {admitted: {days_since: 2024-01-01}, born: {years_at: 2024-12-31, order: day-first}}
+  decimal: ","                # numbers are written with a decimal comma
+  empty: ["-99", "?"]         # further words that mean an empty cell
+  split: split                # optional column with train, val, test
+edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight and its decimal are optional
+directed: false
+classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
+features: {missing: {age: median, "lab_*": indicator}}   # or one word for all: refuse, mean, median, indicator
+```
+
+A table may come from a database instead of a file: ``query`` and ``connection`` stand in place of ``path``; see
+:mod:`graphsilo.data.sources.sql`.
+
+```yaml
+nodes: {query: "SELECT patient, age FROM stays", connection: "env:WARD_DB", id: patient}
+```
+
+Means and medians are those of the table's own rows, all but those that ``nodes.split`` calls ``test``. They stay with
+the silo and its model, so that rows of a later table are filled alike
+(:class:`graphsilo.data.sources.columns.Learned`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo import documents
+from graphsilo.data.graph import Graph
+from graphsilo.data.sources.columns import DateColumn, DateOrder, FeatureTable, Learned, read_features, sorted_words
+from graphsilo.data.sources.description import Reader
+from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault, unseen_fault
+from graphsilo.data.sources.missing import REFUSE, Missing
+from graphsilo.data.sources.sql import Query, read_queries
+from graphsilo.data.sources.table_files import Table, TableFile, mask
+from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
+from graphsilo.data.truth import TRUTH, Words
+from graphsilo.errors import ConfigError, DataError
+
+SPLIT_NAMES = ("train", "val", "test")
+
+TABLE_KEYS = ("name", "nodes", "edges", "directed", "classes", "features")
+_TABLE_FILE_KEYS = ("path", "query", "connection", "delimiter", "sheet")
+_NODE_KEYS = (
+    *_TABLE_FILE_KEYS, "id", "label", "features", "one_hot", "boolean", "dates", "decimal", "empty", "split"
+)  # fmt: skip
+_EDGE_KEYS = (*_TABLE_FILE_KEYS, "source", "target", "weight", "decimal")
+FEATURE_KEYS = ("missing",)
+"""What ``features:`` may say, in a description of tables as in a ``silo.yaml``."""
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """What the YAML file says; paths are absolute."""
+
+    file: Path
+    name: str
+    nodes: TableFile | Query
+    id: str
+    edges: TableFile | Query
+    source: str
+    target: str
+    weight: str | None = None
+    weight_decimal: str = "."
+    label: str | None = None
+    split: str | None = None
+    features: tuple[str, ...] = ("*",)
+    one_hot: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    boolean: Mapping[str, tuple[str, str] | None] = field(default_factory=dict)
+    dates: Mapping[str, DateColumn] = field(default_factory=dict)
+    decimal: str = "."
+    empty: tuple[str, ...] = ()
+    missing: Missing = REFUSE
+    directed: bool = False
+    classes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A graph, and what is known of the tables that it was read from.
+
+    Attributes:
+        graph: The graph.
+        empty: How many cells of each column of features were empty.
+        rows: [2, r] the ends of each row of the edge table, before duplicates and self-loops were dropped.
+    """
+
+    graph: Graph
+    empty: Mapping[str, int]
+    rows: NDArray[np.int64]
+
+
+def load_tables(path: str | os.PathLike[str]) -> Graph:
+    """Reads the graph that a YAML file describes.
+
+    Nodes keep the order of their table. With ``directed: false`` every row of the edge table is a link in both
+    directions; duplicates, whose weights add up, and self-loops are dropped. Without ``classes``, class numbers follow
+    the sorted values of the label column (numeric order where all are whole numbers). Labels -1 or empty are
+    unlabelled. The ids of the node table stay with the graph as ``node_names``.
+
+    Args:
+        path: The YAML file; see the head of this module.
+
+    Raises:
+        ConfigError: The YAML has an unknown or missing key, or a value of the wrong kind.
+        DataError: Tables do not fit; the error names all faults with file, column and rows (data rows counted from 1,
+            for CSV and Excel also the line). Or a database cannot be read.
+    """
+    return read_tables(read_spec(path)).graph
+
+
+def read_spec(path: str | os.PathLike[str]) -> TableSpec:
+    """Reads and checks the YAML file alone; tables are not opened.
+
+    Raises:
+        ConfigError: The file is missing or is not YAML, a key is unknown or missing, or a value is of the wrong kind.
+    """
+    file = Path(path).expanduser().absolute()
+    return spec_of(documents.read(file, "the data description"), file)
+
+
+def is_description(name: str | os.PathLike[str]) -> bool:
+    """Whether a data set of this name is described by a file that :func:`read_spec` reads."""
+    return Path(name).suffix.lower() in (".yaml", ".yml")
+
+
+def spec_of(content: object, file: Path) -> TableSpec:
+    """Checks what a YAML file, or a part of one, says of tables.
+
+    Args:
+        content: As parsed.
+        file: Where it stands: paths are relative to its folder, and errors name it.
+
+    Raises:
+        ConfigError: A key is unknown or missing, or a value is of the wrong kind.
+    """
+    read = Reader(file)
+    top = read.mapping(content, "", TABLE_KEYS, required=("nodes", "edges"))
+    nodes = read.mapping(top["nodes"], "nodes", _NODE_KEYS, required=("id",))
+    edges = read.mapping(top["edges"], "edges", _EDGE_KEYS, required=("source", "target"))
+    given = read.mapping(top.get("features") or {}, "features", FEATURE_KEYS, required=())
+    directed = top.get("directed", False)
+    if not isinstance(directed, bool):
+        raise read.error("directed", "true or false", directed)
+    spec = TableSpec(
+        file=file,
+        name=read.text(top, "name") or file.stem,
+        nodes=_source(read, nodes, "nodes"),
+        id=read.needed(nodes, "id", "nodes"),
+        edges=_source(read, edges, "edges"),
+        source=read.needed(edges, "source", "edges"),
+        target=read.needed(edges, "target", "edges"),
+        weight=read.text(edges, "weight", "edges"),
+        weight_decimal=_decimal(read, edges, "edges"),
+        label=read.text(nodes, "label", "nodes"),
+        split=read.text(nodes, "split", "nodes"),
+        features=read.words(nodes.get("features", "*"), "nodes.features"),
+        one_hot=read.vocabularies(nodes.get("one_hot"), "nodes.one_hot"),
+        boolean=_pairs(read, read.vocabularies(nodes.get("boolean"), "nodes.boolean")),
+        dates=_dates(read, nodes.get("dates")),
+        decimal=_decimal(read, nodes, "nodes"),
+        empty=read.words(nodes.get("empty") or [], "nodes.empty"),
+        missing=REFUSE
+        if given.get("missing") is None
+        else Missing.parse(given["missing"], f"{file}: features.missing"),
+        directed=directed,
+        classes=read.words(top["classes"], "classes") if top.get("classes") is not None else None,
+    )
+    declared = [*spec.one_hot, *spec.boolean, *spec.dates]
+    twice = next((name for name in declared if declared.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"{file}: '{twice}' stands under two of nodes.one_hot, nodes.boolean and nodes.dates; a column is one of "
+            f"them."
+        )
+    for what, names in (("name", [spec.name]), ("classes", spec.classes or ())):
+        for name in names:
+            wrong = name_fault(name)
+            if wrong is not None:
+                raise ConfigError(f"{file}: '{what}' is {name!r}, which {wrong}. Choose another word.")
+    return spec
+
+
+def _decimal(read: Reader, given: Mapping[str, Any], where: str) -> str:
+    decimal = given.get("decimal", ".")
+    if decimal not in (".", ","):
+        raise read.error(f"{where}.decimal", "'.' or ','", decimal)
+    return str(decimal)
+
+
+def _pairs(read: Reader, given: Mapping[str, tuple[str, ...] | None]) -> dict[str, tuple[str, str] | None]:
+    found: dict[str, tuple[str, str] | None] = {}
+    for name, words in given.items():
+        if words is not None and len(words) != 2:
+            raise read.error(f"nodes.boolean.{name}", "the words of 0 and 1, such as [nein, ja]", list(words))
+        wrong = next((fault for fault in map(unseen_fault, words or ()) if fault is not None), None)
+        if wrong is not None:
+            raise ConfigError(f"{read.file}: a word of 'nodes.boolean.{name}' {wrong}. Choose another word.")
+        found[name] = None if words is None else (words[0], words[1])
+    return found
+
+
+def _booleans(spec: TableSpec) -> dict[str, Words]:
+    """Words of 0 and of 1 of every column of truth values."""
+    return {name: TRUTH if pair is None else ((pair[0],), (pair[1],)) for name, pair in spec.boolean.items()}
+
+
+def _dates(read: Reader, value: object) -> dict[str, DateColumn]:
+    """How columns of dates become numbers."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise read.error("nodes.dates", "a mapping such as {admitted: {days_since: 2024-01-01}}", value)
+    found = {}
+    for name, given in value.items():
+        place = f"nodes.dates.{name}"
+        how = read.mapping(given, place, ("days_since", "years_at", "order"), required=())
+        ways = [key for key in ("days_since", "years_at") if how.get(key) is not None]
+        if len(ways) != 1:
+            raise ConfigError(
+                f"{read.file}: '{place}' must say one of days_since (days since a day) and years_at (age in years at a "
+                f"day); it says {' and '.join(ways) or 'none of them'}."
+            )
+        order = how.get("order", "year-first")
+        known = [word for word in get_args(DateOrder) if word == order]
+        if not known:
+            raise read.error(f"{place}.order", f"one of {', '.join(get_args(DateOrder))}", order)
+        found[str(name)] = DateColumn(_day(read, f"{place}.{ways[0]}", how[ways[0]]), ways == ["years_at"], known[0])
+    return found
+
+
+def _day(read: Reader, place: str, value: object) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise read.error(place, "a day such as 2024-01-01", value) from error
+
+
+def _source(read: Reader, values: Mapping[str, Any], where: str) -> TableFile | Query:
+    """The file or the query that a table is read from."""
+    path, query, connection = (read.text(values, key, where) for key in ("path", "query", "connection"))
+    if path is not None and query is None and connection is None:
+        file = read.file.parent / Path(path).expanduser()
+        excel = file.suffix.lower() in (".xlsx", ".xlsm")
+        for key, wanted in (("delimiter", not excel), ("sheet", excel)):
+            if key in values and not wanted:
+                raise ConfigError(
+                    f"{read.file}: '{where}.{key}' belongs to {'an Excel file' if excel is False else 'a CSV'}, and "
+                    f"{file.name} is none. Leave the key out."
+                )
+        return TableFile(file, read.delimiter(values, where), read.text(values, "sheet", where))
+    if path is None and query is not None and connection is not None:
+        for key in ("delimiter", "sheet"):
+            if key in values:
+                raise ConfigError(f"{read.file}: '{where}.{key}' belongs to a file; a query has columns already.")
+        return Query(query, connection, where, read.file)
+    if path is not None:
+        raise ConfigError(
+            f"{read.file}: '{where}' names a path and a {'query' if query is not None else 'connection'}; a table "
+            f"comes from a file (path) or from a database (query and connection)."
+        )
+    lacking = "path" if query is None and connection is None else "query" if query is None else "connection"
+    also = f"; or '{where}.query' and '{where}.connection' for a database" if lacking == "path" else ""
+    raise ConfigError(f"{read.file}: the key '{where}.{lacking}' is missing{also}.")
+
+
+def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Learned | None = None) -> Reading:
+    """The graph that a checked description names; see :func:`load_tables`.
+
+    Args:
+        spec: The description.
+        missing: Rules for empty cells in place of the description's.
+        learned: Of a model that is to be asked about the graph, or of silos that it shares words with.
+
+    Raises:
+        ConfigError, DataError: As :func:`load_tables`.
+    """
+    if missing is not None:
+        spec = replace(spec, missing=missing)
+    queries = [source for source in (spec.nodes, spec.edges) if isinstance(source, Query)]
+    fetched = dict(zip(queries, read_queries(queries), strict=True))
+    faults = Faults(spec.file)
+    nodes, edges = (_table(part, spec, fetched, faults) for part in ("nodes", "edges"))
+    ids: Any = None
+    features, labels = FeatureTable(np.zeros((0, 0), dtype=np.float32)), np.zeros(0, dtype=np.int64)
+    class_names: tuple[str, ...] = ()
+    splits: dict[str, NDArray[np.bool_]] = {}
+    rows, weights = np.zeros((2, 0), dtype=np.int64), None
+    if nodes is not None:
+        with faults.collect():
+            ids = _read_ids(nodes, spec.id)
+        if spec.split is not None:
+            with faults.collect():
+                splits = _read_splits(nodes, spec.split)
+        counting = ~splits["test"] if splits else np.ones(nodes.rows, dtype=np.bool_)
+        with faults.collect():
+            features = read_features(nodes, spec, faults, counting, learned or Learned())
+        with faults.collect():
+            labels, class_names = _read_labels(nodes, spec)
+    if edges is not None:
+        with faults.collect():
+            rows = _read_edges(edges, spec, ids, "" if nodes is None else nodes.short)
+        if spec.weight is not None:
+            with faults.collect():
+                weights = _read_weights(edges, spec.weight, spec.weight_decimal)
+    faults.tell()
+    assert nodes is not None
+    if isinstance(spec.edges, Query):
+        # Parallel edges by weight, too: their sum must not depend on the order in which a database gives them.
+        order = np.lexsort((rows[1], rows[0]) if weights is None else (weights, rows[1], rows[0]))
+        rows, weights = np.ascontiguousarray(rows[:, order]), None if weights is None else weights[order]
+    graph = Graph(
+        features=compact_features(features.values),
+        edges=rows,
+        edge_weights=weights,
+        labels=labels,
+        num_classes=len(class_names),
+        name=spec.name,
+        splits=splits,
+        feature_names=features.names,
+        class_names=class_names,
+        node_names=np.array(ids.to_pylist(), dtype=np.str_),
+        fills=features.fills or None,
+        booleans=_booleans(spec),
+    )
+    graph = merge_parallel(graph) if spec.directed else undirected(graph)
+    return Reading(graph, features.empty, rows)
+
+
+def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Faults) -> Table | None:
+    """One of the two tables; None if it cannot be read, which is noted."""
+    source = spec.nodes if part == "nodes" else spec.edges
+    with faults.collect():
+        table = Table.of(source, part, fetched, faults)
+        if part == "nodes" and not table.rows:
+            nothing = "returned no rows" if isinstance(source, Query) else "has a header but no data rows"
+            raise DataError(f"{table.where} {nothing}; a graph needs at least one node.")
+        if part == "nodes" and isinstance(source, Query):
+            # A database gives rows in any order, and the split is drawn in theirs: the same tomorrow as today.
+            table.sort(spec.id, key="nodes.id")
+        return table
+    return None
+
+
+def _read_ids(nodes: Table, name: str) -> Any:
+    import pyarrow.compute as pc
+
+    ids = nodes.text(name, key="nodes.id")
+    empty = mask(pc.is_null(ids))
+    nodes.refuse(name, empty, "the id is empty", todo="Each node needs an id of its own.")
+    unseen = mask(pc.fill_null(pc.match_substring_regex(ids, UNSEEN), False))
+    nodes.refuse(name, unseen, "the id holds a line break or another unseen character", values=ids, todo="Take it out.")
+    numbers = pc.index_in(ids, value_set=ids).to_numpy()
+    nodes.refuse(
+        name,
+        (numbers != np.arange(nodes.rows)) & ~empty,
+        "the id occurred before",
+        values=ids,
+        todo="Each node needs an id of its own.",
+    )
+    return ids
+
+
+def _read_edges(edges: Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[np.int64]:
+    """[2, r] node numbers of both ends of every row; without ``ids``, only whether ends are there."""
+    import pyarrow.compute as pc
+
+    ends = []
+    todo = f"Ends must occur in column '{spec.id}' of {nodes}; remove the edge or add the node."
+    for name, key in ((spec.source, "edges.source"), (spec.target, "edges.target")):
+        with edges.faults.collect():
+            words = edges.text(name, key=key)
+            empty = mask(pc.is_null(words))
+            edges.refuse(name, empty, "the end of an edge is empty", todo="Name a node, or remove the edge.")
+            if ids is not None:
+                place = pc.index_in(words, value_set=ids)
+                strange = mask(pc.is_null(place)) & ~empty
+                edges.refuse(name, strange, "the edge names an unknown node", values=words, todo=todo)
+                ends.append(np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64))
+    return np.stack(ends) if len(ends) == 2 else np.zeros((2, 0), dtype=np.int64)
+
+
+def _read_weights(edges: Table, name: str, decimal: str) -> NDArray[np.float32]:
+    """[r] weights of the rows, all finite and above 0 unless a fault was noted."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = edges.column(name, key="edges.weight")
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        words = pc.utf8_trim_whitespace(column)
+        sign, other = (",", ".") if decimal == "," else (".", ",")
+        apart = mask(pc.fill_null(pc.match_substring_regex(words, _NUMBER.replace(r"\.", f"[{other}]")), False))
+        apart &= mask(pc.fill_null(pc.match_substring(words, other), False))
+        edges.refuse(
+            name, apart, f"the weight has a decimal {'point' if decimal == ',' else 'comma'}", values=column,
+            todo=f"Write numbers with '{sign}', or set edges.decimal: \"{other}\" if all are written so.",
+        )  # fmt: skip
+        words = pc.replace_substring(words, sign, ".")
+        numeric = mask(pc.fill_null(pc.match_substring_regex(words, _NUMBER), False)) & ~apart
+        edges.refuse(
+            name, ~(numeric | apart), "the weight is not a number", values=column,
+            todo="Give each edge a number above 0.",
+        )  # fmt: skip
+        column = pc.if_else(pa.array(numeric), words, pa.scalar("1", kind))
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise DataError(f"{edges.where}: column '{name}' (edges.weight) holds {kind}; weights must be numbers.")
+    numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        weights: NDArray[np.float32] = numbers.astype(np.float32)
+    wrong = ~((weights > 0) & (weights < np.inf))
+    fault = "the weight is missing, not above 0 or beyond float32"
+    edges.refuse(name, wrong, fault, values=column, todo="Leave out edges that weigh nothing.")
+    return weights
+
+
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """[n] class numbers, and a word per class."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if spec.label is None:
+        return np.full(nodes.rows, -1, dtype=np.int64), spec.classes or ()
+    words = nodes.text(spec.label, key="nodes.label")
+    classes = spec.classes
+    if classes is None or not any("." in word for word in classes):
+        # Tools that know no missing whole numbers write the class 1 as 1.0.
+        words = pc.replace_substring_regex(words, r"^(-?\d+)\.0+$", r"\1")
+    unlabelled = pc.is_in(words, value_set=pa.array(["-1", "nan", "NaN"]))
+    words = pc.if_else(unlabelled, pa.scalar(None, pa.string()), words)
+    if classes is None:
+        classes = sorted_words([word for word in pc.unique(words).to_pylist() if word is not None])
+    for word in classes if spec.classes is None else ():
+        wrong = name_fault(word)
+        if wrong is not None:
+            raise DataError(f"{nodes.where}: column '{spec.label}' names the class {word!r}, which {wrong}. Rename it.")
+    place = pc.index_in(words, value_set=pa.array(classes, pa.string()))
+    nodes.unknown(
+        spec.label,
+        mask(pc.is_null(place)) & ~mask(pc.is_null(words)),
+        f"the label is not among classes ({', '.join(classes)})",
+        values=words,
+        known=classes,
+        todo="Add it to 'classes', or empty the cell to leave the node unlabelled.",
+    )
+    return pc.fill_null(place, -1).to_numpy().astype(np.int64), tuple(classes)
+
+
+def _read_splits(nodes: Table, name: str) -> dict[str, NDArray[np.bool_]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = nodes.text(name, key="nodes.split")
+    known = mask(pc.is_null(words)) | mask(pc.fill_null(pc.is_in(words, value_set=pa.array(SPLIT_NAMES)), False))
+    nodes.unknown(
+        name,
+        ~known,
+        f"the split is none of {', '.join(SPLIT_NAMES)}",
+        values=words,
+        known=SPLIT_NAMES,
+        todo="Leave the cell empty for a node that belongs to none.",
+    )
+    return {key: mask(pc.fill_null(pc.equal(words, key), False)) for key in SPLIT_NAMES}

@@ -1,0 +1,180 @@
+"""What a coordinator does for as long as it serves: it takes jobs one after the other, and tells how they are."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.observer import Observer, Progress, Silent
+from graphsilo.experiments.service.jobs import Job, Jobs
+from graphsilo.experiments.service.run_over import run_over
+from graphsilo.experiments.service.watch import Beat, Status
+from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage.results import Result
+from graphsilo.runtime.transport import Transport
+from graphsilo.types import ClientId
+
+_PAUSE = 10.0
+"""Seconds until a job is tried again whose state could not be written."""
+
+
+class Stopped(RunError):
+    """Somebody asked for the job to be stopped."""
+
+
+class _Watching:
+    """Passes progress on, and stops the run when somebody asked for it."""
+
+    def __init__(self, job: str, status: Status, inner: Observer, wanted_stop: Callable[[], bool]):
+        self.job = job
+        self.status, self.inner, self.wanted_stop = status, inner, wanted_stop
+
+    def started(self, description: Mapping[str, Any]) -> None:
+        self.inner.started(description)
+
+    def progressed(self, progress: Progress) -> None:
+        self.status.progressed(progress)
+        self.inner.progressed(progress)
+        self.check()
+
+    def check(self) -> None:
+        """Stop the run if somebody asked for it."""
+        if self.wanted_stop():
+            how = f"graphsilo federation submit --continue {self.job}"
+            raise Stopped(f"the job was stopped on request; `{how}` goes on with it.")
+
+    def warned(self, text: str) -> None:
+        self.status.say(text)
+        self.inner.warned(text)
+
+
+class Coordinator:
+    """Carries out jobs over a transport.
+
+    Args:
+        kit: The coordinator's kit.
+        name: Of the federation.
+        clients: Numbers of the silos at each site.
+        transport: Leads to the sites.
+        status: Is told everything.
+        report: Draws a finished run's page.
+        max_items: Most nodes or graphs that a silo may say it holds.
+        names: Of the silos, by number.
+    """
+
+    def __init__(
+        self,
+        kit: Path,
+        name: str,
+        clients: Mapping[str, Sequence[ClientId]],
+        transport: Transport,
+        status: Status,
+        *,
+        report: Callable[[Path], Any] | None = None,
+        max_items: Mapping[ClientId, int] | None = None,
+        names: Mapping[ClientId, str] | None = None,
+    ):
+        self.jobs = Jobs(kit)
+        self.name, self.clients, self.transport, self.status, self.report = name, clients, transport, status, report
+        self.max_items, self.names = max_items, names
+        self.closed = threading.Event()
+        self._unwritten = ""  # a job whose end could not be written down: it would begin again at once
+
+    def serve(self, *, observer: Callable[[], Observer] = Silent, until_idle: bool = False) -> list[Job]:
+        """Take jobs until ``close`` is called, or until none is left.
+
+        Args:
+            observer: Makes who hears of a job's progress.
+            until_idle: Return when no job is left.
+
+        Returns:
+            The jobs that were carried out.
+        """
+        done: list[Job] = []
+        while not self.closed.is_set():
+            job = self.jobs.next()
+            if job is None:
+                if until_idle:
+                    break
+                self.status.write()
+                self.closed.wait(0.5)
+                continue
+            if done and job.id == self._unwritten:
+                if until_idle:
+                    break
+                self.closed.wait(_PAUSE)
+            done.append(self.carry_out(job, observer()))
+        return done
+
+    def carry_out(self, job: Job, observer: Observer) -> Job:
+        """Run one job to its end, whatever that is; a job that had begun continues."""
+        out = Path(job.out)
+        resume = job.started > 0 and out.exists()
+        job = replace(job, state="running", started=job.started or time.time())
+        self.status.job(job)
+        self.status.say(f"job {job.id} {'continues' if resume else 'begins'}")
+        beat = Beat(self.status)
+        try:
+            self.jobs.write(job)
+            config = load_config(self.jobs.config_path(job))
+            result = self.run(config, job, resume, observer)
+            score = result.accuracy()
+            self.status.say(f"job {job.id} is done" + ("" if score is None else f": {100 * score:.1f} %"))
+            job = replace(job, state="done", finished=time.time(), error="")
+        except Stopped as error:
+            job = replace(job, state="stopped", finished=time.time())
+            self.status.say(f"job {job.id}: {error}")
+        except GraphsiloError as error:
+            job = replace(job, state="failed", finished=time.time(), error=str(error))
+            self.status.say(f"job {job.id} failed: {error}")
+        except Exception as error:  # whatever it is, the jobs behind it are carried out
+            text = f"an error that graphsilo does not know ({type(error).__name__}: {error})"
+            job = replace(job, state="failed", finished=time.time(), error=text)
+            self.status.say(f"job {job.id} failed: {text}; see {self.jobs.trace_path(job)}")
+            with contextlib.suppress(RunError):
+                disk.write_text(self.jobs.trace_path(job), traceback.format_exc())
+        finally:
+            beat.stop()
+        self._unwritten = ""
+        try:
+            self.jobs.write(job)
+        except RunError as error:
+            self._unwritten = job.id
+            self.status.say(f"the state of job {job.id} could not be written: {error}")
+        self.status.job(job)
+        return job
+
+    def run(self, config: RunConfig, job: Job, resume: bool, observer: Observer) -> Result:
+        """The run of a job."""
+
+        def wanted_stop() -> bool:
+            return self.jobs.wanted_stop(job) or self.closed.is_set()
+
+        watching = _Watching(job.id, self.status, observer, wanted_stop)
+        return run_over(
+            self.transport,
+            config,
+            name=self.name,
+            clients=self.clients,
+            out=job.out,
+            resume=resume,
+            observer=watching,
+            say=self.status.say,
+            report=self.report,
+            max_items=self.max_items,
+            names=self.names,
+            watch=self.status.watch,
+            check=watching.check,
+        )
+
+    def close(self) -> None:
+        """Stop after the current round; the job goes on when somebody serves again."""
+        self.closed.set()

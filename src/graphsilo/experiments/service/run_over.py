@@ -1,0 +1,349 @@
+"""A run whose silos are at other machines: the runner of one process over a transport.
+
+The coordinator knows of each silo what its card says (``graphsilo silo check`` shows it) and what the method's
+messages carry. Everything else is as in one process: rounds, evaluation from counts, checkpoints, results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.silos.cards import card_notes, compare_cards
+from graphsilo.data.silos.silo import Schema
+from graphsilo.errors import ConfigError, FederationError, UnsupportedError
+from graphsilo.experiments.cohort import Cohort, absent_words, left_out, per_client_warnings
+from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import model_specs
+from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage.results import Result
+from graphsilo.experiments.storage.resume import check_free
+from graphsilo.federation import registry
+from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.exposure import told_to_coordinator
+from graphsilo.runtime.remote.sites import RemoteSites
+from graphsilo.runtime.site.schema import schema_tree
+from graphsilo.runtime.transport import Transport
+from graphsilo.types import ClientId, Task
+
+_WHERE_DATA_IS = ("data", "partition", "scenario", "perturb")
+"""Sections that say where a simulation gets its data; between machines the silos say it."""
+
+
+@dataclass(frozen=True)
+class RemoteCohort(Cohort):
+    """Participants of whom only the cards are known.
+
+    Attributes:
+        name: Of the federation.
+        cards: What each silo told of itself.
+        task, schema, models, data_hash, cut, without: As for every cohort.
+        notes: What else a person should know.
+        names: Of the silos, those that are left out among them.
+    """
+
+    name: str
+    cards: Mapping[ClientId, Mapping[str, Any]]
+    task: Task
+    schema: Schema
+    models: Mapping[ClientId, ModelSpec]
+    data_hash: str
+    cut: dict[str, Any]
+    notes: tuple[str, ...] = field(default=())
+    scaling: Scaling = UNSCALED
+    without: tuple[ClientId, ...] = ()
+    names: Mapping[ClientId, str] = field(default_factory=dict)
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        return tuple(self.cards)
+
+    @property
+    def rule(self) -> str:
+        return "files"
+
+    @property
+    def num_holders(self) -> int:
+        return len(self.cards) + len(self.without)
+
+    @property
+    def cut_facts(self) -> dict[str, Any]:
+        absent = [{"client": client, **_named(self.names, client)} for client in self.without]
+        return {
+            "rule": "silos",
+            "clients": self.num_holders,
+            "without": absent,
+            "seed": None,
+            "hash": self.cut_hash,
+            **self.cut,
+        }
+
+    @property
+    def cut_hash(self) -> str:
+        return self.data_hash
+
+    @property
+    def has_edge_weights(self) -> bool:
+        return any(card["weighted"] for card in self.cards.values())
+
+    def describe(self) -> dict[str, Any]:
+        rows = self.cut["per_client"]
+        return {
+            "name": self.name,
+            "nodes": sum(row["nodes"] for row in rows),
+            "edges": sum(row.get("edges", 0) for row in rows),
+            "features": self.schema.num_features,
+            "classes": self.schema.num_classes,
+        }
+
+    def warnings(self) -> list[str]:
+        return [*per_client_warnings(self.cut["per_client"]), *self.notes]
+
+    def keep(self, folder: Path) -> None:
+        disk.write_json(folder / "silos.json", {str(client): dict(card) for client, card in self.cards.items()})
+
+
+def _named(names: Mapping[ClientId, str], client: ClientId) -> dict[str, str]:
+    return {"silo": names[client]} if client in names else {}
+
+
+def cohort_of(
+    config: RunConfig,
+    name: str,
+    cards: Mapping[ClientId, Mapping[str, Any]],
+    *,
+    without: tuple[ClientId, ...] = (),
+    names: Mapping[ClientId, str] | None = None,
+) -> RemoteCohort:
+    """Compare the silos' cards and make a cohort of them.
+
+    Args:
+        config: What is run.
+        name: Of the federation.
+        cards: Of the silos that take part.
+        without: Those that are left out.
+        names: What silos are called.
+
+    Raises:
+        DataError: They do not describe their nodes and classes alike; names silos and the first difference.
+        UnsupportedError: The silos cannot do the task.
+    """
+    schema = compare_cards([dict(card) for card in cards.values()])
+    task: Task = config.task or schema.task
+    unable = [card["name"] for card in cards.values() if task not in card.get("tasks", [schema.task])]
+    if unable:
+        raise UnsupportedError(f"task '{task}' was asked for, and silo '{unable[0]}' cannot do it.")
+    schema = Schema(**{**asdict(schema), "task": task})
+    rows = []
+    for client, card in cards.items():
+        counts = card["counts"]
+        rows.append(
+            {
+                "client": client,
+                "silo": card["name"],
+                "nodes": counts["nodes"],
+                "edges": counts["links"] * (1 if card.get("directed") else 2),  # as in a graph: both directions
+                **{kind: counts.get(kind, 0) for kind in ("train", "val", "test")},
+            }
+        )
+    text = json.dumps([[client, dict(card)] for client, card in cards.items()], sort_keys=True, default=str)
+    # What is set and not used must not look as if it were.
+    unused = [section for section in _WHERE_DATA_IS if config.says(section)]
+    notes = card_notes(list(cards.values()))
+    if without:
+        notes = (absent_words(without, len(cards) + len(without), config.replaces, names or {}), *notes)
+    if unused:
+        notes += (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
+    return RemoteCohort(
+        name=name,
+        cards=cards,
+        task=task,
+        schema=schema,
+        models=model_specs(config, list(cards)),
+        data_hash=hashlib.sha256(text.encode()).hexdigest(),
+        cut={"items": "nodes", "per_client": rows},
+        notes=notes,
+        scaling=Scaling.from_tree(next(iter(cards.values()))),
+        without=without,
+        names=dict(names or {}),
+    )
+
+
+def run_over(
+    transport: Transport,
+    config: RunConfig,
+    *,
+    name: str,
+    clients: Mapping[str, Sequence[ClientId]],
+    out: str | Path,
+    resume: bool = False,
+    observer: Observer | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    report: Callable[[Path], Any] | None = None,
+    wait: float = float("inf"),
+    names: Mapping[ClientId, str] | None = None,
+    max_items: Mapping[ClientId, int] | None = None,
+    watch: Callable[[RemoteSites], None] = lambda sites: None,
+    check: Callable[[], None] = lambda: None,
+) -> Result:
+    """Carry out a configuration over silos at other machines.
+
+    Args:
+        transport: Leads to the sites.
+        config: What to run; where it says where data comes from, it is not used.
+        name: Of the federation.
+        clients: Numbers of the silos at each site.
+        out: Folder for the results.
+        resume: Go on from the folder's checkpoints; the sites go back to theirs.
+        observer: Hears of progress.
+        say: Hears a line for every event between machines.
+        report: Called with the folder when everything is written.
+        wait: Seconds to wait for all sites to answer.
+        names: What the silos are called, so that ``run.without`` may name them.
+        max_items: Most nodes or graphs that a silo may say it holds, where the federation bounds it.
+        watch: Is given the sites before anything is asked of them, to show how they are.
+        check: Called again and again while sites are waited for; may raise to end it.
+
+    Raises:
+        GraphsiloError: As ``run`` does; and when silos do not fit together or too few answer.
+    """
+    folder = Path(out)
+    check_remote(config)
+    if not resume:
+        check_free(folder)  # before the run that it holds loses its name
+    members = [client for here in clients.values() for client in here]
+    without = left_out(config.run.without, len(members), names) if config.run.without else ()
+    sites = RemoteSites(
+        transport, clients, _run_name(folder, config, resume), without=without, deadline=config.run.deadline,
+        patience=config.run.patience, say=say,
+    )  # fmt: skip
+    watch(sites)
+    try:
+        sites.wait_for_all(wait, check=check)
+        cards = sites.cards()
+        cohort = cohort_of(config, name, cards, without=without, names=names)
+        told, is_warning = weights(cohort, max_items or {})
+        if is_warning:
+            cohort = replace(cohort, notes=(*cohort.notes, told))
+        else:
+            say(told)
+        rows = {row["silo"]: row["train"] for row in cohort.cut["per_client"]}
+        seen = told_to_coordinator(
+            registry.load(config.method.name).title, config.method_config().square_columns(cohort.schema), rows
+        )
+        if seen:
+            cohort = replace(cohort, notes=(*cohort.notes, seen))
+        sparse = any(bool(card.get("sparse")) for card in cards.values())
+        sites.told = {"schema": schema_tree(cohort.schema), "sparse": sparse, "task": cohort.task}
+        result = run(
+            config, out=out, resume=resume, observer=observer, simulation=cohort, elsewhere=sites, report=report
+        )
+        sites.tell_results(own_results(result.tree, cohort, sparse), result.tree["config"])
+        return result
+    finally:
+        sites.close()
+
+
+def weights(cohort: RemoteCohort, max_items: Mapping[ClientId, int]) -> tuple[str, bool]:
+    """What share of all items every silo says it holds: models weigh by it, and nobody else can check it.
+
+    Returns:
+        The shares in words, and whether they are a warning: of three silos or more, one says it holds more than half.
+
+    Raises:
+        FederationError: A silo says it holds more than the federation allows it.
+    """
+    rows = cohort.cut["per_client"]
+    for row in rows:
+        most = max_items.get(row["client"])
+        if most is not None and row["nodes"] > most:
+            raise FederationError(
+                f"silo '{row['silo']}' says it holds {row['nodes']} items, more than the {most} that federation.yaml "
+                f"allows it (max_items): its models would weigh as much. Ask its owner, or raise the bound."
+            )
+    total = sum(row["nodes"] for row in rows) or 1
+    shares = ", ".join(f"{row['silo']} {row['nodes']} ({100 * row['nodes'] / total:.0f} %)" for row in rows)
+    largest = max(rows, key=lambda row: row["nodes"])
+    if len(rows) > 2 and 2 * largest["nodes"] > total:
+        return (
+            f"silo '{largest['silo']}' says it holds more than half of all items ({shares}), and its models weigh as "
+            f"much where a method weights by them. If that is not so, bound it by max_items in federation.yaml, or "
+            f"weight all alike (method.weight_by=uniform)."
+        ), True
+    return f"items that the silos say they hold, by which models may be weighted: {shares}", False
+
+
+def check_remote(config: RunConfig) -> None:
+    """Refuse what needs all data in one place.
+
+    Raises:
+        UnsupportedError: A reference or an evaluation does.
+    """
+    pooled = [name for name in config.run.references if name != "local"]
+    if pooled:
+        raise UnsupportedError(
+            f"the reference '{pooled[0]}' trains on all data in one place, which silos at other machines do not allow. "
+            f"Leave it out; 'local' works."
+        )
+    if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
+        raise UnsupportedError("nobody holds the pooled graph between machines: evaluation modes end in _local there.")
+    if config.evaluation.study:
+        raise UnsupportedError(
+            "evaluation.study compares private data with what was learned from it, for a researcher who holds both; "
+            "between machines nobody does."
+        )
+    if config.run.workers > 1:
+        raise ConfigError("run.workers spreads clients over processes of one machine; between machines leave it at 1.")
+
+
+def own_results(tree: Mapping[str, Any], cohort: RemoteCohort, sparse: bool) -> dict[ClientId, dict[str, Any]]:
+    """What each silo is told of a result: its own scores, the federation's means, and what its model was made for."""
+    found: dict[ClientId, dict[str, Any]] = {}
+    for client, spec in cohort.models.items():
+        seeds = []
+        for seed in tree["seeds"]:
+            mine = [row for row in seed["clients"] if row["client"] == client]
+            seeds.append(
+                {
+                    "seed": seed["seed"],
+                    "best_round": seed["best_round"],
+                    "last_round": seed["last_round"],
+                    "client": mine[0] if mine else None,
+                }
+            )
+        keys = ("format", "graphsilo", "fingerprint", "task", "method", "class_names")
+        found[client] = {
+            **{key: tree[key] for key in keys},
+            "schema": schema_tree(cohort.schema),
+            "sparse": sparse,
+            "model": [spec.name, dict(spec.settings)],
+            "seeds": seeds,
+            "federation": {
+                "name": tree["data"]["name"],
+                "clients": len(cohort.clients),
+                "without": tree["partition"]["without"],
+            },
+            "summary": {"test": tree["summary"]["test"]},
+        }
+    return found
+
+
+def _run_name(folder: Path, config: RunConfig, resume: bool) -> str:
+    """The run's name at the sites: kept with the run, so that a restarted coordinator finds the sites' checkpoints."""
+    path = folder / "run.json"
+    if resume and path.exists():
+        return str(disk.read_json(path, "the run's name")["run"])
+    word = re.sub(r"[^a-z0-9]+", "-", f"{folder.name}-{config.method.name}".lower()).strip("-")[:60]
+    name = f"{word or 'run'}-{secrets.token_hex(4)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    disk.write_json(path, {"run": name})
+    return name

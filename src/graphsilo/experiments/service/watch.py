@@ -1,0 +1,193 @@
+"""How a coordinator is, for whoever looks: the terminal, the status page, ``graphsilo federation status``. No torch.
+
+KIT/run/status.json      rewritten every second or so
+KIT/run/coordinator.log  every event, a line each
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsilo.errors import RunError, one_line
+from graphsilo.experiments.observer import Progress
+from graphsilo.experiments.service.jobs import Job
+from graphsilo.experiments.storage import disk
+from graphsilo.types import ClientId
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.remote.sites import RemoteSites
+
+KEPT_EVENTS = 60
+KEPT_ROUNDS = 400
+_EVERY = 1.0
+
+
+class Status:
+    """How a coordinator is, for whoever looks: kept in memory, written to ``run/status.json``.
+
+    Args:
+        kit: The kit's folder.
+        federation: Its name.
+        silos: Names of the silos by client number.
+        engine: Name of the engine.
+        sites: Where the silos live: client numbers by site.
+    """
+
+    def __init__(
+        self,
+        kit: Path,
+        federation: str,
+        silos: Mapping[ClientId, str],
+        engine: str,
+        sites: Mapping[str, Sequence[ClientId]],
+    ):
+        self.path = kit / "run" / "status.json"
+        self.log = kit / "run" / "coordinator.log"
+        self._lock = threading.Lock()
+        self._sites: RemoteSites | None = None
+        self._events: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
+        self._rounds: deque[dict[str, Any]] = deque(maxlen=KEPT_ROUNDS)
+        self._silos = dict(silos)
+        self._places = {site: tuple(clients) for site, clients in sites.items()}
+        self._tree: dict[str, Any] = {
+            "federation": federation,
+            "engine": engine,
+            "pid": os.getpid(),
+            "since": time.time(),
+            "job": None,
+        }
+        self._written = 0.0
+        self.listeners: list[Callable[[str], None]] = []
+
+    def say(self, text: str) -> None:
+        """Note an event, on one line: names and texts of silos are part of some, and must not pass for other lines."""
+        text = one_line(text, 4000)
+        with self._lock:
+            self._events.append({"at": time.time(), "text": text})
+            with contextlib.suppress(OSError):  # a log that cannot be written stops nothing
+                self.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                with self.log.open("a", encoding="utf-8") as file:
+                    file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        for listener in self.listeners:
+            listener(text)
+
+    def watch(self, sites: RemoteSites) -> None:
+        """Show these sites from now on."""
+        self._sites = sites
+
+    def job(self, job: Job | None) -> None:
+        """Show this job from now on."""
+        with self._lock:
+            old = self._tree["job"]
+            if job is None or old is None or old["id"] != job.id:
+                self._rounds.clear()
+                self._tree["job"] = None if job is None else asdict(job)
+            else:  # the curve of a job that has ended is still worth seeing
+                old.update(asdict(job))
+        self.write(force=True)
+
+    def progressed(self, progress: Progress) -> None:
+        """A round has ended."""
+        row = {
+            "seed": progress.seed,
+            "round": progress.round,
+            "validation": dict(progress.validation or {}),
+            "test": dict(progress.test or {}),
+            "seconds": progress.seconds,
+        }
+        with self._lock:
+            self._rounds.append(row)
+            if self._tree["job"] is not None:
+                self._tree["job"].update(
+                    seed=progress.seed,
+                    index=progress.index,
+                    seeds=progress.seeds,
+                    round=progress.round,
+                    rounds=progress.rounds,
+                    best=list(progress.best) if progress.best else None,
+                    upload_bytes=progress.upload_bytes,
+                    download_bytes=progress.download_bytes,
+                    seconds=progress.seconds,
+                )
+        self.write()
+
+    def tree(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        with self._lock:
+            sites = []
+            known = {} if self._sites is None else dict(self._sites.status)
+            for site, clients in self._places.items():
+                row: dict[str, Any] = {"state": "waiting", "since": self._tree["since"], "seconds": 0.0, "sent": 0}
+                row.update(received=0, losses=0, note="")
+                if site in known:
+                    row = {key: value for key, value in asdict(known[site]).items() if key != "clients"}
+                names = [self._silos.get(client, str(client)) for client in clients]
+                sites.append({"site": site, "clients": list(clients), "silos": names, **row})
+            return {
+                **self._tree,
+                "at": time.time(),
+                "sites": sites,
+                "rounds": list(self._rounds),
+                "events": list(self._events),
+            }
+
+    def write(self, *, force: bool = False) -> None:
+        """Rewrite the file, at most once a second."""
+        now = time.monotonic()
+        if not force and now - self._written < _EVERY:
+            return
+        self._written = now
+        with contextlib.suppress(RunError, OSError):  # a full disk must not stop a run because of its status
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            disk.write_json(self.path, _plain(self.tree()))
+
+
+def _plain(value: Any) -> Any:
+    """The same without NaN, which JSON has no word for."""
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+class Beat:
+    """Keeps the status file young while a round takes its time."""
+
+    def __init__(self, status: Status):
+        self.status = status
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True, name="status")
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._end.wait(_EVERY):
+            self.status.write()
+
+    def stop(self) -> None:
+        self._end.set()
+        self._thread.join(timeout=5)
+
+
+def read_status(kit: Path) -> dict[str, Any] | None:
+    """What a coordinator last said of itself; None where nobody ever served this kit.
+
+    Raises:
+        RunError: The file cannot be read.
+    """
+    path = kit / "run" / "status.json"
+    return dict(disk.read_json(path, "the coordinator's status")) if path.exists() else None
+
+
+def json_text(tree: Mapping[str, Any]) -> str:
+    """For the page and for ``--json``."""
+    return json.dumps(_plain(dict(tree)), allow_nan=False)

@@ -1,0 +1,120 @@
+"""Models, embeddings and studies of a run, as files beside its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from graphsilo.data.silos.scaling import FeatureScale, scaled
+from graphsilo.errors import RunError
+from graphsilo.experiments.config import EvaluationConfig, RunConfig
+from graphsilo.experiments.simulation import Simulation
+from graphsilo.experiments.storage import disk
+from graphsilo.federation.client import ClientContext
+from graphsilo.federation.model_files import SCALE, Kept, embedding_path, flat, kept_tensors, model_path, scale_tensors
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerBase
+from graphsilo.runtime.exchange import Exchange
+from graphsilo.types import ClientId
+
+
+def write_outputs(
+    folder: Path | None,
+    seed: int,
+    federation: Exchange,
+    server: ServerBase,
+    wanted: EvaluationConfig,
+    scale: FeatureScale | None = None,
+) -> dict[str, dict[str, float]]:
+    """Write what is wanted of every client's best and last model, its embeddings and its study, and the last aggregate.
+
+    Args:
+        folder: Of the run; None writes nothing.
+        seed: Of the run.
+        federation, server: As they are after the last round.
+        wanted: What to write.
+        scale: Of the features, where all silos agreed on one: the aggregate needs it, too.
+
+    Returns:
+        The plain numbers of the clients' studies, by client (as text) and name; empty unless they are wanted.
+
+    Raises:
+        RunError: The disk is full or cannot be written.
+    """
+    numbers: dict[str, dict[str, float]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for client, kept in federation.finish(embeddings=wanted.embeddings and folder is not None, study=wanted.study):
+        for name, value in kept.get("study", {}).items():
+            if isinstance(value, torch.Tensor):
+                arrays[f"client-{client}/{name}"] = value.detach().cpu().numpy()
+            else:
+                numbers.setdefault(str(client), {})[name] = value
+        if folder is None:
+            continue
+        if wanted.models:
+            for when in ("best", "last"):
+                weights = kept_tensors(kept, when)
+                if weights:
+                    disk.write_tensors(model_path(folder, seed, client, when), weights)
+        if "embeddings" in kept:
+            disk.write_tensors(embedding_path(folder, seed, client), {"embeddings": kept["embeddings"]})
+    aggregate = server.aggregate()
+    if folder is not None and wanted.models and aggregate:
+        beside = {} if scale is None else flat({SCALE: scale_tensors(scale)})
+        disk.write_tensors(folder / "models" / f"seed{seed}-aggregate-last.safetensors", {**aggregate, **beside})
+    if folder is not None and arrays:
+        disk.write_arrays(disk.study_path(folder, seed), arrays)
+    return numbers
+
+
+def write_missing_embeddings(
+    folder: Path, config: RunConfig, method: Method, simulation: Simulation, seeds: Iterable[int]
+) -> int:
+    """Write the embeddings that finished seeds lack, from the models that they saved.
+
+    Returns:
+        How many clients' embeddings were written.
+
+    Raises:
+        RunError: A model is not there, cannot be read, or embeddings cannot be written.
+    """
+    settings = config.method_config()
+    written = 0
+    for seed in seeds:
+        for silo in simulation.silos:
+            target = embedding_path(folder, seed, silo.client)
+            if target.exists():
+                continue
+            kept = read_models(folder, seed, silo.client)
+            own = silo if kept.scale is None else scaled(silo, kept.scale)
+            member = method.client(
+                ClientContext(silo.client, own, settings, simulation.models[silo.client], seed, config.run.device)
+            )
+            member.load_final(kept.models)
+            with torch.no_grad():
+                embedded = member.embed(member.tensors(silo.seen.graph))
+            if embedded is not None:
+                disk.write_tensors(target, {"embeddings": embedded.cpu()})
+                written += 1
+    return written
+
+
+def read_models(folder: Path, seed: int, client: ClientId) -> Kept:
+    """A client's best models, or its last where there is no best, and what they need.
+
+    Raises:
+        RunError: They are not there or cannot be read.
+    """
+    path = model_path(folder, seed, client, "best")
+    if not path.exists():
+        path = model_path(folder, seed, client, "last")
+    if not path.exists():
+        raise RunError(
+            f"the embeddings of a finished run are made from its models, and {path.parent} holds none of seed {seed}, "
+            f"client {client}. Run it again with another --out and --set evaluation.embeddings=true."
+        )
+    return Kept.of(disk.read_tensors(path))

@@ -1,0 +1,182 @@
+"""Whether a folder's run can be gone on with: is it the same run, and can it still give what is asked of it now?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphsilo import documents
+from graphsilo.data.partition import Partition
+from graphsilo.errors import ConfigError, GraphsiloError, RunError
+from graphsilo.experiments.cohort import Cohort
+from graphsilo.experiments.config import NO_NUMBERS, EvaluationConfig
+from graphsilo.experiments.doors import NAMES, RECORDS
+from graphsilo.experiments.storage import disk
+
+SHOWN = 5
+"""Most differing settings that a refusal names."""
+_UNSET = object()
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder that holds a run, where a new one is to begin.
+
+    Raises:
+        RunError: It holds one.
+    """
+    if holds_run(folder):
+        raise RunError(
+            f"{folder} already holds a run. Continue it with --resume, choose another --out, or delete the folder."
+        )
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run has left its result or a checkpoint in a folder."""
+    return (folder / "result.json").exists() or has_checkpoints(folder)
+
+
+def has_checkpoints(folder: Path) -> bool:
+    """Whether any seed of the folder's run has got to a checkpoint."""
+    return any((folder / "checkpoints").glob("*.ckpt"))
+
+
+def finished(folder: Path, fingerprint: str, reason: Reason) -> dict[str, Any] | None:
+    """The folder's result; None where there is none yet.
+
+    Raises:
+        RunError: It is the result of something else.
+    """
+    if not (folder / "result.json").exists():
+        return None
+    tree = disk.read_json(folder / "result.json", "the result")
+    if tree.get("fingerprint") != fingerprint:
+        raise RunError(
+            f"{folder} holds the result of another configuration, data set or partition: {reason(tree.get('config'))}"
+        )
+    return dict(tree)
+
+
+class Reason:
+    """Says in what a run differs from the one that its folder holds.
+
+    Args:
+        folder: Of the run.
+        config: The complete settings now.
+        simulation: The data and the partition now.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], simulation: Cohort):
+        self.folder, self.config, self.simulation = folder, config, simulation
+
+    def __call__(self, begun: Any) -> str:
+        """The differing settings, and what to do.
+
+        Args:
+            begun: Complete settings that the run was begun with, as its result or checkpoint says: somebody may have
+                edited the folder's config.yaml since, and --resume alone reads that.
+        """
+        advice = (
+            "Give the settings that it was begun with (--resume alone takes them from its config.yaml, which must be "
+            "as it was), or choose another --out."
+        )
+        if not isinstance(begun, Mapping):
+            return f"it does not say which settings it was begun with. {advice}"
+        told = differences(begun, self.config, with_partition=not self._same_partition())
+        if not told:
+            what = "the data's contents are" if self._same_partition() else "the stored partition is"
+            told = [f"its settings are the same, so {what} not what the run was begun with"]
+        return f"{some(told)}. {advice}"
+
+    def _same_partition(self) -> bool:
+        try:
+            stored = Partition.load(self.folder / "partition.npz")
+        except (GraphsiloError, OSError):
+            return False
+        return stored.content_hash == self.simulation.cut_hash
+
+
+def some(sentences: list[str]) -> str:
+    """The first sentences, and how many more there are."""
+    more = f"; and {len(sentences) - SHOWN} more" if len(sentences) > SHOWN else ""
+    return "; ".join(sentences[:SHOWN]) + more
+
+
+def stored_config(folder: Path) -> dict[str, Any] | None:
+    """The folder's ``config.yaml`` as a tree; None where there is none that can be read."""
+    try:
+        tree = documents.read(folder / "config.yaml", "the configuration")
+    except ConfigError:
+        return None
+    return tree if isinstance(tree, dict) else None
+
+
+def differences(stored: Mapping[str, Any], now: Mapping[str, Any], *, with_partition: bool = True) -> list[str]:
+    """Settings that differ and matter, as sentences that name them as a person would set them.
+
+    Args:
+        stored: Complete settings that a run was begun with.
+        now: Complete settings of the run that is to go on there.
+        with_partition: Whether the partitions differ; where they do not, it does not matter how they came about.
+
+    Example:
+        >>> differences({"method": {"name": "fedprox", "mu": 0.01}}, {"method": {"name": "fedprox", "mu": 0.1}})
+        ['method.mu was 0.01 when the run was begun and is 0.1 now']
+    """
+    then, here = dict(_flat(stored)), dict(_flat(now))
+    renamed = {
+        section for section, key in NAMES.items() if then.get(f"{section}.{key}") != here.get(f"{section}.{key}")
+    }
+    found = []
+    for name in dict.fromkeys([*here, *then]):
+        section = name.partition(".")[0]
+        old, new = then.get(name, _UNSET), here.get(name, _UNSET)
+        if old == new or name in NO_NUMBERS | set(RECORDS) or (section == "partition" and not with_partition):
+            continue
+        if section in renamed and _UNSET in (old, new):
+            continue  # another method has other settings
+        found.append(f"{name} was {_shown(old)} when the run was begun and is {_shown(new)} now")
+    return found
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> str:
+    if value is _UNSET:
+        return "not set"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def check_outputs(folder: Path, wanted: EvaluationConfig) -> None:
+    """Refuse to go on with a run that is now asked for models which it did not keep while it was training.
+
+    Args:
+        folder: Of the run, whose ``config.yaml`` is still the one it was begun with.
+        wanted: What is asked for now.
+
+    Raises:
+        RunError: Models, or embeddings that need them, cannot be had any more.
+    """
+    if not holds_run(folder):
+        return
+    evaluation = (stored_config(folder) or {}).get("evaluation")
+    if not isinstance(evaluation, Mapping):
+        return
+    kept = {name: bool(evaluation.get(name, getattr(EvaluationConfig(), name))) for name in ("models", "embeddings")}
+    # Models are what embeddings are made of, so a run that kept them can still give both.
+    lacking = [name for name in kept if getattr(wanted, name) and not kept[name] and not kept["models"]]
+    if lacking:
+        named = " and ".join(f"evaluation.{name}" for name in lacking)
+        raise RunError(
+            f"{named} {'is' if len(lacking) == 1 else 'are'} true now, but the run in {folder} was begun without: the "
+            f"models of its best rounds were not kept and cannot be written afterwards. Go on with "
+            f"{' and '.join(f'--set evaluation.{name}=false' for name in lacking)}, or run it again with another --out."
+        )

@@ -1,0 +1,119 @@
+"""How a client's models, what they need of features, and its embeddings are called on disk: at a run, or at a silo."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphsilo.data.silos.scaling import FeatureScale
+from graphsilo.data.truth import Words, words_of
+from graphsilo.federation.message import Tensors
+from graphsilo.types import ClientId
+
+SCALE, FILLS, BOOLEANS = "scale", "fills", "booleans"
+"""Where a file of models has views: by what features are scaled before models see them, what fills gaps, and words."""
+
+
+def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
+    """Where a client's model stands; ``when`` is best or last."""
+    return folder / "models" / f"seed{seed}-client{client}-{when}.safetensors"
+
+
+def embedding_path(folder: Path, seed: int, client: ClientId) -> Path:
+    """Where a client's embeddings stand."""
+    return folder / "embeddings" / f"seed{seed}-client{client}.safetensors"
+
+
+def tensor_file(tensors: Mapping[str, Tensor]) -> bytes:
+    """Named tensors in the safetensors format."""
+    from safetensors.torch import save
+
+    # A copy each: a method may hold one tensor under two names, which the format refuses.
+    return bytes(save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
+
+
+def flat(models: Mapping[str, Tensors] | None) -> dict[str, Tensor]:
+    """The tensors of a client's models as ``view/parameter``, as files hold them."""
+    return {
+        f"{view}/{name}": tensor.detach()
+        for view, tensors in (models or {}).items()
+        for name, tensor in tensors.items()
+    }
+
+
+def nested(tensors: Tensors) -> dict[str, dict[str, Tensor]]:
+    """The models of such tensors: view to parameters."""
+    models: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        view, _, parameter = name.partition("/")
+        models.setdefault(view, {})[parameter] = tensor
+    return models
+
+
+def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
+    """What a client's file holds: its models, and the scale, the fill values and the words that they need.
+
+    Args:
+        found: As ``ClientBase.finish`` returns it.
+        when: best or last.
+    """
+    weights = flat(found[when])
+    return {**weights, **flat({name: found.get(name, {}) for name in (SCALE, FILLS, BOOLEANS)})} if weights else {}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a client's file holds.
+
+    Attributes:
+        models: View to parameters.
+        scale: By what features were scaled, if they were.
+        fills: What an empty cell of each feature was filled with, by the feature's name.
+        booleans: Words of 0 and words of 1 of each feature that was a truth value where the models were trained.
+    """
+
+    models: dict[str, Tensors]
+    scale: FeatureScale | None
+    fills: dict[str, float]
+    booleans: dict[str, Words]
+
+    @classmethod
+    def of(cls, tensors: Tensors) -> Kept:
+        """From the tensors of such a file."""
+        views = nested(tensors)
+        scale, fills, booleans = views.pop(SCALE, None), views.pop(FILLS, {}), views.pop(BOOLEANS, {})
+        return cls(
+            {**views},
+            None if scale is None else scale_of(scale),
+            {name: float(value) for name, value in fills.items()},
+            words_of({name: json.loads(bytes(value.tolist())) for name, value in booleans.items()}),
+        )
+
+
+def fill_tensors(fills: Mapping[str, float]) -> dict[str, Tensor]:
+    """Fill values as models' files and checkpoints hold them."""
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in fills.items()}
+
+
+def word_tensors(booleans: Mapping[str, Words]) -> dict[str, Tensor]:
+    """Words of truth values as models' files and checkpoints hold them: JSON in UTF-8, byte by byte."""
+    return {
+        name: torch.tensor(list(json.dumps(words, ensure_ascii=False).encode()), dtype=torch.uint8)
+        for name, words in booleans.items()
+    }
+
+
+def scale_tensors(scale: FeatureScale) -> dict[str, Tensor]:
+    """A scale as models' files and checkpoints hold it."""
+    return {"shift": torch.from_numpy(scale.shift), "factor": torch.from_numpy(scale.factor)}
+
+
+def scale_of(tensors: Tensors) -> FeatureScale:
+    """The scale of such tensors."""
+    return FeatureScale(tensors["shift"].numpy().copy(), tensors["factor"].numpy().copy())

@@ -1,0 +1,1 @@
+"""What carries messages between machines: NVIDIA FLARE or Flower."""

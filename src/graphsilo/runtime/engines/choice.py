@@ -1,0 +1,140 @@
+"""Which engine carries a federation's messages: the one place that knows all of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from graphsilo.errors import RunError, UnsupportedError
+from graphsilo.runtime.engines.nvflare.kit import Kit, read_kit
+from graphsilo.runtime.transport import Body, Transport
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
+
+
+class SiteEngine(Protocol):
+    """A site's side of an engine: carries what comes to the supervisor's socket."""
+
+    def start(self) -> None:
+        """Connect, and connect again whenever the connection is lost."""
+
+    def close(self) -> None:
+        """Let go. May be called twice."""
+
+
+def coordinator_kit(folder: str | Path) -> Kit:
+    """The kit of a coordinator, checked.
+
+    Raises:
+        RunError: It is a site's, or its certificates do not fit together.
+    """
+    kit = read_kit(folder)
+    if kit.role != "coordinator":
+        raise RunError(
+            f"{folder} is the kit of site '{kit.party}'. `graphsilo join` uses it there; `graphsilo serve` needs the "
+            f"coordinator's."
+        )
+    kit.check()
+    return kit
+
+
+def site_kit(folder: str | Path) -> Kit:
+    """The kit of a site, checked.
+
+    Raises:
+        RunError: It is a coordinator's, or its certificates do not fit together.
+    """
+    kit = read_kit(folder)
+    if kit.role != "site":
+        raise RunError(f"{folder} is the coordinator's kit, for `graphsilo serve`; `graphsilo join` needs a site's.")
+    kit.check()
+    return kit
+
+
+def transport_of(kit: Kit, *, say: Callable[[str], None]) -> NvflareTransport:
+    """The coordinator's side of the engine that a kit names; not started yet.
+
+    Args:
+        kit: Of the coordinator.
+        say: Hears when the engine ends and is started again.
+
+    Raises:
+        UnsupportedError: The engine is not installed, or begins on its own side.
+    """
+    _needs_nvflare(kit)
+    from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
+
+    _hear(say)
+    return NvflareTransport(kit.folder)
+
+
+def site_engine(kit: Kit, *, say: Callable[[str], None]) -> SiteEngine:
+    """The site's side of the engine that a kit names; not started yet.
+
+    Args:
+        kit: Of the site.
+        say: Hears when the connection comes and goes, and why.
+
+    Raises:
+        UnsupportedError: The engine is not installed, or begins on its own side.
+    """
+    if kit.federation.engine == "flower":
+        from graphsilo.runtime.engines.flower.site import FlowerSite
+
+        return FlowerSite(kit, say=say)
+    _needs_nvflare(kit)
+    from graphsilo.runtime.engines.nvflare.site import NvflareSite
+
+    _hear(say)
+    return NvflareSite(kit.folder)
+
+
+def request_check(kit: Kit) -> Callable[[Body], memoryview] | None:
+    """What a site's supervisor looks at every request with; None where the engine's own check is all there is.
+
+    Args:
+        kit: Of the site.
+    """
+    if kit.federation.engine == "flower":  # its coordinator is started by the engine, without a kit
+        return None
+    from graphsilo.runtime.engines.nvflare.signing import Verifier
+
+    return Verifier(kit.folder, kit.party).opened
+
+
+def _hear(say: Callable[[str], None]) -> None:
+    """What the engine's keepers log is said, instead of going bare to the terminal."""
+    log = logging.getLogger("graphsilo.runtime.engines.nvflare")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    log.addHandler(_Said(say))
+
+
+class _Said(logging.Handler):
+    """Passes log lines on to a function."""
+
+    def __init__(self, say: Callable[[str], None]):
+        super().__init__()
+        self.say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.say(record.getMessage())
+
+
+def _needs_nvflare(kit: Kit) -> None:
+    if kit.federation.engine != "nvflare":
+        raise UnsupportedError(
+            f"federation '{kit.federation.name}' runs on Flower, which starts graphsilo itself: see examples/flower."
+        )
+    from importlib.util import find_spec
+
+    if find_spec("nvflare") is None:
+        raise UnsupportedError(
+            "federations between machines need NVIDIA FLARE: install it with `pip install 'graphsilo[nvflare]'`."
+        )
+
+
+__all__ = ["SiteEngine", "Transport", "coordinator_kit", "request_check", "site_engine", "site_kit", "transport_of"]

@@ -1,0 +1,207 @@
+"""The coordinator's end: requests to sites, from the runner's process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from graphsilo.errors import FederationError, RunError
+from graphsilo.runtime import pipe
+from graphsilo.runtime.engines.nvflare.keeper import Keeper, tail
+from graphsilo.runtime.engines.nvflare.kit import COORDINATOR, read_kit
+from graphsilo.runtime.engines.nvflare.signing import Signer
+from graphsilo.runtime.engines.nvflare.workspace import OUT, socket_path
+from graphsilo.runtime.transport import Body, Transport, Unreachable
+
+_MARGIN_SECONDS = 2.0
+_HEALTH_TIMEOUT = 5.0
+_POLL_SECONDS = 0.2
+_PORT_SECONDS = 5.0
+_IDLE = 64
+
+
+class NvflareTransport(Transport):
+    """Sends requests to the sites of a federation through NVIDIA FLARE.
+
+    Args:
+        kit: Folder of the coordinator's kit.
+        signed: Sign every request, as a site's supervisor wants it; False hands bodies on as they are.
+
+    Raises:
+        RunError: It is no coordinator's kit.
+    """
+
+    def __init__(self, kit: str | Path, *, signed: bool = True):
+        self._kit = read_kit(kit)
+        if self._kit.role != COORDINATOR:
+            raise RunError(f"{kit} is the kit of site '{self._kit.party}'; the coordinator's is wanted here.")
+        self._signer = Signer(self._kit.folder) if signed else None
+        self.sites = self._kit.federation.sites
+        self._keeper = Keeper(self._kit)
+        self._path = socket_path(self._kit)
+        self._idle: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the engine's process."""
+        return self._keeper.pid
+
+    def start(self, *, timeout: float = 60.0) -> None:
+        """Start the engine and wait until it listens; sites may join then and later.
+
+        Args:
+            timeout: Seconds.
+
+        Raises:
+            RunError: The kit is not in order, the port is taken, or the engine does not start.
+        """
+        _refuse_taken_port(self._kit.federation.coordinator.port)
+        self._path.unlink(missing_ok=True)
+        self._keeper.start()
+        end = time.monotonic() + timeout
+        while True:
+            with contextlib.suppress(OSError, EOFError):
+                self._exchange({"do": "health"}, b"", timeout=_HEALTH_TIMEOUT)
+                return
+            if time.monotonic() > end or self._keeper.starts > 2:
+                self.close()
+                raise RunError(
+                    f"the engine did not start; what it said last: {tail(self._kit.run / OUT) or 'nothing'} "
+                    f"(more in {self._kit.run})."
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
+        """Send bytes to a site and wait for its answer; see ``Transport``."""
+        if site not in self.sites:
+            raise Unreachable(site, f"no such site in federation '{self._kit.federation.name}'")
+        if self._closed:
+            raise Unreachable(site, "the transport is closed")
+        if self._signer is not None:
+            body = self._signer.signed(site, body)
+        try:
+            head, content = self._exchange(
+                {"do": "ask", "site": site, "timeout": timeout}, body, timeout=timeout + _MARGIN_SECONDS
+            )
+        except TimeoutError:
+            raise Unreachable(site, f"no answer within {timeout:g} s") from None
+        except (OSError, EOFError):
+            raise Unreachable(site, "the coordinator's engine has ended and is being started again") from None
+        if "problem" in head:
+            raise Unreachable(site, str(head["problem"]))
+        return content
+
+    def health(self) -> dict[str, dict[str, Any]]:
+        """How each site is.
+
+        Returns:
+            By site: ``state`` ('up', 'lost' or 'never seen'), ``since`` (Unix time) and ``problem`` (words, or empty).
+        """
+        try:
+            head, _ = self._exchange({"do": "health"}, b"", timeout=_HEALTH_TIMEOUT)
+            return dict(head["health"])
+        except (OSError, EOFError):
+            words = "the transport is closed" if self._closed else "the coordinator's engine is being started"
+            return {site: {"state": "never seen", "since": time.time(), "problem": words} for site in self.sites}
+
+    def wait_for(self, sites: Iterable[str] | None = None, *, timeout: float) -> None:
+        """Wait until sites are up.
+
+        Args:
+            sites: Which; by default all.
+            timeout: Seconds.
+
+        Raises:
+            FederationError: Some are not, in time.
+        """
+        wanted = tuple(self.sites if sites is None else sites)
+        end = time.monotonic() + timeout
+        while True:
+            health = self.health()
+            absent = [site for site in wanted if health.get(site, {}).get("state") != "up"]
+            if not absent:
+                return
+            if time.monotonic() > end:
+                told = "; ".join(
+                    f"'{site}': {health.get(site, {}).get('problem', 'not in this federation')}" for site in absent
+                )
+                raise FederationError(
+                    f"{len(wanted) - len(absent)} of {len(wanted)} sites joined within {timeout:g} s. {told}."
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def close(self) -> None:
+        """End the engine. May be called twice."""
+        self._closed = True
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        self._keeper.close()
+        self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> NvflareTransport:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _exchange(self, head: dict[str, Any], body: Body, *, timeout: float) -> tuple[dict[str, Any], bytearray]:
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is not None and _is_stale(connection):
+            connection.close()
+            connection = None
+        if connection is None:
+            connection = pipe.connect(self._path)
+        try:
+            connection.settimeout(timeout)
+            pipe.send(connection, json.dumps(head).encode("utf-8"))
+            pipe.send(connection, body)
+            answer = json.loads(pipe.receive(connection))
+            content = pipe.receive(connection)
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if len(self._idle) < _IDLE and not self._closed:
+                self._idle.append(connection)
+            else:
+                connection.close()
+        return answer, content
+
+
+def _is_stale(connection: socket.socket) -> bool:
+    """Whether the engine at the other end has gone; an idle connection has nothing to read otherwise."""
+    try:
+        connection.setblocking(False)
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _refuse_taken_port(port: int) -> None:
+    end = time.monotonic() + _PORT_SECONDS  # an engine whose runner was killed lets go within a second
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+                return
+            except OSError as error:
+                if time.monotonic() > end:
+                    raise RunError(
+                        f"port {port} cannot be listened at ({error.strerror}): does another coordinator run here?"
+                    ) from None
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,199 @@
+"""The engine's working folder, written from a kit before each start.
+
+What the engine may do is thereby decided by the graphsilo that is installed at this very party, never by a file that
+came with the kit: which component runs (our relay), that no component may be built for a job, that nobody may deploy a
+job or send commands, that the connection is mutual TLS, and that none is made but the one to the coordinator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from graphsilo.errors import RunError
+from graphsilo.runtime.engines.nvflare.certificates import write_private
+from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, COORDINATOR, KEY, ROOT, Kit
+
+SOCKETS = {"coordinator": "relay.sock", "site": "site.sock"}
+"""Who listens where, in ``KIT/run``: the engine's process at the coordinator, the supervisor at a site."""
+SEEN = "seen"
+"""In ``KIT/run`` of a site: its time of change is when the coordinator was last heard."""
+LOG, OUT = "engine.log", "engine.out"
+_HEARTBEAT_SECONDS = 5.0
+_PATH_LIMIT = 100
+_MIB = 1 << 20
+
+
+def socket_path(kit: Kit) -> Path:
+    """Where the party's socket is.
+
+    Raises:
+        RunError: The kit lies so deep that no socket can be made in it.
+    """
+    path = kit.run / SOCKETS[kit.role]
+    if len(os.fsencode(path)) > _PATH_LIMIT:
+        raise RunError(f"the path {path} is too long for a socket: put the kit nearer to the root of the file system.")
+    return path
+
+
+def write_workspace(kit: Kit) -> Path:
+    """Write the engine's working folder into ``KIT/run/engine``; what an earlier run left there goes away.
+
+    Args:
+        kit: Whose.
+
+    Returns:
+        The folder.
+    """
+    folder = kit.run / "engine"
+    shutil.rmtree(folder, ignore_errors=True)
+    kit.run.mkdir(exist_ok=True, mode=0o700)
+    for name in ("startup", "local", "transfer"):
+        (folder / name).mkdir(parents=True, mode=0o700)
+    for name in (ROOT, CERTIFICATE):
+        shutil.copyfile(kit.folder / name, folder / "startup" / name)
+    write_private(folder / "startup" / KEY, (kit.folder / KEY).read_bytes())
+    if kit.role == COORDINATOR:
+        _write(folder / "startup" / "fed_server.json", _server(kit))
+        _write(folder / "local" / "resources.json", _server_resources(kit))
+    else:
+        _write(folder / "startup" / "fed_client.json", _client(kit))
+        _write(folder / "local" / "resources.json", _client_resources(kit))
+    _write(folder / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"nobody": "none"}})
+    _write(folder / "local" / "comm_config.json", _COMMUNICATION)
+    _write(folder / "local" / "log_config.json", _logging(kit.run / LOG))
+    return folder
+
+
+_TLS = {"ssl_private_key": KEY, "ssl_cert": CERTIFICATE, "ssl_root_cert": ROOT, "connection_security": "mtls"}
+
+_COMMUNICATION = {
+    "allow_adhoc_conns": False,
+    "backbone_conn_gen": 2,
+    # Where the processes of jobs would connect. There are none; what listens there still asks for our certificates.
+    "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}},
+    "streaming_max_blob_size": 1 << 32,
+}
+
+_PATIENCE = {
+    "client_register_interval": 1.0,
+    "maint_msg_timeout": 10.0,
+    # By default a site gives up when the coordinator is not there within half a minute, and looks 200 times a second.
+    "engine_create_timeout": 1e9,
+    "cell_check_frequency": 0.1,
+}
+
+_NO_JOBS = {
+    "format_version": 2,
+    "class_list_enforcement_mode": "enforce",
+    # Also governs what resources.json itself names; the components below are all there are.
+    "class_allow_list": ["graphsilo.runtime.engines.nvflare.relay."],
+}
+
+
+def _server(kit: Kit) -> dict[str, Any]:
+    coordinator = kit.federation.coordinator
+    return {
+        "format_version": 2,
+        "servers": [
+            {
+                "name": kit.federation.name,
+                # The engine listens at all addresses unless this one is a loopback address.
+                "service": {"target": f"{coordinator.hosts[0]}:{coordinator.port}", "scheme": "tcp"},
+                "admin_server": COORDINATOR,
+                "admin_port": coordinator.port,
+                **_TLS,
+            }
+        ],
+    }
+
+
+def _server_resources(kit: Kit) -> dict[str, Any]:
+    return {
+        **_NO_JOBS,
+        "servers": [
+            {
+                "admin_storage": "transfer",
+                "max_num_clients": 10_000,
+                "heart_beat_timeout": 300,
+                "admin_timeout": 10.0,
+                "shutdown_period": 1.0,
+            }
+        ],
+        "components": [
+            {
+                "id": "graphsilo_relay",
+                "path": "graphsilo.runtime.engines.nvflare.relay.CoordinatorRelay",
+                "args": {
+                    "socket_path": str(socket_path(kit)),
+                    "sites": list(kit.federation.sites),
+                },
+            }
+        ],
+    }
+
+
+def _client(kit: Kit) -> dict[str, Any]:
+    coordinator = kit.federation.coordinator
+    return {
+        "format_version": 2,
+        "servers": [
+            {
+                "name": kit.federation.name,
+                "service": {"target": f"{coordinator.hosts[0]}:{coordinator.port}", "scheme": "tcp"},
+                "identity": COORDINATOR,
+            }
+        ],
+        "client": {**_TLS, "fqsn": kit.party, "is_leaf": True, "site_config": {}, **_PATIENCE},
+    }
+
+
+def _client_resources(kit: Kit) -> dict[str, Any]:
+    return {
+        **_NO_JOBS,
+        "allow_log_streaming": False,
+        "components": [
+            {
+                "id": "graphsilo_relay",
+                "path": "graphsilo.runtime.engines.nvflare.relay.SiteRelay",
+                "args": {
+                    "socket_path": str(socket_path(kit)),
+                    "seen_path": str(kit.run / SEEN),
+                },
+            }
+        ],
+    }
+
+
+def _logging(path: Path) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+        "handlers": {
+            "file": {
+                "class": "logging.handlers.RotatingFileHandler",
+                "formatter": "plain",
+                "filename": str(path),
+                "maxBytes": 5 * _MIB,
+                "backupCount": 2,
+            }
+        },
+        "root": {"level": "INFO", "handlers": ["file"]},
+    }
+
+
+def arguments(kit: Kit, folder: Path) -> list[str]:
+    """The engine's command line, without the interpreter and the module."""
+    if kit.role == COORDINATOR:
+        return ["-m", str(folder), "-s", "fed_server.json", "--set", "secure_train=true", "org=graphsilo",
+                "config_folder=config"]  # fmt: skip
+    return ["-m", str(folder), "-s", "fed_client.json", "--set", "secure_train=true", f"uid={kit.party}",
+            "org=graphsilo", "config_folder=config", f"heart_beat_interval={_HEARTBEAT_SECONDS}"]  # fmt: skip
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

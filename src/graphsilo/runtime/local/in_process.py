@@ -1,0 +1,62 @@
+"""All clients in this process, one after the other. Messages are encoded and decoded as between machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from graphsilo.federation.client import ClientBase
+from graphsilo.federation.codec import Encoded
+from graphsilo.federation.interface import Failure
+from graphsilo.federation.ledger import Ledger
+from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.exchange import Exchange
+from graphsilo.runtime.local.parking import Residents
+from graphsilo.runtime.local.placement import Room
+from graphsilo.types import ClientId
+
+
+class InProcess(Exchange):
+    """Serial execution in this process.
+
+    Args:
+        clients: Who takes part.
+        make_client: Makes one of them.
+        ledger: Where bytes are noted.
+        room: How many clients stay in memory; None for all.
+    """
+
+    def __init__(
+        self,
+        clients: Sequence[ClientId],
+        make_client: Callable[[ClientId], ClientBase],
+        ledger: Ledger | None = None,
+        room: Room | None = None,
+    ):
+        super().__init__(clients, ledger)
+        self.residents = Residents(self.clients, make_client, room)
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        inboxes: dict[int, Inbox] = {}
+        for client, encoded in outgoing.items():
+            inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
+            yield client, self.residents.call(client, handler, round, inbox)
+
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+        self.residents.remember(clients)
+
+    def client_states(self) -> dict[ClientId, Any]:
+        return self.residents.states()
+
+    def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
+        self.residents.load(states)
+
+    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        for client in self.clients:
+            yield client, self.residents.finish(client, embeddings=embeddings, study=study)
+
+    def client(self, client: ClientId) -> ClientBase:
+        """A client itself: for prediction after a run and for tests; methods cannot reach it."""
+        return self.residents.get(client)

@@ -1,0 +1,394 @@
+"""Clients of one process, of whom only some are in memory: the others are parked on disk until they are asked.
+
+A client that nobody has asked yet is nowhere: it is made from its silo when its turn comes, with the same numbers as
+at the start. One that was asked leaves ``full_state()`` in a file when it has to make room, in the format of
+checkpoints, and is made again from its silo and that file. What many clients hold stands in a file of its own, once.
+What a client derived from its graphs is dropped with it, unless another client in memory uses the same graph. That this
+changes no number is what the promise of state says.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import weakref
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphsilo.errors import RunError
+from graphsilo.federation.client import ClientBase
+from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
+from graphsilo.federation.interface import Failure
+from graphsilo.federation.policy import Gate
+from graphsilo.models.view import forget_tensors
+from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.runtime.local.placement import Room, graphs_of
+from graphsilo.runtime.local.shared_files import lifted, lowered, read_shared, received, write_shared
+from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
+from graphsilo.types import ClientId
+
+_READS_ONLY = frozenset({"evaluate"})
+"""Handlers after which a client's state is what it was."""
+
+
+@dataclass(frozen=True)
+class ParkedState:
+    """A client's state that is in a file, or nowhere because it is that of a fresh client.
+
+    Attributes:
+        path: Holds ``full_state()``, lifted, as ``encode_tree`` writes it; None for a fresh client.
+        remember: Its models are those of the best round.
+        shared: Files beside it that hold what it shares with others.
+    """
+
+    path: Path | None
+    remember: bool
+    shared: tuple[str, ...] = ()
+
+
+class _Written(NamedTuple):
+    """A parked client's file, and those beside it that it refers to."""
+
+    path: Path
+    shared: tuple[str, ...]
+
+
+class Parking:
+    """A folder for the states of parked clients, for as long as a run lasts.
+
+    Args:
+        beside: Folder of the run, which this process owns; states stand in its ``parked``, so that checkpoints can be
+            links to them. None takes a temporary folder.
+    """
+
+    def __init__(self, beside: Path | None):
+        self._beside = beside
+        self._folder: Path | None = None
+        self._lock: int | None = None
+        self._count = 0
+        if beside is not None:  # what a killed process left
+            shutil.rmtree(beside / "parked", ignore_errors=True)
+
+    def fresh(self) -> Path:
+        """An empty folder for one federation; what the one before parked is removed.
+
+        Raises:
+            RunError: It cannot be made.
+        """
+        try:
+            if self._folder is None:
+                if self._beside is None:
+                    remove_abandoned()
+                    self._folder, self._lock = make_folder()
+                else:
+                    self._folder = self._beside / "parked"
+                    self._folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self._folder / str(self._count), ignore_errors=True)
+            self._count += 1
+            place = self._folder / str(self._count)
+            place.mkdir()
+        except OSError as error:
+            raise RunError(
+                f"a folder for clients that are not in memory could not be made ({error}). Free some space, or choose "
+                f"another --out."
+            ) from error
+        return place
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            remove_folder(self._folder, self._lock)
+            self._folder = self._lock = None
+
+
+class Residents:
+    """The clients of one process.
+
+    Args:
+        clients: Their numbers.
+        make: Makes a client anew, with the same numbers every time.
+        room: How many stay in memory (and one more while it works), and where the others go; None keeps all.
+
+    Attributes:
+        limit: Most clients in memory at rest; None for all.
+    """
+
+    def __init__(
+        self,
+        clients: Sequence[ClientId],
+        make: Callable[[ClientId], ClientBase],
+        room: Room | None = None,
+    ):
+        self.clients = tuple(sorted(clients))
+        self.limit: int | None = None
+        self._make, self._folder = make, Path()
+        self._here: OrderedDict[ClientId, ClientBase] = OrderedDict()  # the longest unused first
+        self._files: dict[ClientId, _Written] = {}
+        self._shared: Counter[str] = Counter()  # how many of them refer to a file
+        self._changed: set[ClientId] = set()
+        self._to_remember: set[ClientId] = set()  # parked while validation had never been better
+        self._calls: dict[ClientId, dict[str, Any]] = {}
+        self._graphs: Counter[int] = Counter()
+        self._undead: list[weakref.ref[ClientBase]] = []
+        self._written = 0
+        for client in self.clients:
+            held = self.get(client)
+            if room is not None and len(self._here) == 1:
+                self.limit = room.limit(len(self.clients), int(encode_tree(held.state()).nbytes))
+                if self.limit is not None:  # the others are made when they are asked
+                    self._folder = room.folder()
+                    break
+
+    @property
+    def in_memory(self) -> tuple[ClientId, ...]:
+        """Clients that are in memory now, the longest unused first."""
+        return tuple(self._here)
+
+    def get(self, client: ClientId) -> ClientBase:
+        """A client, made again if it has to be. It stays until others need its place.
+
+        Raises:
+            RunError: Its parked state cannot be read.
+        """
+        held = self._here.get(client)
+        if held is None:
+            held = self._make(client)
+            file = self._files.get(client)
+            if file is not None:
+                held.load_full_state(_read(file.path, client))
+            if client in self._to_remember:
+                held.remember()
+            vars(held).update(self._calls.get(client, {}))
+            self._here[client] = held
+            self._graphs.update(graphs_of(held.silo).keys())
+        elif self.limit is not None:
+            self._here.move_to_end(client)
+        return held
+
+    def call(
+        self, client: ClientId, handler: str, round_number: int, inbox: Inbox, gate: Gate | None = None
+    ) -> Encoded | Failure:
+        """Run a client's handler, and park whoever is too many then.
+
+        Raises:
+            RunError: A state cannot be parked, or read again.
+        """
+        held = self.get(client)
+        if self.limit is None:
+            return call(held, handler, round_number, inbox, gate)
+        if handler not in _READS_ONLY:
+            self._changed.add(client)
+        # While it works the one before stays: what both share is not made twice.
+        reply = call(held, handler, round_number, inbox, gate)
+        self._shrink()
+        return reply
+
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+        """Have clients keep a copy of their models, None for all; those that are parked do so when they are back."""
+        wanted = set(self.clients) if clients is None else set(self.clients).intersection(clients)
+        for client in wanted & self._here.keys():
+            self._here[client].remember()
+            self._changed.add(client)
+        if self.limit is not None:
+            self._to_remember |= wanted - self._here.keys()
+
+    def states(self) -> dict[ClientId, Any]:
+        """Every client's state: as a tree, or as a file where some are parked.
+
+        Raises:
+            RunError: A state cannot be parked.
+        """
+        if self.limit is None:
+            return {client: held.full_state() for client, held in self._here.items()}
+        for client in [*self._here]:
+            self._write(client)
+        found = {}
+        for client in self.clients:
+            path, shared = self._files.get(client, (None, ()))
+            found[client] = ParkedState(path, client in self._to_remember, shared)
+        return found
+
+    def load(self, states: Mapping[ClientId, Any]) -> None:
+        """Put every client where it was.
+
+        Raises:
+            RunError: A file cannot be read, or a state cannot be parked.
+        """
+        for client, state in states.items():
+            if isinstance(state, ParkedState) and self.limit is not None:
+                self._forget(client)
+                if state.path is not None:
+                    self._keep(client, self._taken(state.path, state.shared, client), state.shared)
+                if state.remember:
+                    self._to_remember.add(client)
+                continue
+            held = self.get(client)
+            if not isinstance(state, ParkedState):
+                held.load_full_state(state)
+            elif state.path is not None:
+                held.load_full_state(_read(state.path, client))
+            if isinstance(state, ParkedState) and state.remember:
+                held.remember()
+            if self.limit is not None:
+                self._to_remember.discard(client)
+                self._changed.add(client)
+                self._shrink()
+
+    def finish(self, client: ClientId, *, embeddings: bool, study: bool) -> dict[str, Any]:
+        """A client's models, embeddings and study at the end of a run."""
+        found = self.get(client).finish(embeddings=embeddings, study=study)
+        self._shrink()
+        return found
+
+    # -- within ---------------------------------------------------------------------------------------------------
+
+    def _shrink(self) -> None:
+        """Park the longest unused clients; whoever is between two steps that belong together stays."""
+        if self.limit is None or len(self._here) <= self.limit:
+            return
+        for client in [*self._here][: len(self._here) - self.limit]:
+            if self._here[client].is_at_rest:
+                self._park(client)
+
+    def _park(self, client: ClientId) -> None:
+        self._write(client)
+        held = self._here[client]
+        self._calls[client] = {name: getattr(held, name) for name in ("round", "_calls", "_repeat")}
+        self._drop(client)
+
+    def _write(self, client: ClientId) -> None:
+        """Write a client's state, if there is anything new in it."""
+        if client not in self._changed:
+            return
+        state, shared = lifted(self._here[client].full_state())
+        data = encode_tree(state)
+        self._written += 1
+        # Never over the old file: a checkpoint may be a link to it.
+        path = self._folder / f"client-{client}.{self._written}"
+        try:
+            for digest, tensors in shared.items():
+                write_shared(self._folder / digest, tensors)
+            with path.open("wb") as file:
+                file.write(data.data)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            size = len(data) + sum(tensor.nbytes for tensors in shared.values() for tensor in tensors.values())
+            raise RunError(
+                f"client {client} had to make room for others, and its state ({size / 1e6:.1f} MB) could not be "
+                f"written to {self._folder} ({error.strerror}). Free some space there or choose another --out, and "
+                f"continue with --resume; run.resident_clients says how many clients stay in memory."
+            ) from error
+        self._keep(client, path, tuple(shared))
+        self._changed.discard(client)
+        self._to_remember.discard(client)
+
+    def _taken(self, path: Path, shared: Sequence[str], client: ClientId) -> Path:
+        """The files of a checkpoint, under names of our own."""
+        self._written += 1
+        own = self._folder / f"client-{client}.{self._written}"
+        for each, target in [(path, own), *((path.with_name(name), self._folder / name) for name in shared)]:
+            link_or_copy(each, target)
+        return own
+
+    def _keep(self, client: ClientId, path: Path, shared: Sequence[str]) -> None:
+        """This is a client's file from now on; the one before goes, and what nobody refers to any more."""
+        self._shared.update(shared)
+        self._unlink(client)
+        self._files[client] = _Written(path, tuple(shared))
+
+    def _unlink(self, client: ClientId) -> None:
+        """Remove a client's file, if there is one, and what only it referred to."""
+        old = self._files.pop(client, None)
+        if old is None:
+            return
+        old.path.unlink(missing_ok=True)
+        self._shared.subtract(old.shared)
+        for name in old.shared:
+            if not self._shared[name]:
+                del self._shared[name]
+                (self._folder / name).unlink(missing_ok=True)
+
+    def _forget(self, client: ClientId) -> None:
+        if client in self._here:
+            self._drop(client)
+        self._changed.discard(client)
+        self._to_remember.discard(client)
+        self._calls.pop(client, None)
+        self._unlink(client)
+
+    def _drop(self, client: ClientId) -> None:
+        """Let go of a client and of what only it derived from its graphs."""
+        held = self._here.pop(client)
+        graphs = graphs_of(held.silo)
+        self._graphs.subtract(graphs.keys())
+        for number, graph in graphs.items():
+            if self._graphs[number] <= 0:
+                del self._graphs[number]
+                forget_tensors(graph)
+        held.release()
+        if len(self._undead) >= max(16, self.limit or 0):
+            if any(gone() is not None for gone in self._undead):
+                # Clients of this method hold themselves: only the collector, which is slow, finds them.
+                gc.collect()
+            self._undead = []
+        self._undead.append(weakref.ref(held))
+
+
+def sent_states(states: Mapping[ClientId, Any]) -> dict[str, Any]:
+    """States as plain values and tensors, for another process of this machine; ``received_states`` takes them."""
+    clients, shared = lifted(
+        {
+            client: {"parked": state.path and str(state.path), "remember": state.remember, "shared": state.shared}
+            if isinstance(state, ParkedState)
+            else state
+            for client, state in states.items()
+        }
+    )
+    return {"clients": clients, "shared": {digest: dict(tensors) for digest, tensors in shared.items()}}
+
+
+def received_states(tree: Mapping[str, Any]) -> dict[ClientId, Any]:
+    """What ``sent_states`` was given; what this process holds already is not held twice."""
+    shared = {digest: received(digest, tensors) for digest, tensors in tree["shared"].items()}
+    return {
+        client: ParkedState(state["parked"] and Path(state["parked"]), state["remember"], tuple(state["shared"]))
+        if "parked" in state
+        else lowered(state, shared.__getitem__)
+        for client, state in tree["clients"].items()
+    }
+
+
+def link_or_copy(path: Path, target: Path) -> None:
+    """Another name for a file that is never written to again; a copy where the file system has no such names.
+
+    Raises:
+        RunError: The disk is full or cannot be written.
+    """
+    partial = target.with_name(f"{target.name}.part")
+    try:
+        try:
+            os.link(path, target)
+        except FileExistsError:
+            return
+        except OSError:
+            shutil.copyfile(path, partial)
+            partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise RunError(f"{path} could not be copied to {target} ({error.strerror}). Free some space there.") from error
+
+
+def _read(path: Path, client: ClientId) -> Any:
+    try:
+        state = decode_tree(np.fromfile(path, dtype=np.uint8))
+    except OSError as error:
+        raise RunError(
+            f"the parked state of client {client} at {path} cannot be read ({error.strerror}). Continue with --resume."
+        ) from error
+    return lowered(state, lambda digest: read_shared(path.with_name(digest)))

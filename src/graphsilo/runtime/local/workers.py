@@ -1,0 +1,419 @@
+"""Clients spread over processes of this machine, one torch thread each. Same numbers as in one process, bit for bit.
+
+The process that coordinates is one of them: it holds clients as well, fewer for what else it has to do. A process of
+its own for coordinating would need a core of its own, or take turns with a worker at every answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.silos.scaling import FeatureScale, prepared
+from graphsilo.data.silos.silo import Silo
+from graphsilo.data.silos.store import SiloStore
+from graphsilo.errors import FederationError, RunError, several
+from graphsilo.federation.client import ClientContext, ModelSpec
+from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
+from graphsilo.federation.interface import Failure
+from graphsilo.federation.ledger import Ledger, Phase
+from graphsilo.federation.model_files import scale_tensors
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.local.frames import Line, Ring
+from graphsilo.runtime.local.parking import Parking, Residents, received_states, sent_states
+from graphsilo.runtime.local.placement import Room, beside_coordinator, expected_work, graph_bytes
+from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
+from graphsilo.runtime.lost import MOST_LOSSES, StateLost
+from graphsilo.types import ClientId
+
+_LONGEST_END = 20.0
+"""Seconds that a process may take to end when it is told to; on a busy machine, Python needs some."""
+MOST_EARLY = 32
+"""Answers that may wait in memory for those of clients before them."""
+MOST_EARLY_BYTES = 256 << 20
+"""Bytes of them, and one more answer of each process."""
+
+
+class WorkerLost(StateLost):
+    """A worker process has gone, and with it the state of its clients."""
+
+    def __init__(self, index: int, clients: Sequence[ClientId], why: str):
+        FederationError.__init__(self, f"the worker process of clients {several(clients, 6)} {why}.")
+        self.site = f"worker {index}"
+
+
+class WorkerPool:
+    """Processes that hold silos for as long as a run lasts; each seed starts its clients anew.
+
+    Args:
+        silos: The silos of all clients; those of other processes are written once to a temporary folder that they map.
+            Folders that a killed process left behind are removed first.
+        workers: How many processes, this one included; clients are spread over them by expected work.
+        resident: Most clients in memory at once, over all processes; None for as many as fit.
+        parking: Where the others' states go; None puts them beside the silos.
+
+    Attributes:
+        here: Who lives in this process.
+        clients_of: Who lives in which of the others.
+    """
+
+    def __init__(
+        self, silos: Sequence[Silo], workers: int, *, resident: int | None = None, parking: Parking | None = None
+    ):
+        remove_abandoned()
+        self.folder, self._lock = make_folder()
+        self.resident, self.parking = resident, parking or Parking(self.folder)
+        self.processes: list[subprocess.Popen] = []
+        self.lines: list[Line] = []
+        workers = max(1, min(workers, len(silos)))
+        self.here, *self.clients_of = beside_coordinator({silo.client: expected_work(silo) for silo in silos}, workers)
+        self._silos = {silo.client: silo for silo in silos if silo.client in self.here}
+        sizes = {silo.client: graph_bytes(silo) for silo in silos}
+        self._graph_bytes = [sum(sizes[client] for client in clients) for clients in (self.here, *self.clients_of)]
+        self._losses, self._reached = 0, (-1, 0)
+        try:
+            store = SiloStore(self.folder)
+            for silo in silos:
+                if silo.client not in self.here:
+                    store.write(silo)
+            for _ in self.clients_of:
+                self._spawn()
+        except OSError as error:
+            self.close()
+            raise RunError(
+                f"{workers} worker processes could not be started ({error}). Free some disk space in "
+                f"{tempfile.gettempdir()} or use fewer workers."
+            ) from error
+
+    def _spawn(self) -> None:
+        mine, theirs = socket.socketpair()
+        down, up = Ring.make(), Ring.make()
+        descriptors = [theirs.fileno(), *(-1 if ring is None else ring.descriptor for ring in (down, up))]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "graphsilo.runtime.local.worker", *map(str, descriptors)],
+            pass_fds=[descriptor for descriptor in descriptors if descriptor >= 0],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+        theirs.close()
+        self.processes.append(process)
+        self.lines.append(Line(mine, down, up))
+
+    def federation(
+        self,
+        method: Method,
+        config: MethodConfig,
+        models: Mapping[ClientId, ModelSpec],
+        seed: int,
+        device: str,
+        ledger: Ledger | None = None,
+        scaling: Scaling = UNSCALED,
+        scale: FeatureScale | None = None,
+    ) -> Workers:
+        """Start all clients for one seed.
+
+        Args:
+            method, config, models, seed, device, ledger: What they are made from.
+            scaling: How their features are scaled.
+            scale: By what, where they agreed on it.
+
+        Raises:
+            WorkerLost: A process has gone.
+            FederationError: A process cannot make its clients.
+        """
+        parked, processes = self.parking.fresh(), 1 + len(self.clients_of)
+        for index, clients in enumerate(self.clients_of):
+            header = {
+                "do": "start",
+                "store": str(self.folder),
+                "client_class": [method.client.__module__, method.client.__qualname__],
+                "config_class": [type(config).__module__, type(config).__qualname__],
+                "config": config.model_dump(mode="json"),
+                "clients": list(clients),
+                "models": {str(client): models[client].wire() for client in clients},
+                "seed": seed,
+                "device": device,
+                "resident": self.resident,
+                "graph_bytes": self._graph_bytes[1 + index],
+                "processes": processes,
+                "parked": str(parked / str(1 + index)),
+                "scaling": scaling.tree(),
+            }
+            self.send(index, header, [] if scale is None else [encode_tree(scale_tensors(scale))])
+
+        def folder() -> Path:
+            place = parked / "0"
+            place.mkdir(exist_ok=True)
+            return place
+
+        here = Residents(
+            self.here,
+            lambda client: method.client(
+                ClientContext(
+                    client, prepared(self._silos[client], scaling, scale), config, models[client], seed, device
+                )
+            ),
+            Room(self.resident, self._graph_bytes[0], folder, processes),
+        )
+        for index in range(len(self.processes)):
+            self.answer(index)
+        return Workers(self, here, seed, ledger)
+
+    def for_reference(self, name: str) -> WorkerPool:
+        """A pool keeps nothing between seeds, so that references need no place of their own."""
+        return self
+
+    def recovering(self, lost: StateLost) -> None:
+        """Start the processes anew, so that the seed can go on from its last checkpoint.
+
+        All of them: the others stand in the middle of a round that begins again.
+
+        Raises:
+            FederationError: It has happened too often without a round in between.
+        """
+        self._losses += 1
+        self._end(patience=0.0)
+        if self._losses >= MOST_LOSSES:
+            raise FederationError(
+                f"{str(lost).removesuffix('.')}, {self._losses} times without a round in between. Continue from the "
+                f"last checkpoint with --resume; if memory is short, with fewer workers or a smaller "
+                f"run.resident_clients."
+            ) from lost
+        try:
+            for _ in self.clients_of:
+                self._spawn()
+        except OSError as error:
+            raise RunError(f"{str(lost).removesuffix('.')}, and no other could be started ({error}).") from error
+
+    def reached(self, seed: int, round: int) -> None:
+        """A round begins; one that was not reached before shows that the processes are fit for work."""
+        if seed != self._reached[0] or round > self._reached[1]:
+            self._losses, self._reached = 0, (seed, round)
+
+    def send(self, index: int, header: dict[str, Any], payloads: Sequence[Any] = ()) -> None:
+        try:
+            self.lines[index].send(header, payloads)
+        except OSError:
+            raise self.died(index) from None
+
+    def receive(self, index: int) -> tuple[dict[str, Any], list[Any]]:
+        try:
+            return self.lines[index].receive()
+        except (EOFError, OSError):
+            raise self.died(index) from None
+
+    def answer(self, index: int) -> tuple[dict[str, Any], list[Any]]:
+        """The reply to anything but a call."""
+        header, payloads = self.receive(index)
+        self._check(index, header)
+        return header, payloads
+
+    def call_answer(self, index: int) -> tuple[dict[str, Any], list[Any]]:
+        """The reply of one client to a call."""
+        header, payloads = self.receive(index)
+        if "client" not in header:
+            self._check(index, header)
+        return header, payloads
+
+    def _check(self, index: int, header: dict[str, Any]) -> None:
+        if header["ok"]:
+            return
+        text = f"({header['kind']}: {header['text']})"
+        if header["kind"] == RunError.__name__:
+            raise RunError(header["text"])  # such as a full disk: it says itself what to do
+        error = FederationError(
+            f"the worker process of clients {several(self.clients_of[index], 6)} could not go on {text}."
+        )
+        error.add_note(header["trace"])
+        raise error
+
+    def died(self, index: int) -> WorkerLost:
+        """What to say of a process that has gone."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.processes[index].wait(timeout=5)
+        code = self.processes[index].returncode
+        why = "went away"
+        if code is not None and code < 0:
+            why = f"was killed by {signal.Signals(-code).name}"
+            if code == -signal.SIGKILL:
+                why += ", perhaps because memory ran out"
+        elif code:
+            why = f"ended with exit code {code}"
+        return WorkerLost(index, self.clients_of[index], why)
+
+    def close(self) -> None:
+        """End the processes and remove the temporary folders."""
+        for line in self.lines:
+            with contextlib.suppress(OSError):
+                line.send({"do": "stop"})
+        self._end(patience=_LONGEST_END)
+        remove_folder(self.folder, self._lock)
+        self._lock = None
+        self.parking.close()
+
+    def _end(self, patience: float) -> None:
+        """Wait for the processes so many seconds, then kill them."""
+        for line in self.lines:
+            line.close()
+        for process in self.processes:
+            try:
+                process.wait(timeout=patience)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes, self.lines = [], []
+
+
+class Workers(Exchange):
+    """The federation over a pool, for one seed.
+
+    Args:
+        pool: The other processes.
+        here: The clients of this one.
+        seed: The seed.
+        ledger: Where bytes are noted.
+    """
+
+    def __init__(self, pool: WorkerPool, here: Residents, seed: int, ledger: Ledger | None = None):
+        super().__init__([*here.clients, *(client for clients in pool.clients_of for client in clients)], ledger)
+        self.pool, self.here, self.seed = pool, here, seed
+        self._worker = {client: index for index, clients in enumerate(pool.clients_of) for client in clients}
+
+    def at(self, phase: Phase, round: int) -> None:
+        super().at(phase, round)
+        if phase == "round":
+            self.pool.reached(self.seed, round)
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        waiting: dict[int, int] = {}
+        for index, clients in enumerate(self.pool.clients_of):
+            asked = [client for client in clients if client in outgoing]
+            if not asked:
+                continue
+            payloads, to = bundled(asked, outgoing)
+            # A worker reads a whole frame before it answers, so sending to all first cannot block for ever.
+            self.pool.send(index, {"do": "call", "handler": handler, "round": round, "to": to}, payloads)
+            waiting[index] = len(asked)
+        inboxes: dict[int, Inbox] = {}
+
+        def call(client: ClientId) -> Encoded | Failure:
+            encoded = outgoing[client]
+            return self.here.call(client, handler, round, inboxes.setdefault(id(encoded), Inbox(encoded.data)))
+
+        yield from self._in_order(handler, sorted(outgoing), waiting, call)
+
+    def _in_order(
+        self,
+        handler: str,
+        order: list[ClientId],
+        waiting: dict[int, int],
+        call: Callable[[ClientId], Encoded | Failure],
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        """Answers handed on by client number, so that sums are the same as in one process.
+
+        While an answer of another process is not there yet, clients of this one are called; what comes before its turn
+        waits in memory, up to a limit.
+        """
+        early: dict[ClientId, Encoded | Failure] = {}
+        own = deque(client for client in order if client not in self._worker)
+        with selectors.DefaultSelector() as selector:
+            for index in waiting:
+                selector.register(self.pool.lines[index], selectors.EVENT_READ, index)
+            for needed in order:
+                while needed not in early:
+                    full = len(early) >= MOST_EARLY or _size(early) >= MOST_EARLY_BYTES
+                    at_home = needed not in self._worker
+                    if full and not at_home:  # only the one that is needed, whoever else is ready
+                        self._read(handler, self._worker[needed], early, waiting, selector)
+                        continue
+                    if not full and waiting:
+                        ready = selector.select(0 if own else None)
+                        for key, _ in ready:
+                            self._read(handler, key.data, early, waiting, selector)
+                    if needed not in early and own:
+                        # The needed one is the first of them where it is at home: both are in order.
+                        client = own.popleft()
+                        early[client] = call(client)
+                yield needed, early.pop(needed)
+
+    def _read(
+        self,
+        handler: str,
+        index: int,
+        early: dict[ClientId, Encoded | Failure],
+        waiting: dict[int, int],
+        selector: selectors.BaseSelector,
+    ) -> None:
+        """Take one answer of a process."""
+        header, payloads = self.pool.call_answer(index)
+        self.client_cpu_seconds += header["cpu"]
+        client = header["client"]
+        if "failure" in header:
+            early[client] = Failure(client, handler, *header["failure"])
+        else:
+            sizes = tuple((name, kind, size) for name, kind, size in header["fields"])
+            early[client] = Encoded(payloads[0], header["name"], sizes)
+        waiting[index] -= 1
+        if waiting[index] == 0:
+            del waiting[index]
+            selector.unregister(self.pool.lines[index])
+
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+        for index in range(len(self.pool.clients_of)):
+            self.pool.send(index, {"do": "remember", "clients": None if clients is None else sorted(clients)})
+        self.here.remember(clients)
+        for index in range(len(self.pool.clients_of)):
+            self.pool.answer(index)
+
+    def client_states(self) -> dict[ClientId, Any]:
+        for index in range(len(self.pool.clients_of)):
+            self.pool.send(index, {"do": "states"})
+        found = dict(self.here.states())
+        for index in range(len(self.pool.clients_of)):
+            found.update(received_states(decode_tree(self.pool.answer(index)[1][0])))
+        return dict(sorted(found.items()))
+
+    def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
+        for index, clients in enumerate(self.pool.clients_of):
+            part = {client: states[client] for client in clients if client in states}
+            self.pool.send(index, {"do": "load"}, [encode_tree(sent_states(part))])
+        self.here.load({client: states[client] for client in self.here.clients if client in states})
+        for index in range(len(self.pool.clients_of)):
+            self.pool.answer(index)
+
+    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        for client in self.clients:
+            if client not in self._worker:
+                yield client, self.here.finish(client, embeddings=embeddings, study=study)
+                continue
+            index = self._worker[client]
+            self.pool.send(index, {"do": "finish", "client": client, "embeddings": embeddings, "study": study})
+            yield client, decode_tree(self.pool.answer(index)[1][0])
+
+    def peak_rss_bytes(self) -> int:
+        peaks = [super().peak_rss_bytes()]
+        for index in range(len(self.pool.clients_of)):
+            self.pool.send(index, {"do": "memory"})
+            peaks.append(self.pool.answer(index)[0]["bytes"])
+        return max(peaks)
+
+
+def _size(answers: Mapping[ClientId, Encoded | Failure]) -> int:
+    return sum(answer.num_bytes for answer in answers.values() if isinstance(answer, Encoded))

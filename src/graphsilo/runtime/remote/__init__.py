@@ -1,0 +1,1 @@
+"""The coordinator's side of silos at other machines."""

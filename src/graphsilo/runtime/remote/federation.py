@@ -1,0 +1,330 @@
+"""Clients at other machines: the federation over any transport. Same numbers as in one process, bit for bit.
+
+A request goes to every site that is asked, at the same time; answers are handed on by client number, so that sums are
+those of one process. What can go wrong has one place here:
+
+- No answer comes: the site is asked whether it still works on it. One that works has until the *deadline*, one that
+  says nothing has the *patience*; then its clients count as failed, and the method's ``min_clients`` decides.
+- An answer is damaged or belongs to another request: it is asked for again, and if it stays so the clients have failed.
+- A worker died and forgot its clients' state: ``StateLost`` takes the whole run back to its last checkpoint, of which
+  every site keeps its own part. A site that loses its state again and again without a round in between counts as gone.
+- A site that comes back begins with its last checkpoint; one that has none yet begins anew.
+
+What a site says of itself is believed within bounds: a text is cut, a number must be one, and nobody speaks for others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.silos.scaling import FeatureScale
+from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
+from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.codec import Encoded, aligned_bytes, encode
+from graphsilo.federation.interface import Failure
+from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.registry import Method
+from graphsilo.federation.scaling import ScalingClient, message_of
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime.dispatch import handler_of
+from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.lost import StateLost
+from graphsilo.runtime.protocol import Packet, ProtocolError
+from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, checked
+from graphsilo.runtime.transport import Unreachable
+from graphsilo.types import ClientId
+
+SiteState: TypeAlias = Literal["waiting", "up", "working", "late", "lost", "gone"]
+
+
+class Remote(Exchange):
+    """The federation of one seed over remote sites."""
+
+    def __init__(
+        self,
+        sites: RemoteSites,
+        method: Method,
+        config: MethodConfig,
+        models: Mapping[ClientId, ModelSpec],
+        seed: int,
+        device: str,
+        ledger: Ledger | None,
+        scaling: Scaling = UNSCALED,
+        scale: FeatureScale | None = None,
+    ):
+        super().__init__(list(sites.site_of), ledger)
+        self.sites, self.seed, self.run = sites, seed, sites.run
+        self._client = method.client
+        self.limits = sites.limits
+        self.minimum = config.min_clients
+        self._begin = {
+            "do": "open",
+            "run": self.run,
+            "seed": seed,
+            "method": method.name,
+            "config": config.model_dump(mode="json"),
+            "device": device,
+            "agreeing": method.client is ScalingClient,
+            "scaling": scaling.tree(),
+            **sites.told,
+        }
+        self._scale = [] if scale is None else [encode(message_of(scale)).data]
+        self._models = {client: spec.wire() for client, spec in models.items()}
+        self._opened: set[str] = set()
+        self._refused: dict[ClientId, str] = {}
+        self._marks: dict[str, str] = {}
+        failures = []
+        futures = {site: sites.submit(site, self._opening(site), self._scale) for site in sites.status}
+        wait(list(futures.values()))
+        for site, future in futures.items():
+            try:
+                self._note_opened(site, future.result())
+            except StateLost:
+                raise
+            except FederationError as error:
+                if self.minimum is None and not isinstance(error, Gone):
+                    raise
+                failures.append(str(error))
+        failures += [f"client {client} refuses: {text}" for client, text in self._refused.items()]
+        present = sum(len(sites.status[site].clients) for site in self._opened) - len(self._refused)
+        wanted = len(self.clients) if self.minimum is None else self.minimum
+        if present < wanted:
+            why = "; ".join(text.rstrip(".") for text in failures)
+            raise FederationError(
+                f"{wanted} clients have to take part, {present} do: {why}. Mend that and continue the job (`graphsilo "
+                f"federation submit --continue`), or begin it anew and allow fewer with method.min_clients."
+            )
+
+    def _note_opened(self, site: str, packet: Packet) -> None:
+        header = checked(site, packet).header
+        try:
+            refused = {int(client): one_line(text) for client, text in header.get("refused", [])}
+        except MALFORMED as error:
+            raise FederationError(f"site '{site}' gave a malformed answer ({type(error).__name__}).") from None
+        strange = [client for client in refused if client not in self.sites.status[site].clients]
+        if strange:
+            raise FederationError(f"site '{site}' speaks for client {strange[0]}, which is not its own.")
+        for client, text in refused.items():
+            self._refused[client] = text
+            self.sites.say(f"client {client} at site '{site}' takes no part: {text}")
+        self._opened.add(site)
+
+    def _opening(self, site: str) -> dict[str, Any]:
+        models = [[client, self._models[client]] for client in self.sites.status[site].clients]
+        return {**self._begin, "models": models, "mark": self._marks.get(site)}
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        pending: dict[Future[Packet], tuple[str, list[ClientId]]] = {}
+        early: dict[ClientId, Encoded | Failure] = {}
+        for site, status in self.sites.status.items():
+            asked = []
+            for client in status.clients:
+                if client in outgoing and client in self._refused:
+                    early[client] = Failure(client, handler, "DisclosureError", self._refused[client])
+                elif client in outgoing:
+                    asked.append(client)
+            if not asked:
+                continue
+            trouble = self._ready(site)
+            if trouble is not None:
+                early.update({client: Failure(client, handler, "Gone", trouble) for client in asked})
+                continue
+            payloads, to = bundled(asked, outgoing)
+            header = {
+                "do": "call", "run": self.run, "seed": self.seed, "handler": handler, "round": round, "to": to,
+            }  # fmt: skip
+            pending[self.sites.submit(site, header, payloads, deadline=timeout)] = site, asked
+        yield from self._in_order(handler, sorted(outgoing), pending, early)
+
+    def _in_order(
+        self,
+        handler: str,
+        order: list[ClientId],
+        pending: dict[Future[Packet], tuple[str, list[ClientId]]],
+        early: dict[ClientId, Encoded | Failure],
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        """Answers as they come, handed on by client number: sums are the same as in one process."""
+        position = 0
+        lost: StateLost | None = None
+        while pending or position < len(order):
+            while lost is None and position < len(order) and order[position] in early:
+                client = order[position]
+                position += 1
+                yield client, early.pop(client)
+            if not pending:
+                break
+            done, _ = wait(list(pending), return_when=FIRST_COMPLETED)
+            for future in done:
+                site, asked = pending.pop(future)
+                try:
+                    early.update(self._answers(site, handler, asked, future.result()))
+                except StateLost as error:
+                    lost = lost or error
+                except (FederationError, GraphsiloError) as error:
+                    kind = type(error).__name__
+                    early.update({client: Failure(client, handler, kind, str(error)) for client in asked})
+        if lost is not None:
+            raise lost  # after everybody has answered: nobody is left at work on what is thrown away
+
+    def _answers(
+        self, site: str, handler: str, asked: list[ClientId], packet: Packet
+    ) -> dict[ClientId, Encoded | Failure]:
+        header = checked(site, packet).header
+        found: dict[ClientId, Encoded | Failure] = {}
+        _, reply_type = handler_of(self._client, handler).types_cached()
+        declared = [(spec.name, spec.kind) for spec in reply_type.specs()]
+        spent = 0.0
+        try:
+            for answer in header["answers"]:
+                client = int(answer["client"])
+                seconds = float(answer["cpu"])
+                if not 0 <= seconds < math.inf:
+                    raise ValueError(f"{seconds} seconds")
+                spent += seconds
+                if "failure" in answer:
+                    kind, reason = answer["failure"]
+                    found[client] = Failure(client, handler, one_line(kind), one_line(reason))
+                else:
+                    payload = packet.payloads[answer["payload"]]
+                    data = aligned_bytes(payload.nbytes)
+                    data[:] = np.frombuffer(payload, dtype=np.uint8)
+                    fields = tuple((str(name), str(kind), int(size)) for name, kind, size in answer["fields"])
+                    # These go into the ledger, which says what left each silo.
+                    sizes = [size for _, _, size in fields]
+                    if [field[:2] for field in fields] != declared or min(sizes, default=0) < 0:
+                        raise ValueError("its fields are not those of the message")
+                    if answer["name"] != reply_type.wire_name() or sum(sizes) > data.nbytes:
+                        raise ValueError("it is not the message that was asked for")
+                    found[client] = Encoded(data, reply_type.wire_name(), fields)
+        except MALFORMED as error:
+            raise FederationError(
+                f"site '{site}' gave a malformed answer ({type(error).__name__}: {one_line(error)})."
+            ) from None
+        if sorted(found) != asked:
+            raise FederationError(
+                f"site '{site}' was asked for clients {asked} and answered for {one_line(sorted(found))}."
+            )
+        self.client_cpu_seconds += spent
+        return found
+
+    def _ready(self, site: str) -> str | None:
+        """None when a site can be asked; otherwise why not. One that is back is opened where it left."""
+        status = self.sites.status[site]
+        if status.state == "gone":
+            return f"site '{site}' was given up ({status.note})"
+        if site in self._opened and status.state != "lost":
+            return None
+        try:
+            self.sites._once(site, {"do": "hello"}, timeout=2.0)
+            if site in self._opened:
+                status.become("up")
+                return None
+            self._note_opened(site, self.sites.request(site, self._opening(site), self._scale))
+        except (Unreachable, FederationError) as error:
+            status.become("lost")
+            return str(error)
+        self.sites.say(f"site '{site}' is back")
+        return None
+
+    # -- for the runner -------------------------------------------------------------------------------------------
+
+    def _here(self) -> list[str]:
+        """Sites that take part just now. One beyond its deadline is still at work on what it was asked before."""
+        return [site for site in self._opened if self.sites.status[site].state not in ("gone", "lost", "late")]
+
+    def _session(self, operation: str, **settings: Any) -> dict[str, Any]:
+        return {"do": operation, "run": self.run, "seed": self.seed, **settings}
+
+    def _together(self, headers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Ask several sites at once. One that does not answer is left out where the method can do without it.
+
+        Args:
+            headers: What is asked, by site.
+
+        Returns:
+            The sites that did it.
+
+        Raises:
+            StateLost: One has forgotten its clients.
+            FederationError: One could not do it, or too few answered.
+        """
+        futures = {site: self.sites.submit(site, header) for site, header in headers.items()}
+        wait(list(futures.values()))
+        done: list[str] = []
+        silent: list[str] = []
+        troubles: list[FederationError] = []
+        for site, future in futures.items():
+            try:
+                checked(site, future.result())
+                done.append(site)
+            except (Gone, ProtocolError) as error:
+                silent.append(str(error))
+            except FederationError as error:
+                troubles.append(error)
+        if troubles:
+            raise next((error for error in troubles if isinstance(error, StateLost)), troubles[0])
+        for text in silent:
+            self.sites.say(text)
+        present = sum(client not in self._refused for site in done for client in self.sites.status[site].clients)
+        wanted = len(self.clients) if self.minimum is None else self.minimum
+        if silent and present < wanted:
+            raise FederationError(f"{wanted} clients have to take part, {present} do. {'; '.join(silent)}.")
+        return done
+
+    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+        asked = self.clients if clients is None else clients
+        self._together({site: self._session("remember", clients=sorted(asked)) for site in self._here()})
+
+    def client_states(self) -> dict[ClientId, Any]:
+        """Has every site keep a checkpoint; returns where it is found, not what it holds.
+
+        A site that is away keeps none, and would go back to the one before.
+        """
+        mark = f"seed{self.seed}-round{self.ledger.round}"
+        for site in self._together({site: self._session("save", mark=mark) for site in self._here()}):
+            self._marks[site] = mark
+            self.sites.status[site].losses = 0
+        return {client: {"mark": self._marks.get(self.sites.site_of[client])} for client in self.clients}
+
+    def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
+        for site, status in self.sites.status.items():
+            marks = {states[client]["mark"] for client in status.clients}
+            if len(marks) != 1:
+                raise RunError(
+                    f"the checkpoint names no single mark of site '{site}'; begin the run anew with another --out."
+                )
+            mark = marks.pop()
+            if mark is not None:
+                self._marks[site] = mark
+        asked = {site: self._session("restore", mark=self._marks[site]) for site in self._here() if site in self._marks}
+        done = self._together(asked)
+        self._opened -= asked.keys() - set(done)  # these begin with their checkpoint when they are back
+
+    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        """The sites write their models into their own folders; nothing comes here."""
+        header = self._session("finish", embeddings=embeddings, models=self.sites.keeps_models)
+        self._together(dict.fromkeys(self._here(), header))
+        for client in self.clients:
+            yield client, {"last": {}, "best": None}
+
+    def peak_rss_bytes(self) -> int:
+        """As far as sites tell; a run does not fail for it."""
+        peaks = [super().peak_rss_bytes()]
+        futures = {site: self.sites.submit(site, {"do": "memory"}) for site in self._here()}
+        for site, future in futures.items():
+            with contextlib.suppress(FederationError):
+                told = checked(site, future.result()).header.get("bytes")
+                if isinstance(told, int):
+                    peaks.append(told)
+        return max(peaks)

@@ -1,0 +1,1 @@
+"""For authors of methods: the conformance suite."""

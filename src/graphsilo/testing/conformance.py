@@ -1,0 +1,543 @@
+"""What every method must satisfy, whatever it does: run it on small data and hold it against the promises.
+
+Use it in a test of your own method::
+
+    from graphsilo.testing.conformance import check_method
+    check_method(METHOD)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsilo.data.silos.silo import Silo
+from graphsilo.errors import MessageError
+from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import prepare
+from graphsilo.federation import registry
+from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.codec import Encoded, _Packer, decode, decode_tree, encode, encode_tree
+from graphsilo.federation.interface import CountingFederation, Failure, Federation, Handler
+from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerContext
+from graphsilo.federation.settings import OneRoundConfig
+from graphsilo.runtime.dispatch import handler_of
+from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.types import ClientId
+
+SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
+
+
+class ConformanceError(AssertionError):
+    """A method breaks a promise; the text says which and how."""
+
+
+def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, workers: bool = False) -> None:
+    """Run every check.
+
+    Args:
+        method: The registry entry.
+        settings: Settings for the small runs; none: ``Method.quick``.
+        workers: Also compare with process workers; the method must be importable by its module's name.
+
+    Raises:
+        ConformanceError: A promise is broken.
+    """
+    known = registry._REGISTERED.get(method.name)
+    wanted = method.quick if settings is None else settings
+    registry.register(method)
+    try:
+        for check in CHECKS:
+            check(method, wanted)
+        if workers:
+            check_workers(method, wanted)
+    finally:
+        if known is None:
+            del registry._REGISTERED[method.name]
+        else:
+            registry.register(known)
+
+
+def check_registered(method: Method, settings: Mapping[str, Any]) -> None:
+    """The entry is complete, and every message declares what it discloses."""
+    for attribute in ("name", "title", "citation", "summary"):
+        _require(bool(getattr(method, attribute)), method, f"METHOD.{attribute} is empty")
+    for name, field in method.config.model_fields.items():
+        _require(bool(field.description), method, f"setting '{name}' has no description")
+    for message in messages_of(method):
+        for spec in message.specs():
+            _require(spec.kind in KINDS, method, f"{message.__name__}.{spec.name} declares no kind of disclosure")
+
+
+def check_determinism(method: Method, settings: Mapping[str, Any]) -> None:
+    """The same seed gives the same numbers, whatever happened to global random states before."""
+    config = small_config(method, settings)
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002 - the point is that global states do not matter
+    first = run(config)
+    torch.manual_seed(2)
+    np.random.seed(2)  # noqa: NPY002
+    second = run(config)
+    _require(numbers(first.tree) == numbers(second.tree), method, "two runs with one seed differ")
+
+
+def check_messages(method: Method, settings: Mapping[str, Any]) -> None:
+    """Every message that is sent survives the codec unchanged, and every byte is in the ledger."""
+    server, federation, spy = assemble(method, settings)
+    play(server, spy)
+    for message in spy.sent:
+        again = decode(encode(message).data, type(message))
+        same = encode(again).data
+        _require(np.array_equal(encode(message).data, same), method, f"{type(message).__name__} changes in the codec")
+    rows = federation.ledger.rows()
+    noted = sum(row[8] for row in rows)
+    counted = sum(sum(federation.ledger.total(phase).values()) for phase in ("setup", "round", "evaluation"))
+    _require(noted == counted and bool(rows), method, f"the ledger's rows hold {noted} bytes, its totals {counted}")
+
+
+def check_partial_participation(method: Method, settings: Mapping[str, Any]) -> None:
+    """With half of the clients per round it still runs, and only those are asked; what comes of one round, all get."""
+    config = small_config(method, {**settings, "participation": 0.5})
+    result = run(config)
+    for row in result.tree["seeds"][0]["rounds"]:
+        if not method.pooled and not issubclass(method.config, OneRoundConfig):
+            _require(
+                row["participants"] <= 2,
+                method,
+                f"round {row['round']} asked {row['participants']} of 4 clients, not 2",
+            )
+    _require_finite(method, result.tree)
+
+
+def check_resume(method: Method, settings: Mapping[str, Any]) -> None:
+    """Stopped after any round and resumed, it gives the same numbers as in one go."""
+    config = small_config(method, settings, run={"checkpoint_every": 1})
+    whole = numbers(run(config).tree)
+    for stop_after in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                run(config, out=Path(folder) / "run", observer=_Stop(stop_after))
+            except _Stopped:
+                resumed = run(config, out=Path(folder) / "run", resume=True)
+                _require(
+                    numbers(resumed.tree) == whole, method, f"resumed after round {stop_after}, the numbers differ"
+                )
+
+
+def check_state(method: Method, settings: Mapping[str, Any]) -> None:
+    """State goes out and comes back through bytes; a client restored from it answers as before."""
+    server, federation, spy = assemble(method, settings)
+    server.set_up(spy)
+    federation.at("round", 1)
+    server.round(spy, 1)
+    for client, state in federation.client_states().items():
+        again = decode_tree(encode_tree(state))
+        federation.client(client).load_full_state(again)
+        back = encode_tree(federation.client(client).full_state())
+        _require(np.array_equal(back, encode_tree(state)), method, f"client {client}'s state changes when restored")
+    tree = encode_tree(server.state())
+    server.load_state(decode_tree(tree))
+    _require(np.array_equal(encode_tree(server.state()), tree), method, "the server's state changes when restored")
+
+
+def check_poor_clients(method: Method, settings: Mapping[str, Any]) -> None:
+    """A client without training nodes, one with a single class, one without edges: nothing breaks, nothing is NaN."""
+    config = small_config(method, settings)
+    simulation = prepare(config, method)
+    poor = simulation if method.pooled else replace(simulation, silos=tuple(impoverish(simulation.silos)))
+    _require_finite(method, run(config, simulation=poor).tree)
+
+
+def check_single_client(method: Method, settings: Mapping[str, Any]) -> None:
+    """One client alone is a federation, too."""
+    _require_finite(method, run(small_config(method, settings, clients=1)).tree)
+
+
+def check_labels_stay(method: Method, settings: Mapping[str, Any]) -> None:
+    """Labels of validation and test nodes change no message, no state and no prediction when they are permuted.
+
+    Those of test nodes alone where the method's configuration says ``chooses_by_validation``.
+    """
+    chooses = small_config(method, settings).method_config().chooses_by_validation
+    which = "test nodes" if chooses else "validation or test nodes"
+    hint = "" if chooses else " (validation may choose at the client, if the configuration says chooses_by_validation)"
+    before = traces(method, settings)
+    after = traces(method, settings, hide=lambda silo: hide_labels(silo, validation=not chooses))
+    for name in before:
+        _require(before[name] == after[name], method, f"labels of {which} change {name}{hint}")
+
+
+def traces(
+    method: Method, settings: Mapping[str, Any], hide: Callable[[Silo], Silo] | None = None
+) -> dict[str, list[bytes]]:
+    """Everything that set-up and two rounds leave behind, as bytes: one entry per message, state and prediction."""
+    server, federation, spy = assemble(method, settings, hide=hide)
+    play(server, spy)
+    predictions = []
+    for number in federation.clients if "own" in method.evaluates else ():
+        client = federation.client(number)
+        with torch.no_grad():
+            predictions.append(client.predict(client.tensors(client.silo.seen.graph)).cpu().numpy().tobytes())
+    return {
+        "what is sent": [encode_tree(values).tobytes() for values in map(vars, spy.messages)],
+        "the server's state": [encode_tree(server.state()).tobytes()],
+        "a client's state": [encode_tree(state).tobytes() for _, state in sorted(federation.client_states().items())],
+        "what a client predicts": predictions,
+    }
+
+
+LIES: Sequence[str] = ("not a number", "infinity", "too large", "another type", "other names or shapes")
+"""What a client of ``check_liars`` answers."""
+
+
+def check_liars(method: Method, settings: Mapping[str, Any]) -> None:
+    """A client whose answers cannot be is named, and where fewer answers are allowed the others go on without it."""
+    if method.pooled:
+        return
+    for number, lie in enumerate(LIES):
+        liar = (0, 3)[number % 2]  # who comes first, and who comes last
+        told: list[str] = []
+        server, federation, _ = assemble(
+            method, {**settings, "min_clients": 1}, runtime=partial(_Lying, method, liar, lie, told)
+        )
+        assert isinstance(federation, _Lying)
+        play(server, federation)
+        for failure in federation.failed:
+            _require(failure.client == liar, method, f"when client {liar} answers with {lie}, {failure}")
+        found = len(federation.failed)
+        _require(
+            found == len(told), method, f"client {liar} answered with {lie} in {told}, of which {found} were found"
+        )
+        aggregate = server.aggregate() or {}
+        _require(all(map(_is_finite, aggregate.values())), method, f"{lie} of client {liar} reached the aggregate")
+
+
+class _Lying(InProcess):
+    """One client tells a lie wherever it can; ``told`` says in which handlers it did."""
+
+    def __init__(self, method: Method, liar: ClientId, lie: str, told: list[str], *arguments: Any):
+        super().__init__(*arguments)
+        self.method, self.liar, self.lie, self.told = method, liar, lie, told
+        self.failed: list[Failure] = []
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        _, reply_type = handler_of(self.method.client, handler).types_cached()
+        for client, answer in super().deliver(handler, round, outgoing, timeout):
+            lie = None
+            if client == self.liar and isinstance(answer, Encoded):
+                lie = forged(decode(answer.data, reply_type), self.lie)
+                self.told += [handler] if lie else []
+            yield client, lie or answer
+
+    def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
+        failure = super()._failed(client, handler, error)
+        self.failed.append(failure)
+        return failure
+
+
+def forged(message: Message, lie: str) -> Encoded | None:
+    """The bytes of an answer, with one of ``LIES`` in every field that can hold it; None where none can."""
+    changes: dict[str, Any] = {}
+    for spec in message.specs():
+        value = getattr(message, spec.name)
+        if value is None or not _can_lie(spec, value, lie):
+            continue
+        if spec.form == "plain":
+            changes[spec.name] = _false(torch.tensor(value), lie).item()
+        elif spec.form == "tensor":
+            changes[spec.name] = _false(value, lie)
+        elif spec.form == "tensors":
+            other = "other." if lie == LIES[4] else ""
+            changes[spec.name] = {other + name: _false(tensor, lie) for name, tensor in value.items()}
+        else:
+            changes[spec.name] = [_false(tensor, lie) for tensor in value]
+    return unchecked(replace(cast("Any", message), **changes)) if changes else None
+
+
+def unchecked(message: Message) -> Encoded:
+    """The bytes of a message whatever its fields hold: ``encode`` without the checks of an honest sender."""
+    packer = _Packer()
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return packer.add(value, None, None)
+        if isinstance(value, Mapping):
+            return {name: walk(item) for name, item in value.items()}
+        return [walk(item) for item in value] if isinstance(value, list | tuple) else value
+
+    sizes: list[tuple[str, str, int]] = []
+    body: dict[str, Any] = {}
+    for spec in message.specs():
+        before = packer.length
+        body[spec.name] = walk(getattr(message, spec.name))
+        sizes.append((spec.name, spec.kind, packer.length - before))
+    name = message.wire_name()
+    return Encoded(packer.finish([name, body, packer.length]), name, tuple(sizes))
+
+
+def _can_lie(spec: FieldSpec, value: Any, lie: str) -> bool:
+    if spec.form == "plain":
+        return isinstance(value, float) and lie in LIES[:3]
+    tensors = list(tensors_in(value))
+    floats = [one for one in tensors if one.is_floating_point() and (one.numel() or lie in LIES[3:])]
+    return bool(tensors if lie in LIES[3:] else floats)
+
+
+def _false(tensor: Tensor, lie: str) -> Tensor:
+    """A tensor that holds a lie."""
+    if lie == "another type":
+        return tensor.to(torch.float32 if tensor.dtype is torch.float64 else torch.float64)
+    if lie == "other names or shapes":
+        return torch.cat([tensor, tensor[..., :1]], -1) if tensor.numel() and tensor.dim() else tensor.new_ones(7)
+    if not tensor.is_floating_point():
+        return tensor
+    value = {"not a number": math.nan, "infinity": -math.inf, "too large": torch.finfo(tensor.dtype).max}[lie]
+    return torch.full_like(tensor, value)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+def check_workers(method: Method, settings: Mapping[str, Any]) -> None:
+    """Two worker processes give the numbers of one process, bit for bit."""
+    serial = numbers(run(small_config(method, settings)).tree)
+    spread = numbers(run(small_config(method, settings, run={"workers": 2})).tree)
+    _require(serial == spread, method, "with worker processes the numbers differ")
+
+
+def check_parking(method: Method, settings: Mapping[str, Any]) -> None:
+    """Clients that are put away and made again between their calls give the numbers of clients that stay."""
+    whole = numbers(run(small_config(method, settings)).tree)
+    parked = numbers(run(small_config(method, settings, run={"resident_clients": 1})).tree)
+    _require(whole == parked, method, "with parked clients the numbers differ: state() lacks something")
+
+
+CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
+    check_registered,
+    check_determinism,
+    check_messages,
+    check_partial_participation,
+    check_resume,
+    check_state,
+    check_parking,
+    check_poor_clients,
+    check_single_client,
+    check_labels_stay,
+    check_liars,
+)
+
+
+def small_config(
+    method: Method, settings: Mapping[str, Any], *, clients: int = 4, run: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """Three rounds on a generated graph of 150 nodes."""
+    overrides: dict[str, Any] = {
+        "data.name": "citation-sbm",
+        "data.generator": dict(SMALL),
+        "partition.rule": "random" if clients > 1 else "louvain",
+        "partition.clients": clients,
+        "evaluation.models": False,
+    }
+    rounds = {"rounds": 3} if "rounds" in method.config.model_fields else {}
+    overrides.update({f"run.{name}": value for name, value in (run or {}).items()})
+    # Said for many runs, in some of which a setting that shortens a step, or a backbone's, has nothing to do.
+    several = {"method": {"name": method.name, **rounds, **settings}, "model": {"hidden": 8}}
+    return load_config(several, overrides=overrides)
+
+
+def assemble(
+    method: Method,
+    settings: Mapping[str, Any],
+    *,
+    hide: Callable[[Silo], Silo] | None = None,
+    runtime: Callable[..., InProcess] = InProcess,
+) -> tuple[Any, InProcess, Spy]:
+    """A server and its clients, ready for set-up, with every message noted; ``hide`` changes the silos before."""
+    config = small_config(method, settings)
+    simulation = prepare(config, method)
+    silos = [hide(silo) if hide else silo for silo in simulation.silos]
+    typed = config.method_config()
+    federation = runtime(
+        [silo.client for silo in silos],
+        lambda client: method.client(
+            ClientContext(client, _silo(silos, client), typed, simulation.models[client], seed=0)
+        ),
+        Ledger(),
+    )
+    server = method.server(
+        ServerContext(typed, simulation.schema, simulation.models[silos[0].client], 0, federation.clients)
+    )
+    return server, federation, Spy(federation)
+
+
+def play(server: Any, federation: Federation, rounds: int = 2) -> None:
+    """Set-up and the first rounds; one-shot methods have but one."""
+    federation.at("setup", 0)
+    server.set_up(federation)
+    for number in range(1, min(rounds, server.rounds) + 1):
+        federation.at("round", number)
+        server.round(federation, number)
+
+
+class Spy(CountingFederation):
+    """Keeps every request, and every reply that a server gets to see.
+
+    Attributes:
+        messages: All of them, and the sums of replies that nobody sends as they are.
+        sent: Without these.
+    """
+
+    def __init__(self, inner: Federation):
+        super().__init__(inner)
+        self.sent: list[Message] = []
+        self.messages: list[Message] = []
+
+    def ask(self, handler: Any, request: Any, **options: Any) -> Any:
+        self._note(request)
+        replies = super().ask(handler, request, **options)
+        self._keep([reply for _, reply in replies])
+        return replies
+
+    def sum(self, handler: Any, request: Any, **options: Any) -> Any:
+        self._note(request)
+        total = super().sum(handler, request, **options)
+        if total.message is not None:
+            self.messages.append(total.message)
+        return total
+
+    def at(self, phase: Any, round: int) -> None:
+        self.inner.at(phase, round)
+
+    def _note(self, request: Any) -> None:
+        self._keep([request] if isinstance(request, Message) else list(request.values()))
+
+    def _keep(self, messages: Sequence[Message]) -> None:
+        self.sent += messages
+        self.messages += messages
+
+
+def messages_of(method: Method) -> list[type[Message]]:
+    """Every message type that the method's handlers receive or send."""
+    found: dict[type[Message], None] = {}
+    for name in dir(method.client):
+        part = getattr(method.client, name, None)
+        if isinstance(part, Handler):
+            found.update(dict.fromkeys(part.types()))
+    return list(found)
+
+
+def handlers_of(client: type[ClientBase]) -> dict[str, Handler]:
+    """A client's handlers by name."""
+    parts = {name: getattr(client, name, None) for name in dir(client)}
+    return {name: part for name, part in parts.items() if isinstance(part, Handler)}
+
+
+def needs_only_sums(method: Method, settings: Mapping[str, Any] | None = None) -> bool:
+    """Whether the server never looked at a single answer, found by running two rounds on small data."""
+    server, _, spy = assemble(method, settings or {})
+    play(server, spy)
+    return not spy.asked
+
+
+def numbers(tree: Mapping[str, Any]) -> str:
+    """A result without what may differ between equal runs: times, memory, environment."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: strip(item) for key, item in value.items() if key not in COSTS}
+        if isinstance(value, list):
+            return [strip(item) for item in value]
+        return value
+
+    kept = {key: value for key, value in tree.items() if key in ("seeds", "summary", "references", "partition")}
+    return json.dumps(strip(kept), sort_keys=True)
+
+
+COSTS = frozenset(
+    ("cpu_seconds", "wall_seconds", "checkpoint_cpu_seconds", "checkpoint_wall_seconds", "peak_rss_bytes", "process")
+)
+"""What of a result may differ between equal runs."""
+
+
+def impoverish(silos: Sequence[Silo]) -> list[Silo]:
+    """The same silos: the first without training nodes, the second with one class, the third without edges."""
+    changed = list(silos)
+    changed[0] = replace(changed[0], train=changed[0].train[:0])
+    if len(changed) > 1:
+        labels = changed[1].labels[changed[1].train]
+        changed[1] = replace(changed[1], train=changed[1].train[labels == labels[0]] if len(labels) else labels)
+    if len(changed) > 2:
+        bare = changed[2].graph.with_edges(np.zeros((2, 0), dtype=np.int64))  # type: ignore[union-attr]
+        first = replace(changed[2].seen, graph=bare)
+        changed[2] = replace(changed[2], graph=bare, evaluations=(first, *changed[2].evaluations[1:]))
+    return changed
+
+
+def hide_labels(silo: Silo, *, validation: bool = True) -> Silo:
+    """The same silo with the labels of everything outside its training (and its validation) items permuted."""
+    graph = silo.graph
+    labels = graph.labels.copy()
+    kept = silo.train if validation else np.concatenate([silo.train, silo.seen.items["val"]])
+    hidden = np.setdiff1d(np.arange(len(labels)), kept)
+    labels[hidden] = labels[np.roll(hidden, 1)]
+    shuffled = replace(graph, labels=labels)
+    evaluations = tuple(
+        replace(evaluation, graph=shuffled) if evaluation.graph is graph else evaluation
+        for evaluation in silo.evaluations
+    )
+    return replace(silo, graph=shuffled, evaluations=evaluations)
+
+
+class _Stopped(Exception):
+    pass
+
+
+class _Stop(Silent):
+    """Interrupts a run after a round."""
+
+    def __init__(self, after: int):
+        self.after = after
+
+    def progressed(self, progress: Progress) -> None:
+        if progress.round > self.after:
+            raise _Stopped
+
+
+def _silo(silos: Sequence[Silo], client: int) -> Silo:
+    return next(silo for silo in silos if silo.client == client)
+
+
+def _require(holds: bool, method: Method, text: str) -> None:
+    if not holds:
+        raise ConformanceError(f"{method.name}: {text}.")
+
+
+def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
+    for seed in tree["seeds"]:
+        value = seed["test"].get("accuracy", seed["test"].get("auc"))
+        _require(value is not None and 0 <= value <= 1, method, f"the test score is {value}")
+
+
+__all__ = [
+    "CHECKS", "COSTS", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_parking",
+    "check_workers", "handlers_of", "hide_labels", "messages_of", "needs_only_sums", "numbers", "play", "small_config",
+    "traces",
+]  # fmt: skip

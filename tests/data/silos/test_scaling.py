@@ -1,0 +1,144 @@
+"""Scales of features: hand-made numbers, numpy's in float64, and what is left as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.scales import Scaling
+from graphsilo.data.silos.scaling import (
+    FeatureScale,
+    Sums,
+    far_apart,
+    own_scale,
+    prepared,
+    scaled,
+    scaled_graph,
+    squares_of,
+    sums_of,
+    visible_rows,
+)
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.errors import ConfigError, DataError
+
+NO_EDGES = np.zeros((2, 0), dtype=np.int64)
+
+
+def graph_of(features: Features, names: tuple[str, ...] | None = None) -> Graph:
+    rows = features.shape[0]
+    return Graph(features, NO_EDGES, np.zeros(rows, dtype=np.int64), 2, feature_names=names)
+
+
+def silo_of(features: Features, *others: Graph) -> Silo:
+    graph = graph_of(features)
+    sets = [EvaluationSet("seen", graph, {}), *(EvaluationSet("grown", other, {}) for other in others)]
+    schema = Schema("node", graph.num_features, 2)
+    return Silo(0, graph, np.arange(1), tuple(sets), schema)
+
+
+def test_scaling_by_hand() -> None:
+    # Means 2 and 0.5, deviations 1 and 0; the third has only 0 and 1.
+    rows = np.array([[1, 0.5, 0], [3, 0.5, 1], [1, 0.5, 1], [3, 0.5, 1]], dtype=np.float32)
+    found = scaled(silo_of(rows), own_scale(silo_of(rows), "standard"))
+    assert found.graph.features.tolist() == [[-1, 0, 0], [1, 0, 1], [-1, 0, 1], [1, 0, 1]]
+    assert found.graph.features.dtype == np.float32
+    assert found.seen.graph is found.graph
+
+
+def test_constant_column_is_0_wherever_it_varies_later() -> None:
+    rows = np.full((3, 1), 7, dtype=np.float32)
+    grown = graph_of(np.array([[7], [9000]], dtype=np.float32))
+    found = prepared(silo_of(rows, grown), Scaling("standard", "silo"))
+    assert found.evaluations[1].graph.features.tolist() == [[0], [0]]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_means_and_deviations_of_large_offsets_are_those_of_numpy(form: Callable[..., Features], parts: int) -> None:
+    draw = np.random.default_rng(3)
+    rows = np.stack(
+        [250_000 + 60 * draw.standard_normal(40_000), 1e-6 * draw.random(40_000), 1e7 + draw.random(40_000)], axis=1
+    ).astype(np.float32)
+    split = [form(part) for part in np.array_split(rows, parts)]
+    found = [sums_of(part) for part in split]
+    total = Sums(
+        sum(one.rows for one in found),
+        np.sum([one.sums for one in found], axis=0),
+        np.sum([one.others for one in found], axis=0),
+        np.sum([one.filled for one in found], axis=0),
+    )
+    centre = total.centre()
+    scale = total.scale(centre, np.sum([squares_of(part, centre) for part in split], axis=0), total.rows)
+    wide = rows.astype(np.float64)
+    np.testing.assert_allclose(scale.shift, wide.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(1 / scale.factor, wide.std(axis=0), rtol=1e-12)
+
+
+def test_robust_is_median_and_quartiles() -> None:
+    # Quartiles 2 and 4 about 3; in the second column they are one, and the deviation about 0 is sqrt(100/5).
+    rows = np.array([[1, 0], [2, 0], [3, 0], [4, 0], [1000, 10]], dtype=np.float32)
+    found = own_scale(silo_of(rows), "robust")
+    assert found.shift.tolist() == [3, 0]
+    np.testing.assert_allclose(1 / found.factor, [2 / 1.3489795003921634, np.sqrt(20)])
+
+
+def test_sparse_features_stay_sparse() -> None:
+    # Ages are there in every row and centred; counts are mostly 0 and divided by their root mean square, 4; words are
+    # 0 and 1 and stay.
+    rows = np.array([[30, 0, 1], [50, 0, 0], [30, 8, 0], [50, 0, 0]], dtype=np.float32)
+    silo = silo_of(sp.csr_matrix(rows))
+    found = prepared(silo, Scaling("standard", "silo")).graph.features
+    assert sp.issparse(found)
+    assert found.toarray().tolist() == [[-1, 0, 1], [1, 0, 0], [-1, 2, 0], [1, 0, 0]]
+    words = sp.random_array((50, 300), density=0.02, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
+    counts = sp.csr_matrix(words)
+    assert prepared(silo_of(counts), Scaling("standard", "silo")).graph.features.nnz == counts.nnz
+
+
+def test_what_counts_is_what_training_sees() -> None:
+    union = graph_of(np.array([[1], [3], [100], [200]], dtype=np.float32))
+    collection = GraphCollection(union, np.array([0, 2, 3, 4]), np.zeros(3, dtype=np.int64), 2)
+    silo = replace(silo_of(union.features), graph=collection, train=np.array([0]))
+    assert visible_rows(silo).tolist() == [[1], [3]]
+    # Without a graph to train on, a silo alone takes what it has.
+    assert own_scale(replace(silo, train=np.zeros(0, dtype=np.int64)), "standard").shift.tolist() == [76]
+
+
+def test_a_graph_is_scaled_once() -> None:
+    graph, scale = graph_of(np.ones((2, 1), dtype=np.float32)), FeatureScale(np.array([0.5]), np.array([2.0]))
+    one = scaled_graph(graph, scale)
+    assert scaled_graph(graph, FeatureScale(scale.shift.copy(), scale.factor.copy())) is one
+    assert scaled_graph(graph, FeatureScale(scale.shift, np.array([4.0]))) is not one
+    assert graph.features.tolist() == [[1], [1]]
+
+
+def test_numbers_that_cannot_be_scaled_are_named() -> None:
+    far = graph_of(np.array([[0, 3e38]], dtype=np.float32), ("age", "platelets"))
+    with pytest.raises(DataError, match=r"feature 1 \('platelets'\) holds a number that is not finite once it is scal"):
+        scaled_graph(far, FeatureScale(np.zeros(2), np.array([1.0, 1e10])))
+    with pytest.raises(DataError, match="2 features, and the scale 1"):
+        scaled_graph(far, FeatureScale(np.zeros(1), np.ones(1)))
+
+
+def test_the_usual_scaling() -> None:
+    assert Scaling.of(None, None, own_tables=True) == Scaling("standard", "federation")
+    assert Scaling.of(None, None, own_tables=False) == Scaling("none", "silo")
+    assert Scaling.of("robust", None, own_tables=False) == Scaling("robust", "silo")
+    assert Scaling.of(None, "silo", own_tables=True) == Scaling("standard", "silo")
+    assert Scaling("standard", "federation").alone == Scaling("standard", "silo")
+    with pytest.raises(ConfigError, match="scale: none has none"):
+        Scaling.of(None, "silo", own_tables=False)
+
+
+def test_columns_that_are_worlds_apart() -> None:
+    rows = np.array([[20, 150_000, 5], [90, 400_000, 5]], dtype=np.float32)
+    assert far_apart([graph_of(rows, ("age", "platelets", "same"))]) == ("'platelets'", 250_000, "'age'", 70)
+    assert far_apart([graph_of(rows[:, :1])]) is None
+    assert far_apart([graph_of(sp.csr_matrix(rows))]) == ("feature 1", 250_000, "feature 0", 70)
+    # In one silo each is constant; over both they vary.
+    assert far_apart([graph_of(rows[:1]), graph_of(rows[1:])]) == ("feature 1", 250_000, "feature 0", 70)

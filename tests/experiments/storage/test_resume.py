@@ -1,0 +1,309 @@
+"""Stopped anywhere and resumed: the same numbers, byte for byte."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage.resume import differences, some
+from graphsilo.testing import conformance
+
+# Forks a run, kills it after each delay, resumes it, and lets the last one finish. One import serves all.
+KILLER = """
+import json, os, signal, sys, time
+from pathlib import Path
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.runner import run
+
+job = json.loads(sys.argv[1])
+config = load_config(None, overrides=job["config"])
+out = Path(job["out"])
+killed = 0
+for delays in job["runs"]:
+    folder = out / f"run-{killed}-{len(delays)}-{delays[0]}"
+    for delay in [*delays, None]:
+        child = os.fork()
+        if child == 0:
+            try:
+                run(config, out=folder, resume=True)
+            finally:
+                os._exit(0)
+        if delay is not None:
+            time.sleep(delay)
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        killed += os.WIFSIGNALED(status)
+print(killed)
+"""
+
+FEW = [[0.05], [0.12, 0.08], [0.2, 0.2, 0.02]]
+MANY = [[round(0.01 + 0.017 * step, 3), round(0.3 - 0.011 * step, 3)] for step in range(0, 25, 2)]
+
+
+def config_tree(config, **more):
+    """The overrides behind ``small`` as dotted names."""
+    return {
+        "data.name": "citation-sbm",
+        "data.generator": {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1},
+        "partition.rule": "random",
+        "partition.clients": 3,
+        "model.hidden": 8,
+        "method.rounds": 12,
+        "run.checkpoint_every": 1,
+        "run.seeds": [0, 1],
+        **more,
+    }
+
+
+def kill_and_compare(tmp_path, runs, **more):
+    from graphsilo.experiments.config import load_config
+
+    tree = config_tree(None, **more)
+    job = {"config": tree, "out": str(tmp_path), "runs": runs}
+    done = subprocess.run([sys.executable, "-c", KILLER, json.dumps(job)], capture_output=True, text=True, check=True)
+    whole = run(load_config(None, overrides=tree), out=tmp_path / "whole").tree
+    folders = sorted(path for path in tmp_path.iterdir() if path.name.startswith("run-"))
+    assert len(folders) == len(runs), done.stderr
+    for folder in folders:
+        resumed = json.loads((folder / "result.json").read_text())
+        assert conformance.numbers(resumed) == conformance.numbers(whole), folder
+        for path in (tmp_path / "whole" / "models").iterdir():
+            assert path.read_bytes() == (folder / "models" / path.name).read_bytes(), path.name
+        ledgers = [(place / "ledger.parquet").read_bytes() for place in (folder, tmp_path / "whole")]
+        assert ledgers[0] == ledgers[1]
+    return int(done.stdout)
+
+
+def test_killed_at_some_moments(tmp_path):
+    assert kill_and_compare(tmp_path, FEW) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "local", "global"])
+def test_killed_at_many_moments(tmp_path, method):
+    more = {"method.name": method, "method.participation": 0.7, "run.early_stopping": 8}
+    assert kill_and_compare(tmp_path, MANY, **more) >= 1
+
+
+class Stop(Exception):
+    pass
+
+
+class StopAfter(Silent):
+    def __init__(self, seed, number):
+        self.place = (seed, number)
+
+    def progressed(self, progress):
+        if (progress.seed, progress.round) == self.place:
+            raise Stop
+
+
+@pytest.mark.parametrize("every", [1, 2, 0])
+@pytest.mark.parametrize("place", [(0, 1), (0, 5), (1, 4)], ids=str)
+def test_stopped_after_any_round(small, tmp_path, every, place):
+    config = small(
+        method__rounds=7, method__participation=0.7, run__seeds=[0, 1], run__checkpoint_every=every,
+        run__early_stopping=5, evaluation__every=2, evaluation__modes=["own_local", "aggregate_global"],
+    )  # fmt: skip
+    whole = run(config).tree
+    with pytest.raises(Stop):
+        run(config, out=tmp_path / "run", observer=StopAfter(*place))
+    resumed = run(config, out=tmp_path / "run", resume=True).tree
+    assert conformance.numbers(resumed) == conformance.numbers(whole)
+
+
+def test_resuming_with_workers_gives_the_same(small, tmp_path):
+    config = small(run__checkpoint_every=1)
+    whole = run(config).tree
+    with pytest.raises(Stop):
+        run(config, out=tmp_path / "run", observer=StopAfter(0, 2))
+    spread = small(run__checkpoint_every=1, run__workers=2)
+    assert conformance.numbers(run(spread, out=tmp_path / "run", resume=True).tree) == conformance.numbers(whole)
+
+
+def test_finished_seeds_are_not_run_again(small, tmp_path):
+    config = small(run__seeds=[0, 1])
+    with pytest.raises(Stop):
+        run(config, out=tmp_path / "run", observer=StopAfter(1, 1))
+
+    seeds = set()
+
+    class Heard(Silent):
+        def progressed(self, progress):
+            seeds.add(progress.seed)
+
+    run(config, out=tmp_path / "run", resume=True, observer=Heard())
+    assert seeds == {1}
+
+
+def test_a_damaged_checkpoint_is_refused(small, tmp_path):
+    config = small(run__checkpoint_every=1)
+    with pytest.raises(Stop):
+        run(config, out=tmp_path / "run", observer=StopAfter(0, 2))
+    path = tmp_path / "run" / "checkpoints" / "seed-0.ckpt"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(RunError, match=r"seed-0\.ckpt is damaged\. Delete it to start seed 0 anew"):
+        run(config, out=tmp_path / "run", resume=True)
+    path.unlink()
+    assert conformance.numbers(run(config, out=tmp_path / "run", resume=True).tree) == conformance.numbers(
+        run(config).tree
+    )
+
+
+def test_resuming_an_empty_folder_starts_anew(small, tmp_path):
+    assert run(small(), out=tmp_path / "run", resume=True).tree["seeds"]
+
+
+@pytest.mark.parametrize("writes", [0, 2, 3, 9])
+def test_a_disk_that_is_full_at_some_write(small, tmp_path, monkeypatch, writes):
+    """Whatever write fails, what was there is whole, and the run goes on when there is room again."""
+    config = small(run__checkpoint_every=1, evaluation__models=True)
+    original, left = os.fsync, [writes * 2]  # the file and its folder
+
+    def until_full(handle):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(handle)
+
+    monkeypatch.setattr(os, "fsync", until_full)
+    with pytest.raises(GraphsiloError, match=r"No space left|cannot be written|could not be written"):
+        run(config, out=tmp_path / "run")
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.name.startswith(".") and path.name != ".lock"]
+    monkeypatch.undo()
+    resumed = run(config, out=tmp_path / "run", resume=True).tree
+    assert conformance.numbers(resumed) == conformance.numbers(run(config).tree)
+
+
+def test_the_lock_goes_with_its_process(small, tmp_path):
+    with pytest.raises(Stop):
+        run(small(), out=tmp_path / "run", observer=StopAfter(0, 1))
+    with disk.owned(Path(tmp_path / "run")):
+        pass
+
+
+# -- another run, or other outputs -----------------------------------------------------------------------------------
+
+
+def stopped(config, folder):
+    with pytest.raises(Stop):
+        run(config, out=folder, observer=StopAfter(0, 2))
+
+
+def test_differing_settings_are_named(small, tmp_path):
+    begun = {"method__name": "fedprox", "run__checkpoint_every": 1}
+    finished, halted = tmp_path / "finished", tmp_path / "halted"
+    run(small(**begun, method__mu=0.01), out=finished)
+    stopped(small(**begun, method__mu=0.01), halted)
+    for folder in (finished, halted):
+        before = (folder / "config.yaml").read_bytes()
+        with pytest.raises(RunError) as caught:
+            run(small(**begun, method__mu=0.1, run__workers=2), out=folder, resume=True)
+        named = "data set or partition: method.mu was 0.01 when the run was begun and is 0.1 now. Give the settings"
+        assert named in str(caught.value)
+        assert (folder / "config.yaml").read_bytes() == before
+
+
+def test_a_differing_partition_is_named_by_what_makes_it(small, tmp_path):
+    run(small(), out=tmp_path / "run")
+    told = r": partition\.clients was 3 when the run was begun and is 2 now\. Give"
+    with pytest.raises(RunError, match=told):
+        run(small(partition__clients=2), out=tmp_path / "run", resume=True)
+    told = r": method\.lr was 0\.01 when the run was begun and is 0\.5 now\. Give"
+    stored = str(tmp_path / "run" / "partition.npz")
+    with pytest.raises(RunError, match=told):  # the same partition from a file is no difference
+        run(small(partition__file=stored, method__lr=0.5), out=tmp_path / "run", resume=True)
+
+
+def test_data_that_has_changed_is_told(small, tmp_path):
+    run(small(), out=tmp_path / "run")
+    result = tmp_path / "run" / "result.json"
+    result.write_text(result.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+    with pytest.raises(RunError, match="its settings are the same, so the data's contents are not"):
+        run(small(), out=tmp_path / "run", resume=True)
+    result.write_text(result.read_text().replace('"config": ', '"other": '))
+    with pytest.raises(RunError, match="it does not say which settings it was begun with"):
+        run(small(), out=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["finished", "stopped"])
+def test_a_config_that_was_edited_by_hand_is_named(small, tmp_path, ended):
+    """--resume alone reads it, so that it cannot say itself what was changed in it."""
+    config = small(run__checkpoint_every=1, method__lr=0.01)
+    run(config, out=tmp_path) if ended else stopped(config, tmp_path)
+    path = tmp_path / "config.yaml"
+    path.write_text(path.read_text().replace("lr: 0.01", "lr: 0.5"))
+    with pytest.raises(RunError, match=r"method\.lr was 0\.01 when the run was begun and is 0\.5 now\. Give"):
+        run(load_config(path), out=tmp_path, resume=True)
+
+
+def test_few_differences_are_listed():
+    then = {"data": {"seed": 1}, "run": {"seeds": [0], "workers": 1}, "method": {"name": "fedprox", "mu": 1, "lr": 1}}
+    now = {"data": {"seed": 2}, "run": {"seeds": [0, 1], "workers": 2}, "method": {"name": "fedavg", "lr": 2}}
+    assert differences(then, now) == [
+        "data.seed was 1 when the run was begun and is 2 now",
+        "run.seeds was [0] when the run was begun and is [0, 1] now",
+        "method.name was fedprox when the run was begun and is fedavg now",
+        "method.lr was 1 when the run was begun and is 2 now",
+    ]
+    assert differences({"run": {"early_stopping": None, "device": "cpu"}}, {"run": {"device": "cpu"}}) == [
+        "run.early_stopping was null when the run was begun and is not set now"
+    ]
+    assert some([str(number) for number in range(8)]) == "0; 1; 2; 3; 4; and 3 more"
+
+
+@pytest.mark.parametrize("wanted", [{"evaluation__models": True}, {"evaluation__embeddings": True}], ids=str)
+def test_models_that_were_not_kept_are_refused(small, tmp_path, wanted):
+    run(small(), out=tmp_path / "finished")
+    stopped(small(run__checkpoint_every=1), tmp_path / "halted")
+    (name,) = (key.replace("__", ".") for key in wanted)
+    for place in ("finished", "halted"):
+        before = (tmp_path / place / "config.yaml").read_bytes()
+        with pytest.raises(RunError, match=rf"{name} is true now, but the run in .* was begun without.*{name}=false"):
+            run(small(run__checkpoint_every=1, **wanted), out=tmp_path / place, resume=True)
+        assert (tmp_path / place / "config.yaml").read_bytes() == before
+    run(small(run__checkpoint_every=1), out=tmp_path / "halted", resume=True)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "global"])
+def test_embeddings_of_a_finished_run_are_made_from_its_models(small, tmp_path, method):
+    config = {"evaluation__models": True, "run__seeds": [0, 1], "method__name": method}
+    run(small(**config, evaluation__embeddings=True), out=tmp_path / "whole")
+    run(small(**config), out=tmp_path / "run")
+    again = run(small(**config, evaluation__embeddings=True), out=tmp_path / "run", resume=True)
+    assert again.tree["seeds"]
+    made = sorted((tmp_path / "whole" / "embeddings").iterdir())
+    assert len(made) == (6 if method == "fedavg" else 2)
+    for path in made:
+        assert path.read_bytes() == (tmp_path / "run" / "embeddings" / path.name).read_bytes(), path.name
+
+
+def test_embeddings_of_the_seeds_that_were_done_before(small, tmp_path):
+    config = {"evaluation__models": True, "run__seeds": [0, 1], "run__checkpoint_every": 1}
+    run(small(**config, evaluation__embeddings=True), out=tmp_path / "whole")
+    with pytest.raises(Stop):
+        run(small(**config), out=tmp_path / "run", observer=StopAfter(1, 2))
+    run(small(**config, evaluation__embeddings=True), out=tmp_path / "run", resume=True)
+    for path in (tmp_path / "whole" / "embeddings").iterdir():
+        assert path.read_bytes() == (tmp_path / "run" / "embeddings" / path.name).read_bytes(), path.name
+
+
+def test_embeddings_without_models(small, tmp_path):
+    run(small(evaluation__models=True), out=tmp_path / "run")
+    for path in (tmp_path / "run" / "models").iterdir():
+        path.unlink()
+    with pytest.raises(RunError, match=r"are made from its models, and .* holds none of seed 0, client 0"):
+        run(small(evaluation__models=True, evaluation__embeddings=True), out=tmp_path / "run", resume=True)
