@@ -1,12 +1,13 @@
-"""A net under a redesign: hashes of some 300 short runs, which a change that moves code must not change.
+"""A net under a redesign: hashes of some 420 short runs, which a change that moves code must not change.
 
     python scripts/net.py record            # before: writes .benchmarks/net.json
     python scripts/net.py compare           # after: runs all again and names what differs
     python scripts/net.py compare --only fedlog --processes 1
 
 Every run is hashed three ways: its *scores* (the result without times), the *messages* in the order in which they
-crossed (bytes, names of their types included), and the *states* that it leaves (models, embeddings and the content of
-the last checkpoint). Hashes hold for one machine and one installation: they are recorded, not shipped.
+crossed (bytes, names of their types included), and the *states* that it leaves (models, embeddings). What checkpoints
+hold is seen by the runs that are stopped and resumed, and by those whose clients are offloaded. Hashes hold for one
+machine and one installation: they are recorded, not shipped.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ PERTURBED = (
 )  # fmt: skip
 
 
-def hashes(name: str, wanted: Mapping[str, Any]) -> dict[str, str]:
+def hashes(wanted: Mapping[str, Any]) -> dict[str, str]:
     """Scores, messages and states of one run; of one that is refused, its words."""
     import torch
 
@@ -141,7 +142,7 @@ def hashes(name: str, wanted: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _files(folder: Path) -> str:
-    """One hash over the models and the tables that a run left."""
+    """One hash over the models and embeddings that a run left."""
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*.safetensors")):
         found.update(path.relative_to(folder).as_posix().encode())
@@ -162,7 +163,7 @@ def main() -> None:
         print("\n".join(known), f"\n{len(known)} runs")
         return
     with ProcessPoolExecutor(options.processes) as pool:
-        found = dict(zip(known, pool.map(hashes, known, known.values(), chunksize=4), strict=True))
+        found = dict(zip(known, pool.map(hashes, known.values(), chunksize=4), strict=True))
     for name, kept in found.items():
         if "failed" in kept:
             print(f"{name}: {kept['failed']}", file=sys.stderr)
@@ -180,8 +181,9 @@ def main() -> None:
         if parts:
             differing.append(name)
             print(
-                f"{name}: {', '.join(sorted(parts))}"
-                + "".join(f"\n    {part}: {mine[part]}" for part in ("refused",) if part in mine)
+                f"{name}: {', '.join(sorted(parts))}",
+                *([f"    {mine['refused']}"] if "refused" in mine else []),
+                sep="\n",
             )
     print(f"{len(found) - len(differing)} of {len(found)} runs as before")
     sys.exit(1 if differing else 0)
