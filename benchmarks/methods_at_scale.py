@@ -164,7 +164,7 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
             ServerContext(
                 options,
                 simulation.schema,
-                simulation.models[simulation.clients[0]],
+                simulation.models,
                 run.seed,
                 federation.clients,
                 "cpu",

@@ -3,7 +3,7 @@
 Arivazhagan et al. "Federated Learning with Personalization Layers". arXiv 1912.00818, 2019.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphsilo.federation.interface import Federation, handler
@@ -12,7 +12,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig
 from graphsilo.federation.training_client import TrainingClient
-from graphsilo.training.local import load_weights, weights_of
+from graphsilo.training.local import weights_of
 
 
 class TrainRequest(Message):
@@ -25,13 +25,15 @@ class TrainReply(Message):
 
 
 class Client(TrainingClient[LocalTrainingConfig]):
+    @property
+    def shared(self) -> Sequence[str]:
+        return self.model.encoder_names()
+
     @handler
     def train(self, request: TrainRequest) -> TrainReply:
-        shared = self.model.encoder_names()
-        load_weights(self.model, request.encoder, names=shared)
+        self.download(request.encoder)
         self.run_epochs()
-        encoder = {name: weights_of(self.model)[name] for name in shared}
-        return TrainReply(encoder=encoder, num_samples=float(self.trainer.objective.num_samples))
+        return TrainReply(encoder=self.upload(), num_samples=float(self.trainer.objective.num_samples))
 
 
 class Server(ServerBase[LocalTrainingConfig]):

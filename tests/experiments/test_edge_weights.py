@@ -69,7 +69,7 @@ def test_every_backbone_that_takes_weights(small, file, model: str) -> None:
     silo = prepare(settings(small, file("weighted"))).silos[0]
     graph = silo.graph
     assert graph.edge_weights is not None
-    built = build_model(ModelSpec(model, {}), silo, generator(0, "model"), "cpu")
+    built = build_model(ModelSpec(model, {}), silo.schema, generator(0, "model"), "cpu")
     ones = np.ones(graph.num_edges, dtype=np.float32)
     with_weights, without, equal = (
         built(GraphTensors(replace(graph, edge_weights=weights)).full) for weights in (graph.edge_weights, None, ones)

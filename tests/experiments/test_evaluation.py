@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.evaluate.metrics import PER_CLASS
@@ -16,9 +17,15 @@ from graphsilo.experiments.evaluation import SetScores, gather, scenario_weights
 from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
+from graphsilo.experiments.storage.disk import read_tensors
+from graphsilo.experiments.storage.outputs import Aggregates
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, EvaluateReply, EvaluateRequest
+from graphsilo.federation.codec import decode_tree, encode_tree
+from graphsilo.federation.interface import Federation
+from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerContext
 from graphsilo.methods import fedavg
 
 
@@ -84,6 +91,79 @@ def test_a_server_without_model_is_not_scored_by_the_clients_own(
 def test_its_clients_own_models_can_be_scored(small: Callable[..., RunConfig], secretive: str) -> None:
     tree = run(small(method__name=secretive, evaluation__modes=["own_local"])).tree
     assert list(tree["summary"]["modes"]) == ["own_local"]
+
+
+class Echo(fedavg.Server):
+    """Has for each client the model that it sent last."""
+
+    def __init__(self, context: ServerContext):
+        super().__init__(context)
+        self.each: dict[int, Tensors] = dict.fromkeys(context.clients, self.weights)
+
+    def round(self, federation: Federation, number: int) -> None:
+        replies = federation.ask(fedavg.Client.train, fedavg.TrainRequest(weights=self.weights))
+        self.each = {client: reply.weights for client, reply in replies}
+
+    def aggregates(self) -> dict[int, Tensors]:
+        return self.each
+
+    def state(self) -> dict[str, Any]:
+        return {"each": self.each}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.each = dict(state["each"])
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    method = Method(
+        name="echo", title="Echo", citation="none", summary="none", config=fedavg.FedAvgConfig, client=fedavg.Client,
+        server=Echo,
+    )  # fmt: skip
+    yield registry.register(method).name
+    del registry._REGISTERED[method.name]
+
+
+def test_each_client_is_scored_with_its_own_aggregate(
+    small: Callable[..., RunConfig], echo: str, tmp_path: Path
+) -> None:
+    """What the server has for a client is what the client sent: both views must say the same, on every graph."""
+    modes = ["own_local", "aggregate_local", "own_global", "aggregate_global"]
+    tree = run(
+        small(method__name=echo, evaluation__modes=modes, evaluation__models=True, run__early_stopping=1),
+        out=tmp_path / "run",
+    ).tree
+    (seed,) = tree["seeds"]
+    own, aggregate, own_global, aggregate_global = (seed["modes"][mode] for mode in modes)
+    assert aggregate["test"] == own["test"] == seed["test"]
+    assert aggregate_global["test"] == own_global["test"]
+    folder = tmp_path / "run" / "models"
+    for client in range(3):
+        for when in ("best", "last"):
+            mine, kept = (
+                read_tensors(folder / f"seed0-client{client}-{name}{when}.safetensors") for name in ("", "aggregate-")
+            )
+            assert {name.removeprefix("own/") for name in mine} == set(kept)
+            assert all(np.array_equal(mine[f"own/{name}"], kept[name]) for name in kept)
+
+
+def test_a_client_without_an_aggregate_is_not_scored_by_its_own_model(
+    small: Callable[..., RunConfig], echo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Echo, "aggregates", lambda self: {0: self.weights, 1: self.weights})
+    with pytest.raises(UnsupportedError, match="'aggregate_local' scores the server's model"):
+        run(small(method__name=echo))
+
+
+def test_aggregates_are_kept_as_they_were_and_once() -> None:
+    common, other = {"w": torch.zeros(2)}, {"w": torch.ones(2)}
+    best = Aggregates()
+    best.keep({0: common, 1: common, 2: {}}, None)
+    common["w"] += 5
+    assert [(owner, weights["w"].tolist()) for owner, weights in best.distinct()] == [(None, [0.0, 0.0])]
+    best.keep({0: other, 1: other}, {1})
+    again = Aggregates.from_state(decode_tree(encode_tree(best.state())))
+    assert [(owner, weights["w"].tolist()) for owner, weights in again.distinct()] == [(0, [0.0] * 2), (1, [1.0] * 2)]
 
 
 def untrained(config: RunConfig) -> list[EvaluateReply]:

@@ -74,7 +74,7 @@ def test_result_on_disk(small, tmp_path):
     models = sorted(path.name for path in (tmp_path / "run" / "models").iterdir())
     assert models == sorted(
         [f"seed0-client{k}-{when}.safetensors" for k in range(3) for when in ("best", "last")]
-        + ["seed0-aggregate-last.safetensors"]
+        + [f"seed0-aggregate-{when}.safetensors" for when in ("best", "last")]
     )
     assert not [path for path in (tmp_path / "run").rglob(".*") if path.name != ".lock"]
 

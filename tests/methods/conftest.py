@@ -76,7 +76,9 @@ def build(
         ),
         Ledger(),
     )
-    return method.server(ServerContext(config, silos[0].schema, spec, seed, federation.clients)), federation
+    return method.server(
+        ServerContext(config, silos[0].schema, dict.fromkeys(federation.clients, spec), seed, federation.clients)
+    ), federation
 
 
 def quadratic(name: str, problems: Sequence[tuple[float, float]], *, start: float = 1.0, sizes=None, **settings):

@@ -259,7 +259,9 @@ def learned(
         [silo.client for silo in silos],
         lambda client: method.client(ClientContext(client, silos[client], config, spec, 0)),
     )
-    server = method.server(ServerContext(config, silos[0].schema, spec, 0, federation.clients))
+    server = method.server(
+        ServerContext(config, silos[0].schema, dict.fromkeys(federation.clients, spec), 0, federation.clients)
+    )
     federation.at("setup", 0)
     server.set_up(federation)
     for number in range(1, min(3, server.rounds) + 1):

@@ -84,7 +84,9 @@ def federation_of(silos, models, **settings):
         Ledger(),
     )
     return method.server(
-        ServerContext(config, silos[0].schema, ModelSpec(*models[0]), 0, federation.clients)
+        ServerContext(
+            config, silos[0].schema, {k: ModelSpec(*model) for k, model in enumerate(models)}, 0, federation.clients
+        )
     ), federation
 
 

@@ -69,7 +69,7 @@ def federation_of(silos, *, specs=None, seed=0, **settings):
         Ledger(),
     )
     server = METHOD.server(
-        ServerContext(config, silos[0].schema, chosen[silos[0].client], seed, federation.clients)
+        ServerContext(config, silos[0].schema, chosen, seed, federation.clients)
     )  # fmt: skip
     return server, federation
 

@@ -17,6 +17,7 @@ from graphsilo.evaluate.scores import Score, combine
 from graphsilo.experiments.config import EvaluationConfig, Mode
 from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest
 from graphsilo.federation.interface import Failure, Federation, Replies
+from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.random import numpy_generator
@@ -192,42 +193,52 @@ def evaluate(
 ) -> RoundScores:
     """Score the current models.
 
-    The aggregate is sent where its view is wanted; on the pooled graph one client scores it for all. ``to`` names who
-    is asked; None asks everybody. ``holders`` are those whose data a pooled silo holds.
+    Aggregates are sent where their view is wanted. On the pooled graph one client scores the aggregate for all, where
+    all have the same. ``to`` names who is asked; None asks everybody. ``holders`` are those whose data a pooled silo
+    holds.
 
     Raises:
-        UnsupportedError: The aggregate's view is wanted, and the server has no aggregate.
+        UnsupportedError: The aggregate's view is wanted, and the server has no aggregate for a client that is asked.
     """
+    asked = federation.clients if to is None else tuple(to)
     local = [mode.split("_")[0] for mode in modes if mode.endswith("_local")]
     pooled = [mode.split("_")[0] for mode in modes if mode.endswith("_global")]
     wanted = next((mode for mode in modes if mode.startswith("aggregate")), None)
-    weights = None if wanted is None else server.aggregate()
-    if wanted is not None and not weights:
+    aggregates = {} if wanted is None else server.aggregates()
+    if wanted is not None and not all(aggregates.get(client) for client in asked):
         # Clients asked for a view that they were never sent would answer with their own models.
         raise UnsupportedError(
             f"evaluation mode '{wanted}' scores the server's model, but the server of "
             f"{type(server).__module__.rpartition('.')[2]} has none in this run. Score the clients' own models: --set "
-            f"'evaluation.modes=[own_local]'. (A method whose aggregate() is always None has evaluates=('own',).)"
+            f"'evaluation.modes=[own_local]'. (A method whose aggregates() are always empty has evaluates=('own',).)"
         )
+    is_common = len({id(aggregate) for aggregate in aggregates.values()}) <= 1
     replies: list[tuple[ClientId, EvaluateReply]] = []
-    own_pooled = [view for view in pooled if view == "own"]
-    if local or own_pooled:
-        request = EvaluateRequest(
-            views=local,
-            global_views=own_pooled,
-            auc=auc,
-            aggregate=weights if "aggregate" in local else None,
-        )
-        given = federation.ask(client.evaluate, request, to=to)
+    each_pooled = [view for view in pooled if view == "own" or not is_common]
+    if local or each_pooled:
+        installed = aggregates if "aggregate" in (*local, *each_pooled) else {}
+        given = federation.ask(client.evaluate, _requests(asked, installed, local, each_pooled, auc), to=to)
         answers = believable(federation, given, local, server.schema.num_classes)
         replies = list(answers.require(minimum))
     result = gather(replies, holders)
-    if "aggregate" in pooled:
-        request = EvaluateRequest(views=[], global_views=["aggregate"], auc=auc, aggregate=weights)
-        one = federation.ask(client.evaluate, request, to=federation.clients[:1]).require()
+    if "aggregate" in pooled and is_common:
+        first = federation.clients[:1]
+        one = federation.ask(client.evaluate, _requests(first, aggregates, [], ["aggregate"], auc)).require()
         for view, sets in gather([(EVERYBODY, reply) for _, reply in one]).items():
             result.setdefault(view, {}).update(sets)
     return result
+
+
+def _requests(
+    clients: Sequence[ClientId], aggregates: Mapping[ClientId, Tensors], local: list[str], pooled: list[str], auc: bool
+) -> dict[ClientId, EvaluateRequest]:
+    """A request for each client; those with the same aggregate are sent the same one."""
+    made: dict[int, EvaluateRequest] = {}
+    for client in clients:
+        aggregate = aggregates.get(client)
+        if id(aggregate) not in made:
+            made[id(aggregate)] = EvaluateRequest(views=local, global_views=pooled, auc=auc, aggregate=aggregate)
+    return {client: made[id(aggregates.get(client))] for client in clients}
 
 
 def believable(

@@ -19,9 +19,9 @@ from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
-from graphsilo.experiments.storage.outputs import write_missing_embeddings, write_outputs
+from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
 from graphsilo.experiments.storage.results import seed_result
-from graphsilo.federation.client import ClientContext
+from graphsilo.federation.client import ClientContext, common_model
 from graphsilo.federation.codec import Encoded, encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
@@ -66,6 +66,7 @@ class SeedRun:
         self.progress = SeedProgress()
         self.holders = simulation.holders if method.pooled else ()
         self.own_rounds = getattr(method_config, "best_round", "common") == "own"
+        self.best = Aggregates()
         self._kept_rounds = 0
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
@@ -104,6 +105,7 @@ class SeedRun:
                     self.simulation.models[client],
                     self.seed,
                     device,
+                    common_model(self.simulation.models),
                 )
             ),
             ledger,
@@ -142,6 +144,7 @@ class SeedRun:
             rounds = [*state["history"]["rounds"], *state["last_round"]]
             self.progress = SeedProgress.from_state(state["progress"], rounds)
             self._kept_rounds = len(state["history"]["rounds"])
+            self.best = Aggregates.from_state(state["best"])
         progress = self.progress
         sent = {key: sum(row[key] for row in (progress.setup, *progress.rounds)) for key in _WAYS}
         for number in range(progress.round + 1, server.rounds + 1):
@@ -165,7 +168,7 @@ class SeedRun:
             )  # fmt: skip
         result = seed_result(self.seed, progress, self.modes, self.simulation, federation.peak_rss_bytes())
         if self.keeps_models or self.config.evaluation.study:
-            study = write_outputs(folder, self.seed, federation, server, self.config.evaluation, self.scale)
+            study = write_outputs(folder, self.seed, federation, server, self.config.evaluation, self.best, self.scale)
             if self.config.evaluation.study:
                 result["study"] = study
         if self.checkpoints:
@@ -189,7 +192,7 @@ class SeedRun:
             ServerContext(
                 self.method_config,
                 self.simulation.schema,
-                self.simulation.models[self.simulation.clients[0]],
+                self.simulation.models,
                 self.seed,
                 federation.clients,
                 self.config.run.device,
@@ -251,7 +254,9 @@ class SeedRun:
             )  # fmt: skip
             better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds)
             if better and self.keeps_models:
-                federation.remember(None if better is True else better)
+                whose = None if better is True else better
+                federation.remember(whose)
+                self.best.keep(server.aggregates(), whose)
             failures += federation.failures
             row.update(progress.current)
             patience = self.config.run.early_stopping
@@ -285,6 +290,7 @@ class SeedRun:
                 "server": server.state(),
                 "clients": federation.client_states(),
                 "progress": progress.state(),
+                "best": self.best.state(),
                 "last_round": last,
                 "scale": None if self.scale is None else scale_tensors(self.scale),
             },

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silos.silo import EvaluationSet, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.scores import Score, average_precision, roc_auc
@@ -48,6 +48,11 @@ class ModelSpec:
         return [self.name, dict(self.settings), self.precision]
 
 
+def common_model(specs: Mapping[ClientId, ModelSpec]) -> ModelSpec:
+    """The backbone of the server's model: that of the first client."""
+    return specs[min(specs)]
+
+
 @dataclass(frozen=True)
 class ClientContext(Generic[ConfigT]):
     """What a client is made from.
@@ -59,7 +64,7 @@ class ClientContext(Generic[ConfigT]):
         model: The backbone it runs.
         seed: Seed of the run.
         device: Where it computes.
-        deterministic: Whether kernels without a deterministic form are refused.
+        server_model: The backbone of the server's model; None where it is the client's own.
     """
 
     client: ClientId
@@ -68,6 +73,12 @@ class ClientContext(Generic[ConfigT]):
     model: ModelSpec
     seed: int
     device: str = "cpu"
+    server_model: ModelSpec | None = None
+
+    @property
+    def common(self) -> ModelSpec:
+        """The backbone that server and clients have in common: where clients run different ones, the server's."""
+        return self.server_model or self.model
 
 
 class EvaluateRequest(Message):
@@ -274,11 +285,11 @@ class ClientBase(ABC, Generic[ConfigT]):
         """The training graph's tensors."""
         return self.tensors(self.silo.graph)
 
-    def build_model(self, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
-        """A fresh model of this client's architecture, drawn from (seed, *seed_names)."""
-        return build_model(
-            self.context.model, self.silo, generator(self.context.seed, *seed_names), self.context.device
-        )
+    def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
+        """A fresh model of this client's architecture, or of another such as ``context.common``, drawn from
+        (seed, *seed_names)."""
+        draw = generator(self.context.seed, *seed_names)
+        return build_model(spec or self.context.model, self.silo.schema, draw, self.context.device)
 
     @handler
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
@@ -406,12 +417,11 @@ def _wire(score: Any) -> list[float]:
     return [value, float(score.weight)]
 
 
-def build_model(spec: ModelSpec, silo: Silo, draw: torch.Generator, device: str) -> Model:
-    """A model for a silo's schema with weights drawn from ``draw``.
+def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: str) -> Model:
+    """A model for data of this schema with weights drawn from ``draw``.
 
     It computes in the precision of the spec.
     """
-    schema = silo.schema
     model = models.build(
         spec.name,
         num_features=schema.num_features,
@@ -431,7 +441,7 @@ def precision_matters(spec: ModelSpec, silo: Silo) -> bool:
     data = GraphTensors(silo.graph)
     if not sp.issparse(data.graph.features):
         return True
-    model = build_model(spec, silo, generator(0, "model"), "cpu")
+    model = build_model(spec, silo.schema, generator(0, "model"), "cpu")
     try:
         with torch.no_grad():
             output = model(data.full)
@@ -464,5 +474,5 @@ def log_probabilities(model: Model, data: GraphTensors, task: str) -> Tensor:
 
 __all__ = [
     "ClientBase", "ClientContext", "EvaluateReply", "EvaluateRequest", "Handler", "ModelSpec", "build_model",
-    "log_probabilities",
+    "common_model", "log_probabilities",
 ]  # fmt: skip

@@ -25,6 +25,12 @@ def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
     return folder / "models" / f"seed{seed}-client{client}-{when}.safetensors"
 
 
+def aggregate_path(folder: Path, seed: int, client: ClientId | None, when: str) -> Path:
+    """Where the server's model stands, or the one it has for a client; ``when`` is best or last."""
+    whose = "aggregate" if client is None else f"client{client}-aggregate"
+    return folder / "models" / f"seed{seed}-{whose}-{when}.safetensors"
+
+
 def embedding_path(folder: Path, seed: int, client: ClientId) -> Path:
     """Where a client's embeddings stand."""
     return folder / "embeddings" / f"seed{seed}-client{client}.safetensors"

@@ -9,9 +9,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from graphsilo import models
 from graphsilo.data.silos.silo import Schema
-from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.client import ModelSpec, build_model, common_model
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import MethodConfig
@@ -24,14 +23,28 @@ ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
 @dataclass(frozen=True)
 class ServerContext(Generic[ConfigT]):
-    """What a server is made from: settings and public facts."""
+    """What a server is made from: settings and public facts.
+
+    Attributes:
+        config: Settings of the method.
+        schema: What all clients agree on.
+        models: The backbone of every client.
+        seed: Seed of the run.
+        clients: Who takes part, ascending.
+        device: Where the server computes.
+    """
 
     config: ConfigT
     schema: Schema
-    model: ModelSpec
+    models: Mapping[ClientId, ModelSpec]
     seed: int
     clients: tuple[ClientId, ...]
     device: str = "cpu"
+
+    @property
+    def common(self) -> ModelSpec:
+        """The backbone of the server's model: that of the first client."""
+        return common_model(self.models)
 
 
 class ServerBase(ABC, Generic[ConfigT]):
@@ -71,8 +84,17 @@ class ServerBase(ABC, Generic[ConfigT]):
         """One communication round; numbers start at 1."""
 
     def aggregate(self) -> Tensors | None:
-        """The model every client would download now; None where the method has none."""
+        """The model every client would download now; None where the method has none, or one for each client."""
         return None
+
+    def aggregates(self) -> Mapping[ClientId, Tensors]:
+        """The model each client would download now: the same one for all, unless a method has one for each.
+
+        Clients with the same model are given the same object, which is then sent and kept once. Empty where the method
+        has none.
+        """
+        common = self.aggregate()
+        return dict.fromkeys(self.context.clients, common) if common else {}
 
     def state(self) -> dict[str, Any]:
         """Everything that must survive a restart: tensors and plain values."""
@@ -85,16 +107,13 @@ class ServerBase(ABC, Generic[ConfigT]):
         """A generator for one purpose of the server."""
         return generator(self.context.seed, "server", *names)
 
-    def build_model(self) -> Model:
-        """The common initial model, drawn from (seed, "model"): the same numbers at every party that draws it."""
-        return models.build(
-            self.context.model.name,
-            num_features=self.schema.num_features,
-            num_classes=self.schema.num_classes,
-            task=self.schema.task,
-            generator=generator(self.context.seed, "model"),
-            **self.context.model.settings,
-        ).to(self.context.device)
+    def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
+        """A fresh model of the common architecture, or of a client's, drawn from (seed, *seed_names).
+
+        The same numbers at every party that draws it.
+        """
+        draw = generator(self.context.seed, *seed_names)
+        return build_model(spec or self.context.common, self.schema, draw, self.context.device)
 
     @property
     def asked(self) -> int:

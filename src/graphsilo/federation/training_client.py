@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -67,6 +67,25 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         """Items per step. Many small graphs are trained on in batches, one graph's nodes all at once."""
         return self.config.batch_size or (GRAPH_BATCH if self.silo.schema.task == "graph" else 0)
 
+    def download(self, weights: Tensors) -> None:
+        """Begin a round with the server's weights: they replace the client's own, and the optimiser forgets its
+        moments where ``reset_optimizer`` says so."""
+        load_weights(self.weights, weights, names=self.shared)
+        if self.config.reset_optimizer:
+            self.trainer.optimizer.reset()
+
+    def upload(self) -> dict[str, Tensor]:
+        """The client's own weights of these names, as they are sent."""
+        return {name: self.weights[name] for name in self.shared}
+
+    @property
+    def shared(self) -> Collection[str]:
+        """Names of the tensors that the server has a say in: all of them, unless a method keeps some to its clients.
+
+        What is downloaded, and what the server's model replaces in evaluation, has exactly these names.
+        """
+        return self.weights.keys()
+
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         task = self.silo.schema.task
         if view == "own" or self._aggregate is None:
@@ -76,7 +95,7 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
 
     def install_aggregate(self, weights: Tensors) -> None:
         # Kept as received: views of one broadcast that all clients of a process share, not a copy for each.
-        check_weights(self.weights, weights)
+        check_weights(self.weights, weights, names=self.shared)
         self._aggregate = {name: tensor.to(self.data.device) for name, tensor in weights.items()}
 
     def state(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
-from graphsilo.training.local import load_weights, weights_of
+from graphsilo.training.local import weights_of
 
 
 class FedAvgConfig(LocalTrainingConfig):
@@ -57,11 +57,9 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
     @handler
     def train(self, request: TrainRequest) -> TrainReply:
         """Download, train, upload."""
-        load_weights(self.weights, request.weights)
-        if self.config.reset_optimizer:
-            self.trainer.optimizer.reset()
+        self.download(request.weights)
         self.fit(request)
-        return TrainReply(weights=self.weights, num_samples=self.weight)
+        return TrainReply(weights=self.upload(), num_samples=self.weight)
 
     def fit(self, request: TrainRequest) -> None:
         """The local epochs; variants change what a step does."""

@@ -28,7 +28,7 @@ from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.client import ClientBase, ClientContext, common_model
 from graphsilo.federation.codec import Encoded, _Packer, decode, decode_tree, encode, encode_tree
 from graphsilo.federation.interface import CountingFederation, Failure, Federation, Handler
 from graphsilo.federation.ledger import Ledger
@@ -223,8 +223,8 @@ def check_liars(method: Method, settings: Mapping[str, Any]) -> None:
         _require(
             found == len(told), method, f"client {liar} answered with {lie} in {told}, of which {found} were found"
         )
-        aggregate = server.aggregate() or {}
-        _require(all(map(_is_finite, aggregate.values())), method, f"{lie} of client {liar} reached the aggregate")
+        reached = [tensor for aggregate in server.aggregates().values() for tensor in aggregate.values()]
+        _require(all(map(_is_finite, reached)), method, f"{lie} of client {liar} reached the aggregate")
 
 
 class _Lying(InProcess):
@@ -378,13 +378,19 @@ def assemble(
     federation = runtime(
         [silo.client for silo in silos],
         lambda client: method.client(
-            ClientContext(client, _silo(silos, client), typed, simulation.models[client], seed=0)
+            ClientContext(
+                client,
+                _silo(silos, client),
+                typed,
+                simulation.models[client],
+                0,
+                "cpu",
+                common_model(simulation.models),
+            )
         ),
         Ledger(),
     )
-    server = method.server(
-        ServerContext(typed, simulation.schema, simulation.models[silos[0].client], 0, federation.clients)
-    )
+    server = method.server(ServerContext(typed, simulation.schema, simulation.models, 0, federation.clients))
     return server, federation, Spy(federation)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -72,7 +72,7 @@ def weights_of(model: Model) -> dict[str, Tensor]:
 
 
 def load_weights(
-    model: Model | Mapping[str, Tensor], weights: Mapping[str, Tensor], *, names: Sequence[str] | None = None
+    model: Model | Mapping[str, Tensor], weights: Mapping[str, Tensor], *, names: Collection[str] | None = None
 ) -> None:
     """Copy weights into a model.
 
@@ -92,7 +92,7 @@ def load_weights(
 
 
 def check_weights(
-    mine: Mapping[str, Tensor], weights: Mapping[str, Tensor], *, names: Sequence[str] | None = None
+    mine: Mapping[str, Tensor], weights: Mapping[str, Tensor], *, names: Collection[str] | None = None
 ) -> None:
     """Make sure that weights belong to a model.
 

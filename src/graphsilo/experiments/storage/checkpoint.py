@@ -24,7 +24,7 @@ from graphsilo.runtime.local.parking import ParkedState, link_or_copy
 from graphsilo.runtime.local.shared_files import encode_shared, lifted, lowered, read_shared
 from graphsilo.training.sharing import SharedTensors
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Checkpoints:

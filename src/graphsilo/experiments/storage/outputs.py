@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,18 @@ from graphsilo.errors import RunError
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage import disk
-from graphsilo.federation.client import ClientContext
-from graphsilo.federation.model_files import SCALE, Kept, embedding_path, flat, kept_tensors, model_path, scale_tensors
+from graphsilo.federation.client import ClientContext, common_model
+from graphsilo.federation.message import Tensors
+from graphsilo.federation.model_files import (
+    SCALE,
+    Kept,
+    aggregate_path,
+    embedding_path,
+    flat,
+    kept_tensors,
+    model_path,
+    scale_tensors,
+)
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.exchange import Exchange
@@ -28,15 +38,17 @@ def write_outputs(
     federation: Exchange,
     server: ServerBase,
     wanted: EvaluationConfig,
+    best: Aggregates,
     scale: FeatureScale | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Write what is wanted of every client's best and last model, its embeddings and its study, and the last aggregate.
+    """Write what is wanted of every client's best and last model, its embeddings and its study, and aggregates.
 
     Args:
         folder: Of the run; None writes nothing.
         seed: Of the run.
         federation, server: As they are after the last round.
         wanted: What to write.
+        best: The aggregates of the best round.
         scale: Of the features, where all silos agreed on one: the aggregate needs it, too.
 
     Returns:
@@ -62,13 +74,50 @@ def write_outputs(
                     disk.write_tensors(model_path(folder, seed, client, when), weights)
         if "embeddings" in kept:
             disk.write_tensors(embedding_path(folder, seed, client), {"embeddings": kept["embeddings"]})
-    aggregate = server.aggregate()
-    if folder is not None and wanted.models and aggregate:
+    if folder is not None and wanted.models:
         beside = {} if scale is None else flat({SCALE: scale_tensors(scale)})
-        disk.write_tensors(folder / "models" / f"seed{seed}-aggregate-last.safetensors", {**aggregate, **beside})
+        for when, kept_aggregates in (("best", best), ("last", Aggregates(server.aggregates()))):
+            for owner, aggregate in kept_aggregates.distinct():
+                disk.write_tensors(aggregate_path(folder, seed, owner, when), {**aggregate, **beside})
     if folder is not None and arrays:
         disk.write_arrays(disk.study_path(folder, seed), arrays)
     return numbers
+
+
+class Aggregates:
+    """The server's models of one round: one for all clients, or one for each.
+
+    Args:
+        of: The model of every client; one object where several have the same.
+    """
+
+    def __init__(self, of: Mapping[ClientId, Tensors] | None = None):
+        self._of = {client: weights for client, weights in (of or {}).items() if weights}
+
+    def keep(self, others: Mapping[ClientId, Tensors], clients: Collection[ClientId] | None) -> None:
+        """Take copies of these in place of what is kept; only those of some clients where these are named."""
+        copies: dict[int, Tensors] = {}
+        for client, weights in others.items():
+            if weights and (clients is None or client in clients):
+                if id(weights) not in copies:
+                    copies[id(weights)] = {name: tensor.detach().clone() for name, tensor in weights.items()}
+                self._of[client] = copies[id(weights)]
+
+    def distinct(self) -> list[tuple[ClientId | None, Tensors]]:
+        """Each model and whose it is: one that is everybody's is nobody's."""
+        if len({id(weights) for weights in self._of.values()}) == 1:
+            return [(None, next(iter(self._of.values())))]
+        return list(self._of.items())
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: every model once, and which of them each client has."""
+        places: dict[int, int] = {}
+        models = {places.setdefault(id(weights), len(places)): dict(weights) for weights in self._of.values()}
+        return {"models": list(models.values()), "of": {client: places[id(self._of[client])] for client in self._of}}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Aggregates:
+        return cls({client: state["models"][place] for client, place in state["of"].items()})
 
 
 def write_missing_embeddings(
@@ -91,8 +140,11 @@ def write_missing_embeddings(
                 continue
             kept = read_models(folder, seed, silo.client)
             own = silo if kept.scale is None else scaled(silo, kept.scale)
+            specs = simulation.models
             member = method.client(
-                ClientContext(silo.client, own, settings, simulation.models[silo.client], seed, config.run.device)
+                ClientContext(
+                    silo.client, own, settings, specs[silo.client], seed, config.run.device, common_model(specs)
+                )
             )
             member.load_final(kept.models)
             with torch.no_grad():

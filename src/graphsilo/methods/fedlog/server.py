@@ -33,7 +33,7 @@ class Server(ServerBase[FedLoGConfig]):
         receiver = self.config.receiver
         if receiver is not None and receiver not in context.clients:
             raise ConfigError(f"method.receiver is client {receiver}; there are clients {list(context.clients)}.")
-        _, self.weights = build_modules(context.model, self.schema, self.config, context.seed, context.device)
+        _, self.weights = build_modules(context.common, self.schema, self.config, context.seed, context.device)
         self.synthetic: Tensor | None = None
 
     def set_up(self, federation: Federation) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import ConfigError
-from graphsilo.federation.client import ClientContext
+from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty
 from graphsilo.federation.training_client import TrainingClient
@@ -60,9 +60,9 @@ class Client(TrainingClient[FedPGConfig]):
             self.scorer.to(self.data.device)
             self.scorer_optimizer = optimizer("adam", list(self.scorer.parameters()), lr=self.config.lr)
 
-    def build_model(self, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
+    def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         own: tuple[Name, ...] = ("client", self.id) if self.config.initial == "own" else ()
-        return super().build_model(seed_names=(*seed_names, *own))
+        return super().build_model(spec, seed_names=(*seed_names, *own))
 
     @handler
     def hello(self, request: Empty) -> HelloReply:

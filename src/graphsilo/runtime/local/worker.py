@@ -101,9 +101,9 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> Residents:
     scale = scale_of(decode_tree(payloads[0])) if payloads else None
 
     def make(client: ClientId) -> ClientBase:
-        model = ModelSpec(*header["models"][str(client)])
+        model, common = (ModelSpec(*wire) for wire in (header["models"][str(client)], header["common"]))
         silo = prepared(_silo(store, client), scaling, scale)
-        return kind(ClientContext(client, silo, config, model, header["seed"], header["device"]))
+        return kind(ClientContext(client, silo, config, model, header["seed"], header["device"], common))
 
     def folder() -> Path:
         place = Path(header["parked"])

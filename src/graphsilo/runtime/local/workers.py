@@ -24,7 +24,7 @@ from graphsilo.data.silos.scaling import FeatureScale, prepared
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import FederationError, RunError, several
-from graphsilo.federation.client import ClientContext, ModelSpec
+from graphsilo.federation.client import ClientContext, ModelSpec, common_model
 from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger, Phase
@@ -146,6 +146,7 @@ class WorkerPool:
                 "config": config.model_dump(mode="json"),
                 "clients": list(clients),
                 "models": {str(client): models[client].wire() for client in clients},
+                "common": common_model(models).wire(),
                 "seed": seed,
                 "device": device,
                 "resident": self.resident,
@@ -165,7 +166,13 @@ class WorkerPool:
             self.here,
             lambda client: method.client(
                 ClientContext(
-                    client, prepared(self._silos[client], scaling, scale), config, models[client], seed, device
+                    client,
+                    prepared(self._silos[client], scaling, scale),
+                    config,
+                    models[client],
+                    seed,
+                    device,
+                    common_model(models),
                 )
             ),
             Room(self.resident, self._graph_bytes[0], folder, processes),

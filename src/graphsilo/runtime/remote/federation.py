@@ -26,7 +26,7 @@ import numpy as np
 from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
-from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.client import ModelSpec, common_model
 from graphsilo.federation.codec import Encoded, aligned_bytes, encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
@@ -71,6 +71,7 @@ class Remote(Exchange):
             "method": method.name,
             "config": config.model_dump(mode="json"),
             "device": device,
+            "common": common_model(models).wire(),
             "agreeing": method.client is ScalingClient,
             "scaling": scaling.tree(),
             **sites.told,

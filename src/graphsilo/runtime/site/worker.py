@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -191,9 +191,9 @@ class SiteWorker:
         gates: dict[ClientId, Gate] = {}
         data: dict[ClientId, str] = {}
         refused: dict[ClientId, str] = {}
-        for client, (name, settings, precision) in header["models"]:
-            if precision not in get_args(Precision):
-                raise ConfigError(f"run.precision must be one of {', '.join(get_args(Precision))}.")
+        specs = {client: _spec(*wire) for client, wire in header["models"]}
+        common = _spec(*header["common"])
+        for client, spec in specs.items():
             member = self._member(client)
             if agreeing and not member.file.scaling.is_agreed:
                 raise ConfigError(
@@ -226,15 +226,14 @@ class SiteWorker:
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
                 total_bytes=0 if policy.max_total_bytes is None else journal.sent_bytes(),
             )
-            spec = ModelSpec(name, settings, precision)
-            if precision != "float32" and not precision_matters(spec, silo):
+            if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
             if told is not None:
                 journal.received(run, method.name, 0, "scale", told)
             data[client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
-            clients[client] = kind(ClientContext(client, own, config, spec, seed, device))
+            clients[client] = kind(ClientContext(client, own, config, spec, seed, device, common))
         session = Session(run, seed, method, config, clients, gates, data, SiteState(self.folder / "state", run))
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
@@ -363,6 +362,17 @@ class SiteWorker:
 
     def _results(self, run: str, client: ClientId) -> Path:
         return self.folder / "results" / run / self.members[client].file.name
+
+
+def _spec(name: str, settings: Mapping[str, Any], precision: str) -> ModelSpec:
+    """A backbone as the coordinator describes it.
+
+    Raises:
+        ConfigError: There is no such precision.
+    """
+    if precision not in get_args(Precision):
+        raise ConfigError(f"run.precision must be one of {', '.join(get_args(Precision))}.")
+    return ModelSpec(name, settings, cast("Precision", precision))
 
 
 def _same_settings(method: Method, sent: Mapping[str, Any]) -> MethodConfig:
