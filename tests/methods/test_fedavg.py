@@ -9,9 +9,10 @@ import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.federation.averaging import step_to
 from graphsilo.federation.codec import decode, encode
 from graphsilo.methods import fedavg, local
-from graphsilo.methods.fedavg import TrainReply, TrainRequest, step_to
+from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.local import weights_of
 

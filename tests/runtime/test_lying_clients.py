@@ -12,6 +12,7 @@ from torch import Tensor
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
+from graphsilo.federation.averaging import step_to
 from graphsilo.federation.codec import decode
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
@@ -157,7 +158,7 @@ def test_most_answers_say_what_the_others_look_like(
 
 def test_another_model_is_no_step() -> None:
     old = {"w": torch.ones(2)}
-    assert fedavg.step_to(old, {"w": torch.tensor([4.0, 8.0]).double()}, 2.0, 1.0)["w"].tolist() == [2.0, 4.0]
+    assert step_to(old, {"w": torch.tensor([4.0, 8.0]).double()}, 2.0, 1.0)["w"].tolist() == [2.0, 4.0]
     for total in ({"v": torch.ones(2)}, {}, {"w": torch.ones(2), "v": torch.ones(1)}, {"w": torch.ones(3)}):
         with pytest.raises(FederationError, match="the clients' sum holds"):
-            fedavg.step_to(old, total, 1.0, 1.0)
+            step_to(old, total, 1.0, 1.0)

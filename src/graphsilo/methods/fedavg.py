@@ -9,20 +9,16 @@ replaces it by the weighted mean of their results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Generic, Literal, TypeVar
 
-import torch
-from torch import Tensor
-
-from graphsilo.errors import FederationError
+from graphsilo.federation.averaging import AveragingServer
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.message import Message, Tensors, differing, sends, shapes_of
+from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
-from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
-from graphsilo.training.local import weights_of
+from graphsilo.types import ClientId
 
 
 class FedAvgConfig(LocalTrainingConfig):
@@ -74,56 +70,18 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
         return float({"train": samples, "nodes": self.silo.num_items, "uniform": 1}[self.config.weight_by])
 
 
-class Server(ServerBase[ConfigT], Generic[ConfigT]):
+class Server(AveragingServer[ConfigT], Generic[ConfigT]):
     """Keeps the shared model; needs only sums."""
 
     client: type[Client] = Client
 
-    def __init__(self, context: ServerContext[ConfigT]):
-        super().__init__(context)
-        self.weights: dict[str, Tensor] = weights_of(self.build_model())
+    def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
+        request = TrainRequest(weights=self.weights)
+        return federation.sum(self.client.train, request, to=clients).require(self.config.min_clients)
 
-    def expected_bytes(self) -> tuple[int, int]:
-        each = self.rounds * self.asked * sum(weight.nbytes for weight in self.weights.values())
-        return each, each
-
-    def round(self, federation: Federation, number: int) -> None:
-        total = federation.sum(
-            self.client.train, TrainRequest(weights=self.weights), to=self.select(federation, number)
-        )
-        reply = total.require(self.config.min_clients)
-        if reply.num_samples > 0:  # otherwise nobody had anything to train on, and the model stays
-            self.weights = step_to(self.weights, reply.weights, reply.num_samples, self.config.server_lr)
-
-    def aggregate(self) -> Tensors | None:
-        return self.weights
-
-    def state(self) -> dict[str, Any]:
-        return {"weights": dict(self.weights)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.weights = dict(state["weights"])
-
-
-def step_to(old: Mapping[str, Tensor], total: Mapping[str, Tensor], weight: float, rate: float) -> dict[str, Tensor]:
-    """w + η_s (Σ p_k θ_k − w), with Σ p_k θ_k the total divided by its weight, in the old tensors' precision.
-
-    Raises:
-        FederationError: The total holds other tensors than the old ones.
-    """
-    if shapes_of(total) != shapes_of(old):
-        raise FederationError(
-            f"the clients' sum holds {differing(shapes_of(total), shapes_of(old))}, the server's model "
-            f"{differing(shapes_of(old), shapes_of(total))}. Send the model in a field that the request has, too, and "
-            f"a client that answers with another one is named."
-        )
-    new = {}
-    for name, value in total.items():
-        mean = torch.div(value, weight)
-        if rate != 1.0:
-            mean = old[name].double().lerp_(mean, rate)
-        new[name] = mean.to(old[name].dtype)
-    return new
+    @property
+    def rate(self) -> float:
+        return self.config.server_lr
 
 
 METHOD = Method(

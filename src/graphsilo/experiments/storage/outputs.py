@@ -14,6 +14,7 @@ from graphsilo.errors import RunError
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage import disk
+from graphsilo.federation.averaging import packed, unpacked
 from graphsilo.federation.client import ClientContext, common_model
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.model_files import (
@@ -110,14 +111,12 @@ class Aggregates:
         return list(self._of.items())
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: every model once, and which of them each client has."""
-        places: dict[int, int] = {}
-        models = {places.setdefault(id(weights), len(places)): dict(weights) for weights in self._of.values()}
-        return {"models": list(models.values()), "of": {client: places[id(self._of[client])] for client in self._of}}
+        """For a checkpoint."""
+        return packed(self._of)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Aggregates:
-        return cls({client: state["models"][place] for client, place in state["of"].items()})
+        return cls(unpacked(state))
 
 
 def write_missing_embeddings(
