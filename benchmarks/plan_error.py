@@ -81,12 +81,12 @@ def compared(title: str, flags: list[str], seconds: float, environment: dict[str
     seeds = tree["seeds"]
     processes = {process["name"]: process["bytes"] for process in plan["processes"]}
     predicted = {
-        "cpu_seed": plan["cpu"]["seed"],
-        "cpu_run": plan["cpu"]["run"],
+        "cpu_seed": plan["seed"]["cpu"],
+        "cpu_run": plan["run"]["cpu"],
         "memory": processes.get("the run", processes.get("coordinator")),
         "worker": processes.get("worker"),
-        "up": plan["bytes"]["seed"]["up"],
-        "down": plan["bytes"]["seed"]["down"],
+        "up": plan["seed"]["up"],
+        "down": plan["seed"]["down"],
     }
     measured = {
         "cpu_seed": sum(seed["cpu_seconds"] for seed in seeds) / len(seeds),
@@ -101,7 +101,7 @@ def compared(title: str, flags: list[str], seconds: float, environment: dict[str
         for key in COLUMNS
     }
     return {
-        "case": title, "flags": flags, "basis": plan["basis"], "exact": plan["bytes"]["seed"]["exact"],
+        "case": title, "flags": flags, "basis": plan["basis"], "exact": plan["is_steady"],
         "findings": plan["findings"], "predicted": predicted, "measured": measured, "ratios": ratios,
     }  # fmt: skip
 

@@ -17,9 +17,9 @@ def test_tables(call, small):
     for words in (
         "Each later round of 3",
         "Seed: set-up, rounds",
-        "Memory at its peak",
+        "Memory of the run",
         "Disk: ",
-        "A round waits",
+        "every call waits for the slowest site",
     ):
         assert words in out
     assert "≈" not in out
@@ -30,16 +30,16 @@ def test_json(call, small):
     assert code == 0
     found = json.loads(out)
     assert found["about"]["rounds"] == 3
-    assert found["bytes"]["round"]["exact"]
-    assert found["wall"]["workers"] == 2
+    assert found["is_steady"]
+    assert found["about"]["workers"] == 2
     assert {process["name"] for process in found["processes"]} == {"coordinator", "worker"}
 
 
 def test_a_run_that_does_not_fit_is_planned_and_refused(call, small, monkeypatch):
-    from graphsilo.planning import calibration
+    from graphsilo import planning
     from graphsilo.runtime.machine import Memory
 
-    monkeypatch.setattr(calibration, "memory", lambda: Memory(10**8, 10**10))
+    monkeypatch.setattr(planning, "memory", lambda: Memory(10**8, 10**10))
     code, out, err = call("plan", *small, "--rounds", "2", "--seconds", "1")
     assert code == 1
     assert "The whole run" in out
@@ -49,7 +49,7 @@ def test_a_run_that_does_not_fit_is_planned_and_refused(call, small, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--latency", "5ms"], "--latency goes with --bandwidth"),
+        (["--latency", "5ms"], "a latency goes with a bandwidth"),
         (["--bandwidth", "fast"], "--bandwidth takes a rate such as 100Mbit/s"),
         (["--bandwidth", "1Mbit/s", "--latency", "5"], "--latency takes a time such as 20ms"),
         (["--seconds", "0"], "--seconds takes a time above 0"),

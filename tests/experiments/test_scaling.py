@@ -147,10 +147,10 @@ def test_what_scaling_sends_stands_in_the_ledger(hospitals: list[str]) -> None:
 
 def test_a_plan_knows_what_scaling_sends(hospitals: list[str]) -> None:
     config = config_of(hospitals)
-    planned = plan(config, seconds=1.0).bytes.seed
+    planned = plan(config, seconds=1.0)
     tree = run(config).tree
-    assert planned.exact
-    assert (planned.up, planned.down) == (tree["summary"]["upload_bytes"], tree["summary"]["download_bytes"])
+    assert planned.is_steady
+    assert (planned.seed.up, planned.seed.down) == (tree["summary"]["upload_bytes"], tree["summary"]["download_bytes"])
 
 
 def test_who_is_alone_hears_of_nobody(hospitals: list[str], tmp_path: Path) -> None:

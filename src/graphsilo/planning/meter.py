@@ -1,77 +1,78 @@
-"""Watches one seed of a run: CPU time and bytes of every ask, client by client, and the memory of the process."""
+"""Watches one seed of a run: time, bytes and memory of set-up, every round and every evaluation."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from graphsilo.errors import RunError
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.storage.checkpoint import Checkpoints
-from graphsilo.federation.codec import Encoded, encode_tree
+from graphsilo.federation.codec import Encoded
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient
 from graphsilo.federation.server import ServerBase
+from graphsilo.planning.lines import Line
+from graphsilo.planning.plan import Cost
 from graphsilo.runtime.exchange import Exchange
-from graphsilo.runtime.local.parking import ParkedState
-from graphsilo.runtime.local.shared_files import lifted
 from graphsilo.runtime.machine import resident
 from graphsilo.types import ClientId
 
 Emit = Callable[[dict[str, Any]], None]
 
 BREATH = 0.5
-"""CPU seconds after which an unfinished stretch is told, so that it is known if the process is ended."""
+"""CPU seconds after which an unfinished step is reported, so that it is known if the process is ended."""
 ENOUGH_ROUNDS = 10
 """After so many rounds a fifth of the time is enough."""
 
 
 class Meter:
-    """Splits the time of a run into stretches (set-up, each round, each evaluation) and asks.
+    """Splits a run into steps and measures each.
 
     Args:
-        emit: Told of each stretch when it ends.
-        give_up: Called between two clients' answers; ends the process when it has taken too long.
+        emit: Gets each step when it ends.
+        give_up: Called between two clients' answers with the CPU seconds so far; ends the process that takes too long.
+        places: For each client, the worker process in which a run would have it.
+        line: Joins sites with their coordinator; None measures no federation between machines.
     """
 
-    def __init__(self, emit: Emit, give_up: Callable[[float], None]):
-        self.emit, self.give_up = emit, give_up
-        self._stretch: dict[str, Any] | None = None
-        self._cpu = self._wall = self._told = 0.0
-        self._summing = False
+    def __init__(
+        self, emit: Emit, give_up: Callable[[float], None], places: Mapping[ClientId, int], line: Line | None = None
+    ):
+        self.emit, self.give_up, self.places, self.line = emit, give_up, places, line
+        self._phase: tuple[str, int] | None = None
+        self._reported = 0.0
 
     def watch(self, federation: Exchange) -> None:
-        """Hear of every ask and every change of phase of this federation."""
-        deliver, at, add_up = federation.deliver, federation.at, federation.sum
+        """Measure every call of clients and every change of phase of this federation."""
+        deliver, at = federation.deliver, federation.at
 
         def watched(
             handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
         ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
-            asked = self._asked(handler, outgoing)
+            if self._phase is None:  # outputs after the last round
+                self._open("finish", 0)
+            busy: dict[int, float] = defaultdict(float)
+            slowest = 0.0
             answers = deliver(handler, round, outgoing, timeout)
-            while True:
-                before = time.process_time()
-                answer = next(answers, None)
-                if answer is None:
-                    return
-                client, reply = answer
+            before = time.process_time()
+            for client, reply in answers:
+                spent = time.process_time() - before
                 up = 0 if isinstance(reply, Failure) else reply.num_bytes
-                self._note(asked, client, time.process_time() - before, up, outgoing[client].num_bytes)
-                yield answer
-
-        def summed(handler: Any, request: Any, **options: Any) -> Any:
-            self._summing = True
-            try:
-                return add_up(handler, request, **options)
-            finally:
-                self._summing = False
+                slowest = max(slowest, self._note(client, spent, up, outgoing[client].num_bytes))
+                busy[self.places.get(client, 0)] += spent
+                yield client, reply
+                before = time.process_time()
+            # A call waits for the process with most to do; between machines for the slowest site.
+            self._wall += max(busy.values(), default=0.0)
+            self._sites += slowest
 
         def moved(phase: Any, round: int) -> None:
             self.close()
@@ -79,49 +80,52 @@ class Meter:
             self._open(phase, round)
 
         # On the object: the run's own federation is used, whichever it is.
-        vars(federation).update(deliver=watched, at=moved, sum=summed)
+        vars(federation).update(deliver=watched, at=moved)
 
-    def told(self, handler: str, clients: Iterable[ClientId], size: int) -> None:
-        """Clients get a message of so many bytes without being asked anything."""
-        asked = self._asked(handler, dict.fromkeys(clients))
-        for client in clients:
-            self._note(asked, client, 0.0, 0, size)
-
-    def _open(self, phase: str, number: int) -> None:
-        self._stretch = {"event": "stretch", "phase": phase, "round": number, "handlers": {}}
-        self._cpu, self._wall = time.process_time(), time.perf_counter()
+    def sent(self, clients: Mapping[ClientId, int]) -> None:
+        """Clients get so many bytes without being asked anything."""
+        for client, size in clients.items():
+            self._note(client, 0.0, 0, size)
 
     def close(self) -> None:
-        """The current stretch ends here."""
-        if self._stretch is not None:
-            self.emit(self._measured())
-            self._stretch = None
+        """The current step ends here."""
+        if self._phase is not None:
+            self.emit(self._measured("step"))
+            self._phase = None
 
-    def _measured(self) -> dict[str, Any]:
-        cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
-        return {**(self._stretch or {}), "cpu": cpu, "wall": wall, **resident()._asdict()}
+    def _open(self, phase: str, number: int) -> None:
+        self._phase = phase, number
+        self._started, self._began = time.process_time(), time.perf_counter()
+        self._clients = self._wall = self._sites = 0.0
+        self._up: dict[ClientId, int] = defaultdict(int)
+        self._down: dict[ClientId, int] = defaultdict(int)
 
-    def _asked(self, handler: str, outgoing: Mapping[ClientId, Any]) -> dict[str, Any]:
-        if self._stretch is None:  # between stretches, such as outputs after the last round
-            self._open("finish", 0)
-        handlers: dict[str, Any] = (self._stretch or {})["handlers"]
-        found: dict[str, Any] = handlers.setdefault(handler, {"calls": 0, "asked": 0, "clients": {}, "summed": True})
-        found["calls"] += 1
-        found["asked"] += len(outgoing)
-        found["summed"] &= self._summing
-        return found
-
-    def _note(self, asked: dict[str, Any], client: ClientId, cpu: float, up: int, down: int) -> None:
-        row = asked["clients"].setdefault(client, [0, 0.0, 0, 0])
-        row[0] += 1
-        row[1] += cpu
-        row[2] += up
-        row[3] += down
+    def _note(self, client: ClientId, cpu: float, up: int, down: int) -> float:
+        """Count an answer; the seconds that a site would need for it."""
+        self._clients += cpu
+        self._up[client] += up
+        self._down[client] += down
         now = time.process_time()
-        if now - self._told > BREATH:
-            self._told = now
-            self.emit({**self._measured(), "event": "partial"})
+        if now - self._reported > BREATH:
+            self._reported = now
+            self.emit(self._measured("partial"))
         self.give_up(now)
+        return 0.0 if self.line is None else cpu + (up + down) / self.line.bandwidth + 2 * self.line.latency
+
+    def _measured(self, event: str) -> dict[str, Any]:
+        phase, number = self._phase or ("finish", 0)
+        cpu = time.process_time() - self._started
+        server = max(0.0, cpu - self._clients)
+        cost = Cost(
+            cpu, server, server + self._wall, server + self._sites if self.line else 0.0,
+            sum(self._up.values()), sum(self._down.values()),
+            max(self._up.values(), default=0), max(self._down.values(), default=0),
+        )  # fmt: skip
+        lasted = time.perf_counter() - self._began
+        return {
+            "event": event, "phase": phase, "round": number, "cost": asdict(cost), "lasted": lasted,
+            **resident()._asdict(),
+        }  # fmt: skip
 
 
 class Weighed(Checkpoints):
@@ -136,11 +140,11 @@ class Weighed(Checkpoints):
         self.meter.close()
         started = time.process_time()
         final = "server" not in tree
-        told = {"event": "checkpoint", "final": final, "round": 0 if final else tree["progress"]["round"]}
+        known = {"event": "checkpoint", "final": final, "round": 0 if final else tree["progress"]["round"]}
         try:
             super().save(seed, tree, rows)
         except RunError:
-            self.meter.emit({**told, "bytes": None, "server": 0, "shared": 0, "cpu": 0.0})
+            self.meter.emit({**known, "bytes": None, "cpu": 0.0})
             return
         cpu = time.process_time() - started
         size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
@@ -149,9 +153,7 @@ class Weighed(Checkpoints):
                 shutil.rmtree(path)
             elif path.suffix != ".history":  # which the next one adds to
                 path.unlink()
-        server = 0 if final else encode_tree(tree["server"]).nbytes
-        shared = 0 if final else _shared_bytes(tree["clients"])
-        self.meter.emit({**told, "bytes": size, "server": server, "shared": shared, "cpu": cpu})
+        self.meter.emit({**known, "bytes": size, "cpu": cpu})
 
 
 class Trial(SeedRun):
@@ -181,7 +183,7 @@ class Trial(SeedRun):
 
     def _hand_out(self, scale: Encoded, federation: Exchange) -> None:
         super()._hand_out(scale, federation)
-        self.meter.told("scale", federation.clients, scale.num_bytes)
+        self.meter.sent(dict.fromkeys(federation.clients, scale.num_bytes))
         self.meter.close()
 
     def _set_up(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
@@ -200,38 +202,3 @@ class Trial(SeedRun):
         weighed = run.checkpoint_every != 0 or run.resident_clients is not None
         if weighed and number < server.rounds and (number == 1 or self.progress.stopped):
             self._save(server, federation, ledger, clock)
-        if number == server.rounds or self.progress.stopped:
-            self.meter.emit({"event": "ledger", "round": number, **_weight(ledger)})
-
-
-def _shared_bytes(states: Mapping[ClientId, Any]) -> int:
-    """Of what clients share: it stands in a checkpoint once, however many there are."""
-    files = {
-        state.path.with_name(name)
-        for state in states.values()
-        if isinstance(state, ParkedState) and state.path is not None
-        for name in state.shared
-    }
-    _, held = lifted([state for state in states.values() if not isinstance(state, ParkedState)])
-    in_memory = sum(tensor.nbytes for tensors in held.values() for tensor in tensors.values())
-    return in_memory + sum({path.name: path.stat().st_size for path in files}.values())
-
-
-def _weight(ledger: Ledger) -> dict[str, Any]:
-    """Entries of a ledger by phase, and what one takes in memory and as a row of a table."""
-    entries = ledger._entries
-    seen: set[int] = set()
-    some = list(islice(entries.items(), 500))
-    size = sum(_deep(item, seen) for item in some)
-    rows = sum(len(entry[2]) + 1 for _, entry in some)
-    number = max(1, len(some))
-    return {"entries": len(entries), "entry_bytes": size / number, "entry_rows": rows / number}
-
-
-def _deep(item: Any, seen: set[int]) -> int:
-    """Bytes of an object and what it holds; what several hold counts once."""
-    if id(item) in seen:
-        return 0
-    seen.add(id(item))
-    inside = sum(_deep(part, seen) for part in item) if isinstance(item, tuple | list) else 0
-    return sys.getsizeof(item) + inside

@@ -17,121 +17,53 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Cpu:
-    """CPU seconds.
+class Cost:
+    """What one step of a run costs, or all of them together.
 
     Attributes:
-        start: Starting Python and importing what a run needs.
-        prepare: Loading and cutting the data.
-        setup: Before round 1, one seed.
-        first_round, round: The first round, and a later one, without evaluation.
-        evaluation: One evaluation.
-        checkpoint: Writing one checkpoint.
-        finish: Results and report.
-        seed: Set-up, rounds and evaluations of a seed: ``cpu_seconds`` of result.json.
-        run: Everything, all seeds.
+        cpu: CPU seconds of all processes.
+        server: Of these, outside of the clients' work.
+        wall: Wall seconds on this machine, a core to each process and nobody else on it.
+        sites: Wall seconds where each client is a machine of its own; 0 where no bandwidth was given.
+        up, down: Bytes of all clients to the server, and from it.
+        most_up, most_down: Bytes of the client that moves most.
     """
 
-    start: float
-    prepare: float
-    setup: float
-    first_round: float
-    round: float
-    evaluation: float
-    checkpoint: float
-    finish: float
-    seed: float
-    run: float
+    cpu: float = 0.0
+    server: float = 0.0
+    wall: float = 0.0
+    sites: float = 0.0
+    up: float = 0.0
+    down: float = 0.0
+    most_up: float = 0.0
+    most_down: float = 0.0
 
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(mine + its for mine, its in zip(self._values, other._values, strict=True)))
 
-@dataclass(frozen=True)
-class Traffic:
-    """Bytes of one stretch, over all clients, and of the client that moves most.
+    def __mul__(self, times: float) -> Cost:
+        return Cost(*(value * times for value in self._values))
 
-    Attributes:
-        up, down: To the server, to the clients.
-        most_up, most_down: Of one client.
-        exact: Whether it is what will be sent, to the byte.
-    """
-
-    up: float
-    down: float
-    most_up: float
-    most_down: float
-    exact: bool
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """Bytes that cross silos' boundaries. ``seed`` is set-up and rounds, as result.json counts them; ``evaluation`` is
-    one; ``run`` is everything, all seeds."""
-
-    setup: Traffic
-    first_round: Traffic
-    round: Traffic
-    evaluation: Traffic
-    seed: Traffic
-    run: Traffic
-
-
-@dataclass(frozen=True)
-class Wall:
-    """Wall seconds on this machine, a core to each process and nobody else on it.
-
-    Attributes:
-        workers: Processes that share the clients.
-        loads: Share of the clients' work per process.
-        setup, round, evaluation: Of a seed.
-        run: Of everything.
-    """
-
-    workers: int
-    loads: tuple[float, ...]
-    setup: float
-    round: float
-    evaluation: float
-    run: float
-
-
-@dataclass(frozen=True)
-class Distributed:
-    """Wall seconds when each client is a machine of its own.
-
-    Attributes:
-        bandwidth: Bytes per second of a site's line, each way.
-        latency: Seconds one way.
-        setup, round, evaluation: Of a seed; every ask waits for the last answer.
-        run: All seeds, without starting the machines.
-        slowest: Site that a round waits for, and its seconds: work, sending, receiving.
-        coordinator: Seconds per round that the coordinator's line is busy if it is no wider than a site's.
-    """
-
-    bandwidth: float
-    latency: float
-    setup: float
-    round: float
-    evaluation: float
-    run: float
-    slowest: dict[str, float]
-    coordinator: float
+    @property
+    def _values(self) -> tuple[float, ...]:
+        return (
+            self.cpu, self.server, self.wall, self.sites, self.up, self.down, self.most_up, self.most_down,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Process:
-    """Memory of one kind of process, in bytes at its peak.
+    """Memory of one kind of process.
 
     Attributes:
         name: ``the run``, ``coordinator``, ``worker``, ``site``.
         count: How many there are.
-        bytes: What the largest of them takes.
-        parts: What this is made of; ``working memory`` is the rest: constants made of the graphs, and what steps need
-            while they go on.
+        bytes: What the largest of them takes at its peak.
     """
 
     name: str
     count: int
     bytes: int
-    parts: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -139,29 +71,41 @@ class Plan:
     """What a run will cost.
 
     Attributes:
-        about: Data, method, numbers of clients, rounds, seeds, workers.
+        about: Data, method, numbers of clients, rounds, evaluations, seeds, workers; bandwidth and latency if given.
         basis: What was measured, in a sentence.
         is_whole: Whether everything was seen; else all costs are at least so much, and 0 is unknown.
-        cpu, bytes, wall: See there.
+        is_exact: Whether the bytes of set-up, the first round and an evaluation are those of the run, to the byte.
+        is_steady: Whether the bytes of later rounds are, too, and with them those of a seed.
+        start: Starting Python, importing what a run needs, loading and cutting the data.
+        setup, first_round, round, evaluation, checkpoint, finish: Steps of one seed; results and report.
+        seed: Set-up, rounds and their evaluations: bytes are those of set-up and rounds, as ``result.json`` has them.
+        run: Everything, all seeds, evaluations included.
         processes: Memory, process by process.
-        memory: Bytes all processes take together, and what the machine has.
+        memory: Bytes all processes take together (``needed``), and what the machine has (``free``, ``machine``).
         gpu: Bytes of the device's memory; 0 without one.
-        disk: Bytes written, by what they are.
-        distributed: None unless a bandwidth was given.
+        disk: Bytes written: ``models``, ``results``, both together (``kept``), a ``checkpoint``, and ``most`` of all at
+            once.
         findings: What to know, the gravest first.
     """
 
     about: dict[str, Any]
     basis: str
     is_whole: bool
-    cpu: Cpu
-    bytes: Bytes
-    wall: Wall
+    is_exact: bool
+    is_steady: bool
+    start: Cost
+    setup: Cost
+    first_round: Cost
+    round: Cost
+    evaluation: Cost
+    checkpoint: Cost
+    finish: Cost
+    seed: Cost
+    run: Cost
     processes: tuple[Process, ...]
     memory: dict[str, int | None]
     gpu: int
     disk: dict[str, float]
-    distributed: Distributed | None
     findings: tuple[Finding, ...] = ()
 
     @property

@@ -1,7 +1,9 @@
 """The process in which a plan tries things out: loads the data once, then forks for each trial.
 
-Started by ``calibration``; orders come on stdin and events leave on stdout, both one JSON object per line. A fork
-begins with the data in memory as a run does, and can be ended at any moment without anything else being lost.
+    python -m graphsilo.planning.probe ORDER FOLDER
+
+A fork begins with the data in memory as a run does, writes down what it measures as it goes, and can be ended at any
+moment without anything else being lost: by this process when memory runs short or time is up, and by the system.
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ import json
 import math
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -32,209 +35,197 @@ from graphsilo.experiments.simulation import Simulation, complete_config, prepar
 from graphsilo.experiments.storage import results
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
-from graphsilo.planning.meter import Meter, Trial, Weighed
+from graphsilo.planning import meter
+from graphsilo.planning.lines import Line
+from graphsilo.planning.trials import Trial, repeats, tried
 from graphsilo.runtime.local.parking import Parking
-from graphsilo.runtime.local.placement import expected_work, graph_bytes
-from graphsilo.runtime.machine import resident
+from graphsilo.runtime.local.placement import beside_coordinator, expected_work, graph_bytes
+from graphsilo.runtime.machine import memory, resident
 
-TIMES = ("epoch", "step")
-"""Whole-numbered settings whose names hold one of these say how often something is repeated."""
-FEW = 4
-"""A repeat setting of less than this is left as it is when a trial is shortened."""
 GRACE = (2, 3)
 """After so many times its seconds a trial is ended that has not finished its set-up; that has not done two rounds."""
+PART = 0.9
+"""Of the memory that is free, what a trial may take before it is ended."""
+SLOW = 20
+"""Wall seconds per CPU second that a trial is waited for."""
 
 
-def main() -> None:
-    """Serve orders until there are none."""
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as events:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints must not be taken for an event
-        torch.set_num_threads(1)
-        emit = _emitter(events)
-        order = json.loads(sys.stdin.readline())
-        try:
-            config, method, simulation = _prepared(Path(order["config"]), order["explicit"], emit)
-            for line in sys.stdin:
-                _fork(json.loads(line), config, method, simulation, emit)
-        except BrokenPipeError:
-            os._exit(0)  # the plan has gone
-        except Exception as error:
-            _tell(error, emit)
+def main(order: Mapping[str, Any], folder: Path) -> None:
+    """Prepare the data, make the trials, and leave what was found in the folder's ``tried.json``."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {}
+    try:
+        line = Line(**order["line"]) if order["line"] else None
+        probe = Probe(Path(order["config"]), order["explicit"], float(order["seconds"]), order["finish"], line, folder)
+        trials = tried(probe.facts, probe.attempt)
+        found = {"facts": probe.facts, "started": probe.started, "trials": [asdict(trial) for trial in trials]}
+    except MemoryError:
+        raise
+    except Exception as error:
+        found = _error(error)
+    (folder / "tried.json").write_text(json.dumps(found), encoding="utf-8")
 
 
-def _emitter(events: IO[str]) -> Callable[[dict[str, Any]], None]:
-    def emit(event: dict[str, Any]) -> None:
-        events.write(json.dumps(event) + "\n")
-        events.flush()
+class Probe:
+    """The data of a run, prepared as the run does it, and trials on it.
 
-    return emit
+    Args:
+        path: The configuration.
+        explicit: Settings that a person made.
+        seconds: CPU seconds that a trial aims at.
+        finish: ``module:function`` that the run calls with its folder at the end; empty for none.
+        line: Joins sites with their coordinator.
+        folder: For what trials write down.
+    """
 
-
-def _tell(error: Exception, emit: Callable[[dict[str, Any]], None]) -> None:
-    notes = "\n".join(getattr(error, "__notes__", []))
-    trace = f"{traceback.format_exc()}{notes}"
-    emit({"event": "error", "kind": type(error).__name__, "text": str(error) or repr(error), "trace": trace})
-
-
-def _prepared(
-    path: Path, explicit: Sequence[str], emit: Callable[[dict[str, Any]], None]
-) -> tuple[RunConfig, Method, Simulation]:
-    """Load, cut and check as a run does."""
-    config = settled(load_config(path).with_explicit(explicit), out=path)
-    method = registry.load(config.method.name)
-    settings = config.method_config()
-    check_device(config.run.device, config.run.precision)
-    started = time.process_time()
-    emit({"event": "started", "cpu": started, **resident()._asdict()})
-    simulation = prepare(config, method)
-    check_clients(config, simulation.partition)
-    config = settled(config, task=simulation.task, partition=simulation.partition, out=path)
-    check_support(config, method, settings, simulation)
-    check_room(simulation, settings)
-    check_precision(simulation)
-    emit(
-        {
-            "event": "prepared",
+    def __init__(self, path: Path, explicit: list[str], seconds: float, finish: str, line: Line | None, folder: Path):
+        config = settled(load_config(path).with_explicit(explicit), out=path)
+        self.method: Method = registry.load(config.method.name)
+        settings = config.method_config()
+        check_device(config.run.device, config.run.precision)
+        started = time.process_time()
+        self.started = {"cpu": started, **resident()._asdict()}
+        self.simulation: Simulation = prepare(config, self.method)
+        check_clients(config, self.simulation.partition)
+        config = settled(config, task=self.simulation.task, partition=self.simulation.partition, out=path)
+        check_support(config, self.method, settings, self.simulation)
+        check_room(self.simulation, settings)
+        check_precision(self.simulation)
+        self.config: RunConfig = config
+        self.seconds, self.finish, self.line, self.folder = seconds, finish, line, folder
+        free = memory()
+        self.limit = math.inf if free is None else PART * free.free
+        self.places = {
+            client: place
+            for place, clients in enumerate(
+                beside_coordinator(
+                    {silo.client: expected_work(silo) for silo in self.simulation.silos},
+                    max(1, min(config.run.workers, len(self.simulation.silos))),
+                )
+            )
+            for client in clients
+        }
+        self.facts = {
             "cpu": time.process_time() - started,
             **resident()._asdict(),
-            "data": simulation.describe(),
-            "rule": simulation.rule,
-            "method": {"name": method.name, "title": method.title},
+            "data": self.simulation.describe(),
+            "rule": self.simulation.rule,
+            "method": {"name": self.method.name, "title": self.method.title},
             "rounds": settings.rounds,
-            "silos": [_size(silo) for silo in simulation.silos],
+            "silos": [{**_size(silo), "place": self.places[silo.client]} for silo in self.simulation.silos],
             "repeats": repeats(settings.model_dump()),
-            "warnings": [*simulation.warnings(), *config.remarks],
         }
-    )
-    return config, method, simulation
 
+    def attempt(self, trial: Trial) -> Trial:
+        """Make a trial in a fork, and wait for its end."""
+        path = self.folder / f"trial-{len(list(self.folder.glob('trial-*')))}.jsonl"
+        path.touch()
+        process = os.fork()
+        if not process:
+            self._try(trial, path)
+        until = time.monotonic() + 60 + SLOW * self.seconds
+        while os.waitpid(process, os.WNOHANG)[0] == 0:
+            now = resident(process).now
+            if now > self.limit or time.monotonic() > until:
+                trial.end = "memory" if now > self.limit else "late"
+                trial.most = max(trial.most, now)
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+                break
+            time.sleep(0.02)
+        trial.read(path)
+        return trial
 
-def repeats(settings: Mapping[str, Any]) -> dict[str, int]:
-    """Settings of a method that say how often something is repeated, those that are large.
+    def _try(self, trial: Trial, path: Path) -> None:
+        """In the fork: make the trial, and end the process."""
+        code = 1
+        with path.open("a", encoding="utf-8", buffering=1) as events:
 
-    Example:
-        >>> repeats({"rounds": 100, "generator_epochs": 20, "local_epochs": 3, "lr": 0.1, "step_lr": 8.0})
-        {'generator_epochs': 20}
-    """
-    return {
-        name: value
-        for name, value in settings.items()
-        if type(value) is int and value >= FEW and any(word in name for word in TIMES)
-    }
+            def emit(event: dict[str, Any]) -> None:
+                events.write(json.dumps(event) + "\n")
+
+            try:
+                # A single call of a client that takes far too long is ended by the system.
+                limit = math.ceil((GRACE[1] + 1) * self.seconds) + 1
+                resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+                self._run(trial, emit)
+                code = 0
+            except Exception as error:
+                emit({"event": "error", **_error(error)})
+            finally:
+                events.flush()
+                os._exit(code)
+
+    def _run(self, wanted: Trial, emit: meter.Emit) -> None:
+        """Set-up and a few rounds of the first seed, with the trial's clients and settings."""
+        options = {**self.config.method.options, **wanted.settings}
+        config = self.config.model_copy(
+            update={
+                "method": self.config.method.model_copy(update={"options": options}),
+                "evaluation": self.config.evaluation.model_copy(update={"every": 1}),  # so that it is measured
+            }
+        )
+        silos = tuple(silo for silo in self.simulation.silos if silo.client in wanted.clients)
+        simulation = replace(self.simulation, silos=silos)
+
+        def give_up(spent: float) -> None:
+            is_set_up = bool(trial.progress.setup)
+            if trial.progress.round < 2 and spent > self.seconds * GRACE[is_set_up]:
+                os._exit(0)
+
+        watch = meter.Meter(emit, give_up, self.places, self.line)
+        seed = config.run.seeds[0]
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
+            folder = Path(name)
+            weighed = meter.Weighed(folder / "checkpoints", watch)
+            parking = Parking(folder)
+            settings = config.method_config()
+            trial = meter.Trial(config, self.method, settings, simulation, seed, None, weighed, parking)
+            trial.meter, trial.seconds = watch, self.seconds
+            tree, ledger = trial.run(0, resume=False, observer=Silent(), label="", folder=folder)
+            watch.close()
+            parking.close()
+            models = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            gpu = int(torch.cuda.max_memory_allocated()) if config.run.device.startswith("cuda") else 0
+            known = {"models": models, "gpu": gpu, "cpu": time.process_time(), "entries": len(ledger._entries)}
+            emit({"event": "trained", **known, **resident()._asdict()})
+            if self.finish and len(silos) == len(self.simulation.silos) and not wanted.settings:
+                self._finish(folder / "out", config, simulation, tree, ledger, emit)
+
+    def _finish(
+        self, folder: Path, config: RunConfig, simulation: Simulation, tree: dict[str, Any], ledger: Any,
+        emit: meter.Emit,
+    ) -> None:  # fmt: skip
+        """What a run does after its last seed: the result's files, and what follows them."""
+        started = time.process_time()
+        folder.mkdir()
+        whole = results.assemble(config, self.method, simulation, [tree], "0" * 64)
+        (folder / "config.yaml").write_text(json.dumps(complete_config(config, simulation)), encoding="utf-8")
+        simulation.keep(folder)
+        results.write(folder, whole, [(tree["seed"], ledger)])
+        module, _, function = self.finish.partition(":")
+        getattr(importlib.import_module(module), function)(folder)
+        sizes = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+        emit({"event": "finished", "cpu": time.process_time() - started, "sizes": sizes, **resident()._asdict()})
 
 
 def _size(silo: Silo) -> dict[str, int]:
-    """What decides the cost of a client: nodes, edges, filled features, items to train on; and the bytes it holds."""
+    """The bytes that a client's data takes, and how much work its rounds are by its size."""
     graph = silo.graph.union if isinstance(silo.graph, GraphCollection) else silo.graph
-    features: Any = graph.features
-    filled = int(features.nnz if graph.is_sparse else features.size)
     return {
         "client": silo.client,
         "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "filled": filled,
-        "train": len(silo.train),
         "bytes": graph_bytes(silo),
         "work": expected_work(silo),
     }
 
 
-def _fork(
-    order: Mapping[str, Any],
-    config: RunConfig,
-    method: Method,
-    simulation: Simulation,
-    emit: Callable[[dict[str, Any]], None],
-) -> None:
-    process = os.fork()
-    if process:
-        emit({"event": "forked", "process": process})
-        _, status = os.waitpid(process, 0)
-        emit({"event": "ended", "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
-        return
-    code = 1
-    try:
-        # A single ask that takes far too long is ended by the system.
-        limit = math.ceil((GRACE[1] + 1) * order["seconds"]) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
-        _try(order, config, method, simulation, emit)
-        code = 0
-    except Exception as error:
-        _tell(error, emit)
-    finally:
-        os._exit(code)
-
-
-def _try(
-    order: Mapping[str, Any],
-    config: RunConfig,
-    method: Method,
-    simulation: Simulation,
-    emit: Callable[[dict[str, Any]], None],
-) -> None:
-    """Set-up and a few rounds of the first seed, for the clients and with the settings of the order."""
-    seconds = float(order["seconds"])
-    options = {**config.method.options, **order["settings"]}
-    config = config.model_copy(
-        update={
-            "method": config.method.model_copy(update={"options": options}),
-            "evaluation": config.evaluation.model_copy(update={"every": 1}),  # so that it is measured
-        }
-    )
-    wanted = set(order["clients"] or simulation.clients)
-    if len(wanted) < len(simulation.silos):
-        silos = tuple(silo for silo in simulation.silos if silo.client in wanted)
-        simulation = replace(simulation, silos=silos)
-
-    def give_up(spent: float) -> None:
-        rounds, is_set_up = trial.progress.round, bool(trial.progress.setup)
-        if rounds < 2 and spent > seconds * GRACE[is_set_up]:
-            emit({"event": "late"})
-            os._exit(0)
-
-    meter = Meter(emit, give_up)
-    seed = config.run.seeds[0]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        weighed = Weighed(folder / "checkpoints", meter)
-        parking = Parking(folder)
-        trial = Trial(config, method, config.method_config(), simulation, seed, None, weighed, parking)
-        trial.meter, trial.seconds = meter, seconds
-        tree, ledger = trial.run(0, resume=False, observer=Silent(), label="", folder=folder)
-        meter.close()
-        parking.close()
-        models = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        gpu = int(torch.cuda.max_memory_allocated()) if config.run.device.startswith("cuda") else 0
-        told = {"models": models, "gpu": gpu, "cpu": time.process_time()}
-        emit({"event": "trained", **told, **resident()._asdict()})
-        if order["finish"] and len(wanted) == len(simulation.clients):
-            _finish(folder / "out", order["finish"], config, method, simulation, tree, ledger, emit)
-
-
-def _finish(
-    folder: Path,
-    finish: str,
-    config: RunConfig,
-    method: Method,
-    simulation: Simulation,
-    tree: dict[str, Any],
-    ledger: Any,
-    emit: Callable[[dict[str, Any]], None],
-) -> None:
-    """What a run does after its last seed: the result's files, and what follows them."""
-    started = time.process_time()
-    folder.mkdir()
-    whole = results.assemble(config, method, simulation, [tree], "0" * 64)
-    (folder / "config.yaml").write_text(json.dumps(complete_config(config, simulation)), encoding="utf-8")
-    simulation.keep(folder)
-    results.write(folder, whole, [(tree["seed"], ledger)])
-    module, _, function = finish.partition(":")
-    if module:
-        getattr(importlib.import_module(module), function)(folder)
-    sizes = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    told = {"cpu": time.process_time() - started, "sizes": sizes}
-    emit({"event": "finished", **told, **resident()._asdict()})
+def _error(error: Exception) -> dict[str, str]:
+    notes = "\n".join(getattr(error, "__notes__", []))
+    trace = f"{traceback.format_exc()}{notes}"
+    return {"kind": type(error).__name__, "text": str(error) or repr(error), "trace": trace}
 
 
 if __name__ == "__main__":
-    main()
+    main(json.loads(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,33 @@
+"""Bandwidth and latency as a person writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphsilo.errors import ConfigError
+from graphsilo.planning import lines
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("100Mbit/s", 12.5e6), ("1 Gbit", 1.25e8), ("12.5MB/s", 12.5e6), ("8kbps", None), ("8bit", 1.0)]
+)
+def test_bandwidth(text, value):
+    if value is None:
+        with pytest.raises(ConfigError, match="100Mbit/s"):
+            lines.bandwidth(text)
+    else:
+        assert lines.bandwidth(text) == value
+
+
+def test_latency():
+    assert [lines.latency(text) for text in ("20ms", "0.1s", "0ms")] == [0.02, 0.1, 0.0]
+    for wrong in ("20", "ms", "-3ms", "1.2.3s"):
+        with pytest.raises(ConfigError, match="20ms"):
+            lines.latency(wrong)
+
+
+def test_a_latency_needs_a_bandwidth():
+    assert lines.line_of(None, None) is None
+    assert lines.line_of("8Mbit/s", None) == lines.Line(1e6, 0.0)
+    with pytest.raises(ConfigError, match="a latency goes with a bandwidth"):
+        lines.line_of(None, "5ms")
