@@ -78,7 +78,7 @@ def test_the_penaltys_gradient(kit):
         for parameter in client.model.parameters():
             parameter.copy_(1.0 + torch.randn(parameter.shape, generator=generator))
     gradients = [torch.zeros_like(parameter) for parameter in client.model.parameters()]
-    caught[0](gradients)
+    caught[0](gradients, None)
 
     def penalty(parameters):
         return 0.5 * mu * sum(float((parameter.double() - 1.0).square().sum()) for parameter in parameters)
@@ -145,12 +145,12 @@ def test_the_pull_is_the_gradient_of_a_penalty_in_the_loss(kit, optimizer):
     pulled = one_round(server, federation)
     plain, other = kit.build("fedavg", [silo], **settings)
 
-    def penalty(model):
-        squares = [(value - start[name]).square().sum() for name, value in model.named_parameters()]
+    def penalty():
+        squares = [(value - start[name]).square().sum() for name, value in client.model.named_parameters()]
         return 0.5 * mu * torch.stack(squares).sum()
 
     client = other.client(0)
-    client.fit = lambda request: client.run_epochs(extra_loss=penalty)
+    client.fit = lambda request: client.run_epochs(term=lambda step: penalty())
     penalised = one_round(plain, other)
     free = one_round(*kit.build("fedavg", [silo], **settings))
     for name in pulled:

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
-from graphsilo.errors import MessageError
+from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
-from graphsilo.training.local import LocalTrainer, load_weights, weights_of
+from graphsilo.training.local import LocalTrainer, Teacher, load_weights, weights_of
 from graphsilo.training.objective import link_scores, objective
 from graphsilo.training.optimizer import optimizer
 
@@ -95,17 +95,75 @@ def test_gradients_are_those_of_autograd_with_dropout_on(name):
         torch.testing.assert_close(left, torch.zeros_like(left) if right is None else right, atol=1e-6, rtol=1e-4)
 
 
-def test_an_extra_loss_is_part_of_the_gradient():
+def sums_of(seen):
+    """A term with a gradient for logits, embeddings and, beside the pass, the parameters."""
+
+    def term(step):
+        seen.append(step)
+        weights = torch.arange(1.0, len(step.labels) + 1)[:, None]
+        return (weights * step.logits.square()).sum() + (weights * step.embeddings).sum() / 7
+
+    return term
+
+
+@pytest.mark.parametrize("size", [0, 4])
+@pytest.mark.parametrize("name", BACKBONES)
+def test_a_terms_gradient_is_that_of_autograd_with_dropout_on(name, size):
+    """One pass, by hand where the model can, gives what autograd gives of the whole loss."""
+    one = silo()
+    model = model_for(one, name)
+    goal = objective(GraphTensors(one.graph), one)
+    batch, parameters, seen = next(iter(goal.batches(size, generator(3)))), list(model.parameters()), []
+    draw = generator(0, "train")
+    mine = goal.gradients(model, batch, draw, parameters, sums_of(seen))
+    other = generator(0, "train")
+    logits, embeddings = model.outputs(batch.view, other)
+    assert torch.equal(draw.get_state(), other.get_state())
+    step = seen[0]
+    assert step.labels.tolist() == one.labels[step.items].tolist()
+    torch.testing.assert_close(step.logits, logits)
+    torch.testing.assert_close(step.embeddings, embeddings)
+    whole = F.cross_entropy(logits, batch.labels) + sums_of([])(step._replace(logits=logits, embeddings=embeddings))
+    theirs = torch.autograd.grad(whole, parameters, allow_unused=True)
+    for left, right in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(left, torch.zeros_like(left) if right is None else right, atol=1e-4, rtol=1e-4)
+
+
+def test_a_term_may_use_parameters_and_be_constant():
     one = silo()
     model = model_for(one)
     goal = objective(GraphTensors(one.graph), one)
     parameters = list(model.parameters())
     plain = goal.gradients(model, full_batch(goal), generator(0), parameters)
     changed = goal.gradients(
-        model, full_batch(goal), generator(0), parameters, lambda net: sum(p.sum() for p in net.parameters())
+        model, full_batch(goal), generator(0), parameters, lambda step: sum(p.sum() for p in parameters)
     )
-    for left, right in zip(plain, changed, strict=True):
+    same = goal.gradients(model, full_batch(goal), generator(0), parameters, lambda step: torch.zeros(()))
+    for left, right, constant in zip(plain, changed, same, strict=True):
         torch.testing.assert_close(left + 1.0, right)
+        assert torch.equal(left, constant)
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_weights_of_items_by_hand(size):
+    """The loss is the mean of weight times cross-entropy, each item with its own weight."""
+    one = silo()
+    model, weights = model_for(one), torch.linspace(0.0, 2.0, 15)
+    goal = objective(GraphTensors(one.graph), one)
+    batch, parameters = next(iter(goal.batches(size, generator(3)))), list(model.parameters())
+    mine = goal.gradients(model, batch, None, parameters, node_weights=weights)
+    of = torch.tensor([weights[one.train.tolist().index(item)] for item in batch.view.items.tolist()])
+    each = F.cross_entropy(model(batch.view), batch.labels, reduction="none")
+    theirs = torch.autograd.grad((of * each).mean(), parameters)
+    for left, right in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(left, right, atol=1e-6, rtol=1e-4)
+
+
+def test_terms_need_labelled_items():
+    one, _ = links()
+    goal, model = objective(GraphTensors(one.graph), one), model_for(one)
+    with pytest.raises(UnsupportedError, match="need the task 'node' or 'graph'"):
+        goal.gradients(model, full_batch(goal), None, list(model.parameters()), lambda step: torch.zeros(()))
 
 
 def test_mean_cross_entropy_by_hand():
@@ -307,7 +365,7 @@ def test_the_steps_of_many_epochs_are_those_of_one_at_a_time(name):
 def test_nothing_to_learn_from_changes_nothing():
     loop = trainer(silo(train=()))
     before = [parameter.detach().clone() for parameter in loop.parameters]
-    loop.run(3, generator(0))
+    assert loop.run(3, generator(0)) == 0
     assert all(torch.equal(*pair) for pair in zip(before, loop.parameters, strict=True))
 
 
@@ -315,15 +373,70 @@ def test_adjust_changes_the_step():
     one, still = trainer(silo()), trainer(silo())
     before = [parameter.detach().clone() for parameter in one.parameters]
 
-    def away(gradients):
+    batches = []
+
+    def away(gradients, batch):
+        batches.append(batch.view.items.tolist())
         for gradient in gradients:
             gradient.zero_().add_(1.0)
 
-    one.run(2, generator(0), adjust=away)
+    assert one.run(2, generator(0), adjust=away) == 2
+    assert batches == 2 * [list(range(0, 30, 2))]
     for parameter, old in zip(one.parameters, before, strict=True):
         torch.testing.assert_close(parameter.detach(), old - 2 * 0.05)
-    still.run(2, generator(0), adjust=lambda gradients: [gradient.zero_() for gradient in gradients])
+    still.run(2, generator(0), adjust=lambda gradients, _: [gradient.zero_() for gradient in gradients])
     assert all(torch.equal(*pair) for pair in zip(before, still.parameters, strict=True))
+
+
+@pytest.mark.parametrize(("size", "steps"), [(0, 3), (15, 3), (14, 6), (4, 12)])
+def test_the_loop_counts_its_steps(size, steps):
+    assert trainer(silo()).run(3, generator(0), batch_size=size) == steps
+
+
+# -- a frozen model --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "gin"])
+def test_a_teacher_answers_as_the_model_with_its_weights(name):
+    settings = {"norm": "batch"} if name == "gin" else {}
+    one = silo()
+    student, other = (model_for(one, name, **settings) for _ in range(2))
+    held = {key: value + 0.3 for key, value in weights_of(other).items()}
+    load_weights(other, held)
+    before = {key: value.clone() for key, value in weights_of(student).items()}
+    data = GraphTensors(one.graph)
+    kept, passing = data.kept_view(one.train), data.view(one.train[:4])
+    teacher = Teacher(student, held)
+    for view in (kept, passing):
+        found = teacher.outputs(view)
+        assert torch.equal(found.logits, other(view).detach())
+        torch.testing.assert_close(found.embeddings, other.embed(view).detach())
+        assert not found.logits.requires_grad
+    assert teacher.outputs(kept) is teacher.outputs(kept)
+    assert teacher.outputs(passing) is not teacher.outputs(passing)
+    assert all(torch.equal(value, before[key]) for key, value in weights_of(student).items())
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_a_teacher_inside_a_term(name):
+    """Borrowing the student's parameters in the middle of a step leaves its gradient as it was."""
+    one = silo()
+    loop, model = trainer(one, name=name), model_for(one, name)
+    teacher = Teacher(loop.model, {key: value + 0.3 for key, value in weights_of(model).items()})
+    batch = full_batch(loop.objective)
+    logits = teacher.outputs(batch.view).logits.clone()
+
+    def gradients(term):
+        return loop.objective.gradients(loop.model, batch, generator(0), loop.parameters, term)
+
+    mine = gradients(lambda step: (step.logits - teacher.outputs(step.view).logits).square().sum())
+    theirs = gradients(lambda step: (step.logits - logits).square().sum())
+    assert all(torch.equal(*pair) for pair in zip(mine, theirs, strict=True))
+
+
+def test_a_teacher_of_another_model_is_refused():
+    with pytest.raises(MessageError, match="is missing"):
+        Teacher(trainer(silo()).model, {})
 
 
 def test_weights_are_copied_in():

@@ -10,17 +10,19 @@ from torch import Tensor
 from graphsilo.federation.client import ClientBase, ClientContext, log_probabilities
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import LocalTrainingConfig
+from graphsilo.models.base import borrowed
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.local import (
+    Adjust,
     LocalTrainer,
-    borrowed,
+    Teacher,
     check_weights,
     load_model_state,
     load_weights,
     model_state,
     tensors_of,
 )
-from graphsilo.training.objective import objective
+from graphsilo.training.objective import Term, objective
 from graphsilo.training.optimizer import optimizer
 
 GRAPH_BATCH = 64
@@ -57,10 +59,27 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
             ),
         )
 
-    def run_epochs(self, **options: Any) -> None:
-        """Local training with this round's generator; options as in ``LocalTrainer.run``."""
-        epochs = int(options.pop("epochs", self.config.local_epochs))
-        self.trainer.run(epochs, self.generator("train"), batch_size=self.batch_size, **options)
+    def run_epochs(
+        self,
+        *,
+        epochs: int | None = None,
+        term: Term | None = None,
+        adjust: Adjust | None = None,
+        node_weights: Tensor | None = None,
+    ) -> int:
+        """Local training with this round's generator; options and result as in ``LocalTrainer.run``."""
+        return self.trainer.run(
+            self.config.local_epochs if epochs is None else epochs,
+            self.generator("train"),
+            batch_size=self.batch_size,
+            term=term,
+            adjust=adjust,
+            node_weights=node_weights,
+        )
+
+    def teacher(self, weights: Mapping[str, Tensor]) -> Teacher:
+        """A frozen model of this client's architecture with these weights, for one round's terms."""
+        return Teacher(self.model, {name: tensor.to(self.data.device) for name, tensor in weights.items()})
 
     @property
     def batch_size(self) -> int:

@@ -34,7 +34,7 @@ class Client(fedavg.Client[FedProxConfig]):
         # The penalty covers exactly the downloaded parameters; float buffers have no gradient.
         reference = [request.weights[name].to(self.data.device) for name, _ in self.model.named_parameters()]
 
-        def pull(gradients: list[Tensor]) -> None:
+        def pull(gradients: list[Tensor], _: object) -> None:
             for gradient, parameter, start in zip(gradients, self.trainer.parameters, reference, strict=True):
                 gradient.add_(parameter - start, alpha=mu)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Dense, Model, widths
+from graphsilo.models.base import Dense, Model, Outputs, widths
 from graphsilo.models.mlp import PropagatedModel
 from graphsilo.models.operators import SPARSE_COST, DenseOperator, Operator, SparseOperator
 from graphsilo.models.stack import DENSE, Plan, Stack, Term, feature_plan
@@ -48,15 +48,26 @@ class APPNP(Model):
         self.embedding_dim, self.num_classes = [inputs, *hidden][-1], classes
         self.head = f"layers.{len(self.layers) - 1}."
         self._stack = Stack([layer.slots for layer in layers], [dropout] * len(self.layers))
+        self.reach = ("gcn", hops) if alpha < 1.0 and hops else None
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        hops = self.hops if self.alpha < 1.0 else 0
-        depth = len(self.layers)
-        plan: Plan = view.cached(
+        return self._propagated(view, self._stack(self._plan(view), generator))
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        last = len(self.layers) - 1
+        if last == 0:
+            return super().outputs(view, generator)
+        predictions, hidden = self._stack.with_input(self._plan(view), generator, last)
+        return Outputs(self._propagated(view, predictions), self._of_items(view, hidden))
+
+    def _plan(self, view: View) -> Plan:
+        hops, depth = 0 if self.reach is None else self.hops, len(self.layers)
+        return view.cached(
             ("appnp plan", hops, depth), lambda: ((Term(view.features("gcn", hops)),), *[DENSE] * (depth - 1))
         )
-        predictions = self._stack(plan, generator)
-        return predictions if hops == 0 else pagerank(view, hops, self.alpha) @ predictions
+
+    def _propagated(self, view: View, predictions: Tensor) -> Tensor:
+        return predictions if self.reach is None else pagerank(view, self.hops, self.alpha) @ predictions
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         depth = len(self.layers) - 1

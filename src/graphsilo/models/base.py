@@ -6,9 +6,9 @@ import contextlib
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from graphsilo.models.dropout import Source
 from graphsilo.models.precision import lowered, wide
 from graphsilo.models.stack import Plan, Record, Stack, Weights
-from graphsilo.models.view import View
+from graphsilo.models.view import Norm, View
 from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:
@@ -32,6 +32,18 @@ EmbeddedTrace: TypeAlias = tuple[Tensor, Tensor | None, Callable[[Tensor, Tensor
 """Logits, embeddings, and a function from the gradients of both to those of ``parameters()``."""
 
 
+class Outputs(NamedTuple):
+    """What one pass through a model gives for the items of a view.
+
+    Attributes:
+        logits: [items, C].
+        embeddings: [items, p], the input of the last layer behind the same dropout.
+    """
+
+    logits: Tensor
+    embeddings: Tensor
+
+
 class Model(nn.Module, ABC):
     """A network that turns a View into one row per item.
 
@@ -45,6 +57,8 @@ class Model(nn.Module, ABC):
         readout: ``node`` (a row per node) or ``graph`` (a row per graph of a collection).
         precision: Of its dense matrix products, forwards and backwards. Parameters, gradients, what it is given and
             what it answers are float32 all the same.
+        reach: By which matrix, and how often, rows are mixed behind the embedding: it is computed for more rows than
+            the items then. None where they are not.
     """
 
     embedding_dim: int
@@ -52,11 +66,12 @@ class Model(nn.Module, ABC):
     head: str
     readout: Task = "node"
     precision: Precision = "float32"
+    reach: tuple[Norm, int] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have the ways into every model, somebody else's too, open its precision."""
         super().__init_subclass__(**options)
-        for name in ("forward", "embed"):
+        for name in ("forward", "embed", "outputs"):
             if name in cls.__dict__:
                 setattr(cls, name, _in_its_precision(cls.__dict__[name]))
 
@@ -67,6 +82,29 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         """Embeddings [items, embedding_dim], the input of the last layer."""
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        """Logits and embeddings of one pass, for losses that depend on both.
+
+        What stands here serves any model: a second pass with the same dropout, in which running statistics do not move
+        again. Models that can give both in one pass override it.
+        """
+        before = None if generator is None else generator.get_state()
+        logits: Tensor = self(view, generator)
+        buffers = dict(self.named_buffers())
+        with borrowed(buffers, {name: buffer.clone() for name, buffer in buffers.items()}):
+            if generator is None or before is None:
+                return Outputs(logits, self.embed(view, None))
+            after = generator.get_state()
+            generator.set_state(before)
+            embeddings = self.embed(view, generator)
+            generator.set_state(after)
+        return Outputs(logits, embeddings)
+
+    def _of_items(self, view: View, hidden: Tensor) -> Tensor:
+        """The items' rows of a last layer's input."""
+        rows = None if self.reach is None else view.item_rows(*self.reach)
+        return hidden if rows is None else hidden.index_select(0, rows)
 
     @classmethod
     def from_settings(cls, settings: Settings, inputs: int, classes: int, task: Task) -> Self:
@@ -101,18 +139,12 @@ class Model(nn.Module, ABC):
             return None
         order: list[int] = self._slot_order
 
-        def pull(gradient: Tensor) -> list[Tensor]:
-            with self._precisely():
-                found = record.pull(gradient)
-            return [found[place] for place in order]
-
-        return record.output, pull
+        return record.output, lambda gradient: self._in_order(record, gradient, order)
 
     def trace_embedding(self, view: View, generator: torch.Generator | None) -> EmbeddedTrace | None:
-        """As ``trace``, with the embeddings of the same pass, for losses that depend on both.
+        """As ``trace``, with the embeddings of the same pass: ``outputs`` without autograd.
 
-        The embeddings are there only where the view is full and parameters stand before them, else they are None;
-        their gradient may be None.
+        The embeddings are None where no parameters stand before them; their gradient may be None.
         """
         record = self._record(view, generator)
         if record is None:
@@ -122,12 +154,25 @@ class Model(nn.Module, ABC):
         if depth is None:
             depth = self._embedding_depth = self._find_embedding_depth(self.__dict__["_stack"], view)
 
-        def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
-            with self._precisely():
-                found = record.pull(gradient, None if inner is None else (depth, inner))
-            return [found[place] for place in order]
+        if not depth:
+            return record.output, None, lambda gradient, _: self._in_order(record, gradient, order)
+        rows = None if self.reach is None else view.item_rows(*self.reach)
+        hidden = record.input_of(depth)
 
-        return record.output, record.input_of(depth) if depth and view.is_full else None, pull
+        def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
+            if inner is not None and rows is not None:
+                inner = torch.zeros_like(hidden).index_add_(0, rows, inner)
+            return self._in_order(record, gradient, order, None if inner is None else (depth, inner))
+
+        return record.output, hidden if rows is None else hidden.index_select(0, rows), pull
+
+    def _in_order(
+        self, record: Record, gradient: Tensor, order: list[int], hidden: tuple[int, Tensor] | None = None
+    ) -> list[Tensor]:
+        """The gradients of ``parameters()`` from that of a record's output."""
+        with self._precisely():
+            found = record.pull(gradient, hidden)
+        return [found[place] for place in order]
 
     def masks(self, view: View, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
         """Dropout masks for so many calls of ``trace`` in a row, drawn at once: the masks that they would draw.
@@ -190,15 +235,34 @@ class Model(nn.Module, ABC):
 _NOTHING = contextlib.nullcontext()
 
 
-def _in_its_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _in_its_precision(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def run(self: Model, *arguments: Any, **options: Any) -> Tensor:
+    def run(self: Model, *arguments: Any, **options: Any) -> Any:
         if self.precision == "float32":
             return method(self, *arguments, **options)
         with self._precisely():
-            return wide(method(self, *arguments, **options))
+            found = method(self, *arguments, **options)
+            return Outputs(*map(wide, found)) if isinstance(found, Outputs) else wide(found)
 
     return run
+
+
+@contextlib.contextmanager
+def borrowed(mine: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Let a model compute with other weights for a while, without copying either.
+
+    Args:
+        mine: Its parameters and buffers by name.
+        tensors: The others, on the same device; they must not be written to meanwhile.
+    """
+    kept = {name: mine[name].data for name in tensors}
+    try:
+        for name, value in tensors.items():
+            mine[name].data = value
+        yield
+    finally:
+        for name, value in kept.items():
+            mine[name].data = value
 
 
 class LayeredModel(Model):
@@ -211,6 +275,8 @@ class LayeredModel(Model):
     layers: nn.ModuleList
     pooling: Pooling
     output: Dense
+    norm: ClassVar[Norm | None]
+    """The matrix that a layer mixes rows with; None where it does not."""
 
     def _finish(self, embedding_dim: int, classes: int, readout: Readout, pooling: Pooling) -> None:
         """What follows once ``self.layers`` is there."""
@@ -222,6 +288,11 @@ class LayeredModel(Model):
             self.head = "output."
         else:
             self.head = f"layers.{self.depth - 1}."
+            self.reach = None if self.norm is None else (self.norm, 1)
+
+    @abstractmethod
+    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """The output of all of several layers, and the input of the last one on the rows that it reads."""
 
     @abstractmethod
     def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
@@ -232,6 +303,15 @@ class LayeredModel(Model):
             logits: Tensor = self.output(self.embed(view, generator))
             return logits
         return self._layers(view, self.depth, generator, False)
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        if self.readout == "graph":
+            embeddings = self.embed(view, generator)
+            return Outputs(self.output(embeddings), embeddings)
+        if self.depth == 1:
+            return Outputs(self(view, generator), self.embed(view))
+        logits, hidden = self._with_input(view, generator)
+        return Outputs(logits, self._of_items(view, hidden))
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         if self.readout == "graph":
@@ -290,6 +370,9 @@ class StackedModel(LayeredModel):
 
     def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
         return self._stack(self._plan(view, depth), generator, activate_last=activate_last)
+
+    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        return self._stack.with_input(self._plan(view, self.depth), generator, self.depth - 1)
 
 
 class Dense(Layer):

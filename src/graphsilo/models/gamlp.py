@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from graphsilo.models.base import Dense, Model, draw_uniform, widths
+from graphsilo.models.base import Dense, Model, Outputs, draw_uniform, widths
 from graphsilo.models.dropout import dropout
 from graphsilo.models.operators import Operator
 from graphsilo.models.precision import as_forwards, exact, is_lowered
@@ -101,8 +101,11 @@ class GAMLP(Model):
         self.dropout, self.attention_dropout, self.legacy_layout = dropout, attention_dropout, legacy_layout
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        logits: Tensor = self.layers[-1](self.embed(view, generator))
-        return logits
+        return self.outputs(view, generator).logits
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        embeddings = self.embed(view, generator)
+        return Outputs(self.layers[-1](embeddings), embeddings)
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         projected, parts = _Products.apply(view.hops(self.hops), self.layers[0].weight, self.scorer.weight)

@@ -113,6 +113,8 @@ class GAT(LayeredModel):
     ReLU in place of ELU, dropout on hidden layers only (the paper: 8 heads, 0.6 on inputs and attention too).
     """
 
+    norm = "loops"
+
     def __init__(
         self,
         inputs: int,
@@ -141,10 +143,20 @@ class GAT(LayeredModel):
         self.negative_slope, self.activation = negative_slope, activation
 
     def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
+        return self._step_by_step(view, depth, generator, activate_last)[-1]
+
+    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        *_, hidden, logits = self._step_by_step(view, self.depth, generator, False)
+        return logits, hidden
+
+    def _step_by_step(
+        self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool
+    ) -> list[Tensor]:
+        """The output of every layer."""
         structure = _structure(view, depth)
-        hidden: Tensor | None = None
+        outputs: list[Tensor] = []
         for position, layer in enumerate(self._rows[:depth]):
-            source = view.features("loops", depth) if hidden is None else hidden
+            source = outputs[-1] if outputs else view.features("loops", depth)
             values = wide(source @ layer.linear.weight)
             attended: Tensor = _Attention.apply(
                 values,
@@ -163,8 +175,8 @@ class GAT(LayeredModel):
                     hidden = relu_dropout(hidden, self.dropout, generator)
                 else:
                     hidden = dropout(nn.functional.elu(hidden), self.dropout, generator)
-        assert hidden is not None
-        return hidden
+            outputs.append(hidden)
+        return outputs
 
 
 def _structure(view: View, depth: int) -> list[Edges]:

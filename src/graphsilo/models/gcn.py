@@ -17,6 +17,7 @@ class GCN(StackedModel):
     """
 
     layer = Dense
+    norm = "gcn"
 
     def _plan(self, view: View, depth: int) -> Plan:
         return graph_plan(view, "gcn", depth)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from graphsilo.models.base import Dense, Model, Pooling, Readout
+from graphsilo.models.base import Dense, Model, Outputs, Pooling, Readout
 from graphsilo.models.dropout import keep_scale, relu_dropout_scale
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.precision import as_forwards, is_lowered, wide
@@ -68,8 +68,11 @@ class GCNII(Model):
         self._weights = list(self.convolutions)
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        logits: Tensor = self.output(self.embed(view, generator))
-        return logits
+        return self.outputs(view, generator).logits
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        embeddings = self.embed(view, generator)
+        return Outputs(self.output(embeddings), embeddings)
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         depth = len(self._weights)

@@ -76,6 +76,8 @@ class GIN(LayeredModel):
     BatchNorm by default; ``jumping`` reads the hidden layers, not the raw input.
     """
 
+    norm = "sum"
+
     def __init__(
         self,
         inputs: int,
@@ -116,6 +118,12 @@ class GIN(LayeredModel):
         if self._plain:
             return self._step_by_step(view, depth, generator, activate_last)[-1]
         return self._stack(self._plan(view, depth), generator, activate_last=activate_last)
+
+    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        if self._plain:
+            *_, hidden, logits = self._step_by_step(view, self.depth, generator, False)
+            return logits, hidden
+        return self._stack.with_input(self._plan(view, self.depth), generator, (self.depth - 1) * self.mlp_layers)
 
     def _plan(self, view: View, depth: int) -> Plan:
         def make() -> Plan:

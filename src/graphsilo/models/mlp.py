@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Dense, Model, StackedModel, widths
+from graphsilo.models.base import Dense, Model, Outputs, StackedModel, widths
 from graphsilo.models.operators import Operator
 from graphsilo.models.stack import Plan, Stack, feature_plan
 from graphsilo.models.view import View
@@ -23,6 +23,7 @@ class MLP(StackedModel):
     """
 
     layer = Dense
+    norm = None
 
     def _plan(self, view: View, depth: int) -> Plan:
         return feature_plan(view, depth, ("features",), lambda: [view.features()])
@@ -61,6 +62,12 @@ class PropagatedModel(Model):
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         return self._stack(self._plan(view, len(self.layers)), generator)
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        last = len(self.layers) - 1
+        if last == 0:
+            return super().outputs(view, generator)
+        return Outputs(*self._stack.with_input(self._plan(view, last + 1), generator, last))
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         depth = len(self.layers) - 1

@@ -49,6 +49,7 @@ class SAGE(StackedModel):
     """
 
     layer = SageLayer
+    norm = "mean"
 
     def __init__(
         self,
@@ -75,17 +76,29 @@ class SAGE(StackedModel):
     def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
         if not self.unit_rows:
             return super()._layers(view, depth, generator, activate_last)
-        hidden: Tensor | None = None
+        return self._step_by_step(view, depth, generator, activate_last)[-1]
+
+    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        if not self.unit_rows:
+            return super()._with_input(view, generator)
+        *_, hidden, logits = self._step_by_step(view, self.depth, generator, False)
+        return logits, hidden
+
+    def _step_by_step(
+        self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool
+    ) -> list[Tensor]:
+        """The output of every layer, an autograd node per operation."""
+        outputs: list[Tensor] = []
         for position, (terms, layer) in enumerate(zip(self._plan(view, depth), self.layers, strict=False)):
             assert isinstance(layer, SageLayer)
             (around, own), bias = terms, layer.neighbours.bias
             assert bias is not None
+            hidden = outputs[-1] if outputs else None
             values = _apply(around, layer.neighbours.weight, hidden) + _apply(own, layer.own.weight, hidden) + bias
             if position < depth - 1 or activate_last:
                 values = drop(F.normalize(values.relu(), dim=1), self.dropout, generator)
-            hidden = values
-        assert hidden is not None
-        return hidden
+            outputs.append(values)
+        return outputs
 
 
 def _apply(term: Term, weight: Tensor, hidden: Tensor | None) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Dense, Layer, Model, draw_uniform, widths
+from graphsilo.models.base import Dense, Layer, Model, Outputs, draw_uniform, widths
 from graphsilo.models.operators import Operator
 from graphsilo.models.stack import Plan, Stack, Weights, feature_plan
 from graphsilo.models.view import View
@@ -70,6 +70,12 @@ class SIGN(Model):
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         return self._stack(self._plan(view, len(self.layers)), generator)
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        last = len(self.layers) - 1
+        if last == 0:
+            return super().outputs(view, generator)
+        return Outputs(*self._stack.with_input(self._plan(view, last + 1), generator, last))
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         depth = len(self.layers) - 1

@@ -112,6 +112,17 @@ class Stack:
             output, saved = _forward(plan, self._rates, source, False, parameters)
         return Record(plan, False, parameters, saved, output)
 
+    def with_input(self, plan: Plan, source: torch.Generator | None, layer: int) -> tuple[Tensor, Tensor]:
+        """The output of all layers, and the input of one above the first; both have a gradient.
+
+        Args:
+            plan: One entry per layer.
+            source: Of dropout; None for evaluation.
+            layer: Whose input is wanted, counted from 0.
+        """
+        result: tuple[Tensor, Tensor] = _Layers.apply(plan, self._rates, source, False, layer, *self.parameters())
+        return result
+
     def masks(self, plan: Plan, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
         """The dropout masks of several runs to come, drawn at once; None where that does not pay."""
         weights = self.parameters()
@@ -140,7 +151,7 @@ class Stack:
             return output
         if generator is None and not torch.is_grad_enabled():
             return _evaluate(plan, activate_last, parameters)  # type: ignore[arg-type]
-        result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, *parameters)
+        result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, None, *parameters)
         return result
 
 
@@ -274,19 +285,21 @@ class _Layers(torch.autograd.Function):
         rates: tuple[float, ...],
         generator: torch.Generator | None,
         activate_last: bool,
+        layer: int | None,
         *parameters: Tensor,
-    ) -> Tensor:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         hidden, saved = _forward(plan, rates, generator, activate_last, parameters)
-        ctx.plan, ctx.activate_last, ctx.count = plan, activate_last, len(parameters)
+        ctx.plan, ctx.activate_last, ctx.count, ctx.layer = plan, activate_last, len(parameters), layer
         ctx.lowered = is_lowered(hidden)
         # ``hidden`` of the last layer is the output; saving it is allowed, changing it in place is caught by torch.
         ctx.save_for_backward(*parameters, *saved)
-        return hidden
+        return hidden if layer is None else (hidden, saved[2 * layer - 1])  # type: ignore[return-value]
 
     @staticmethod
     @once_differentiable
     @as_forwards
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor, inner: Tensor | None = None) -> tuple[Tensor | None, ...]:
         parameters, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        gradients = _backward(ctx.plan, ctx.activate_last, parameters, saved, gradient)
-        return (None, None, None, None, *gradients)
+        hidden = None if inner is None else (ctx.layer, inner)
+        gradients = _backward(ctx.plan, ctx.activate_last, parameters, saved, gradient, hidden)
+        return (None, None, None, None, None, *gradients)

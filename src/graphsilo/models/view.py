@@ -343,6 +343,17 @@ class View:
 
         return self.cached(("own", norm, depth), make)
 
+    def item_rows(self, norm: Norm, depth: int) -> Tensor | None:
+        """Where the view's own rows stand among the rows that ``depth`` layers below need; None: they are the same."""
+
+        def make() -> Tensor | None:
+            needed = self._frontier(norm, depth)[0]
+            if needed is None or self._nodes is None or needed is self._nodes:
+                return None
+            return torch.from_numpy(np.searchsorted(needed, self._nodes)).to(self.data.device)
+
+        return self.cached(("item rows", norm, depth), make)
+
     def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
         """X for the rows that ``depth`` more layers will need, [rows, d]."""
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.models.base import Model
-from graphsilo.training.objective import ExtraLoss, Objective
+from graphsilo.models.base import Model, Outputs, borrowed
+from graphsilo.models.view import View
+from graphsilo.training.objective import Objective, Term
 from graphsilo.training.optimizer import Optimizer
 
-Adjust = Callable[[list[Tensor]], None]
-"""Changes gradients in place before a step, e.g. adds a proximal term."""
+Adjust = Callable[[list[Tensor], Any], None]
+"""Changes a step's gradients in place, e.g. adds those of a proximal term; is given the step's batch, too."""
 
 
 class LocalTrainer:
@@ -37,26 +37,65 @@ class LocalTrainer:
         generator: torch.Generator,
         *,
         batch_size: int = 0,
+        term: Term | None = None,
         adjust: Adjust | None = None,
-        extra_loss: ExtraLoss | None = None,
-    ) -> None:
+        node_weights: Tensor | None = None,
+    ) -> int:
         """Run whole epochs; nothing where there is nothing to learn from.
 
         Args:
             epochs: How many passes over the training items.
             generator: Source of dropout masks, batch order and negatives.
             batch_size: Items per step; 0 for the full batch.
+            term: Added to the loss of every step; a function of its logits and embeddings.
             adjust: Called with the gradients before each step.
-            extra_loss: A term added to the loss of every step.
+            node_weights: [objective.num_samples] how much each labelled item counts in the mean loss.
+
+        Returns:
+            Optimiser steps that were taken.
         """
         if self.objective.num_samples == 0:
-            return
-        steps = self.objective.gradient_steps(self.model, epochs, batch_size, generator, self.parameters, extra_loss)
+            return 0
+        steps = self.objective.gradient_steps(
+            self.model, epochs, batch_size, generator, self.parameters, term, node_weights
+        )
+        taken = 0
         with torch.no_grad():  # once: switching it on and off is a tenth of a step on a small graph
-            for gradients in steps:
+            for gradients, batch in steps:
                 if adjust is not None:
-                    adjust(gradients)
+                    adjust(gradients, batch)
                 self.optimizer.step(gradients)
+                taken += 1
+        return taken
+
+
+class Teacher:
+    """A model with other weights, frozen: what a term compares a step with.
+
+    It borrows the architecture and computes without dropout and gradient. Outputs on views that are asked for again and
+    again, as a full batch is, are kept as long as the teacher: make a new one in each round.
+
+    Args:
+        model: Whose architecture; its own weights stay as they are.
+        weights: Every parameter and float buffer by name, on the model's device.
+    """
+
+    def __init__(self, model: Model, weights: Mapping[str, Tensor]):
+        self.model, self.weights = model, weights
+        self._mine = tensors_of(model)
+        check_weights(self._mine, weights)
+        self._kept: dict[int, tuple[View, Outputs]] = {}
+
+    def outputs(self, view: View) -> Outputs:
+        """Logits [items, C] and embeddings [items, p] of the view's items."""
+        known = self._kept.get(id(view))
+        if known is not None:
+            return known[1]
+        with torch.no_grad(), borrowed(self._mine, self.weights):
+            found = self.model.outputs(view)
+        if view.kept:
+            self._kept[id(view)] = view, found
+        return found
 
 
 def tensors_of(model: Model) -> dict[str, Tensor]:
@@ -112,24 +151,6 @@ def check_weights(
                 f"weight '{name}' must have shape {tuple(mine[name].shape)}; {tuple(value.shape)} came. Server and "
                 f"clients must use the same model and settings."
             )
-
-
-@contextlib.contextmanager
-def borrowed(mine: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """Let a model compute with other weights for a while, without copying either.
-
-    Args:
-        mine: The model's parameters and float buffers by name, as ``tensors_of`` gives them.
-        weights: The others, on the same device; they must not be written to meanwhile.
-    """
-    kept = {name: mine[name].data for name in weights}
-    try:
-        for name, value in weights.items():
-            mine[name].data = value
-        yield
-    finally:
-        for name, value in kept.items():
-            mine[name].data = value
 
 
 def model_state(model: Model) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from graphsilo.data.silos.silo import Silo
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Norm, View
-from graphsilo.training.objective import ClassifyItems
+from graphsilo.training.objective import Classified, ClassifyItems
 
 
 class SampledView(View):
@@ -69,12 +69,12 @@ class SampledItems(ClassifyItems):
         super().__init__(data, silo)
         self.fan_out = tuple(fan_out)
 
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Classified]:
         order = torch.randperm(self.num_samples, generator=generator)
         for part in torch.split(order, size if size > 0 else max(self.num_samples, 1)):
-            items = self._items[part.numpy()]
-            labels = self._labels[part.to(self._labels.device)]
-            yield SampledView(self.data, items, self.fan_out, generator), labels, self._share(labels)
+            items, places = self._items[part.numpy()], part.to(self._labels.device)
+            view, labels = SampledView(self.data, items, self.fan_out, generator), self._labels[places]
+            yield Classified(view, labels, self._share(labels), places)
 
 
 def sample_rows(

@@ -1,10 +1,13 @@
-"""What local training minimises, by task. Batches and negatives are drawn from the caller's generator."""
+"""What local training minimises, by task. Batches and negatives are drawn from the caller's generator.
+
+A method may add a term of its own to the loss of every step: a function of its items, labels, logits and embeddings.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -13,14 +16,51 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Silo
+from graphsilo.errors import UnsupportedError
 from graphsilo.models.base import Model
 from graphsilo.models.dropout import Source
 from graphsilo.models.view import GraphTensors, View
+from graphsilo.training.upstream import traced
 
-Classified: TypeAlias = tuple[View, Tensor, Tensor]
-"""Rows to compute, their labels, and the one-hot labels over their number."""
-ExtraLoss = Callable[[Model], Tensor]
-"""A term that a method adds to the loss of every step."""
+
+class Step(NamedTuple):
+    """What a term sees of one step.
+
+    Attributes:
+        items: [b] numbers of the labelled items (nodes, or graphs) in the silo.
+        labels: [b] their classes.
+        logits: [b, C]; what a term does with them reaches the model, as with the embeddings.
+        embeddings: [b, p], of the same pass and dropout.
+        view: The rows that were computed, for further passes over them, e.g. a ``Teacher``'s.
+        generator: The step's source of randomness.
+    """
+
+    items: NDArray[np.int64]
+    labels: Tensor
+    logits: Tensor
+    embeddings: Tensor
+    view: View
+    generator: torch.Generator | None
+
+
+Term: TypeAlias = Callable[[Step], Tensor]
+"""A scalar that a method adds to the loss of every step; its gradient is autograd's. It may use parameters, too."""
+
+
+class Classified(NamedTuple):
+    """A batch of labelled items.
+
+    Attributes:
+        view: The rows to compute.
+        labels: [b] their classes.
+        share: [b, C] one-hot labels over b.
+        places: [b] which of the objective's items these are; None for all of them.
+    """
+
+    view: View
+    labels: Tensor
+    share: Tensor
+    places: Tensor | None = None
 
 
 class Objective(ABC):
@@ -33,11 +73,11 @@ class Objective(ABC):
     num_samples: int
 
     @abstractmethod
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Any]:
         """What one epoch steps through: one full batch for size 0, else shuffled batches of ``size`` items."""
 
     @abstractmethod
-    def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
+    def loss(self, model: Model, batch: Any, generator: torch.Generator | None) -> Tensor:
         """The scalar to minimise on a batch."""
 
     def gradient_steps(
@@ -47,26 +87,40 @@ class Objective(ABC):
         size: int,
         generator: torch.Generator,
         parameters: Sequence[Tensor],
-        extra_loss: ExtraLoss | None = None,
-    ) -> Iterator[list[Tensor]]:
-        """The gradients of each step of so many epochs; the caller changes the parameters in between."""
+        term: Term | None = None,
+        node_weights: Tensor | None = None,
+    ) -> Iterator[tuple[list[Tensor], Any]]:
+        """The gradients of each step of so many epochs, and its batch; the caller changes parameters in between."""
         for _ in range(epochs):
             for batch in self.batches(size, generator):
-                yield self.gradients(model, batch, generator, parameters, extra_loss)
+                yield self.gradients(model, batch, generator, parameters, term, node_weights), batch
 
     def gradients(
         self,
         model: Model,
-        batch: object,
-        generator: torch.Generator,
+        batch: Any,
+        generator: torch.Generator | None,
         parameters: Sequence[Tensor],
-        extra_loss: ExtraLoss | None = None,
+        term: Term | None = None,
+        node_weights: Tensor | None = None,
     ) -> list[Tensor]:
-        """The gradient of a batch's loss for every parameter; zeros where a parameter plays no part."""
+        """The gradient of a batch's loss for every parameter; zeros where a parameter plays no part.
+
+        Args:
+            model: What is trained.
+            batch: One of ``batches``.
+            generator: Source of dropout; None for evaluation mode.
+            parameters: The model's, in its order.
+            term: Added to the loss, on labelled items alone.
+            node_weights: [num_samples] the loss of an item counts so many times in the mean, 1 where None.
+
+        Raises:
+            UnsupportedError: A term or weights are given, and the task has no labelled items.
+        """
+        if term is not None or node_weights is not None:
+            raise UnsupportedError("terms and weights of labelled items need the task 'node' or 'graph'.")
         with torch.enable_grad():
             loss = self.loss(model, batch, generator)
-            if extra_loss is not None:
-                loss = loss + extra_loss(model)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         return [
             torch.zeros_like(parameter) if gradient is None else gradient
@@ -89,40 +143,68 @@ class ClassifyItems(Objective):
         self._labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
         self.num_samples = len(items)
         self._num_classes = silo.schema.num_classes
-        self._full: tuple[View, Tensor, Tensor] | None = None
+        self._full: Classified | None = None
 
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Classified]:
         if self.is_full(size):
             if self._full is None:
-                self._full = (self.data.kept_view(self._items), self._labels, self._share(self._labels))
+                self._full = Classified(self.data.kept_view(self._items), self._labels, self._share(self._labels))
             yield self._full
             return
         order = torch.randperm(self.num_samples, generator=generator)
         for part in order.split(size):
-            yield self._batch(self._items[part.numpy()], self._labels[part.to(self._labels.device)])
-
-    def _batch(self, items: NDArray[np.int64], labels: Tensor) -> tuple[View, Tensor, Tensor]:
-        """The rows to compute, their labels, and the one-hot labels over their number."""
-        return self.data.view(items), labels, self._share(labels)
+            places = part.to(self._labels.device)
+            labels = self._labels[places]
+            yield Classified(self.data.view(self._items[part.numpy()]), labels, self._share(labels), places)
 
     def _share(self, labels: Tensor) -> Tensor:
         return F.one_hot(labels, self._num_classes).to(self.data.dtype).div_(max(len(labels), 1))
 
-    def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
-        view, labels, _ = cast("Classified", batch)
-        return F.cross_entropy(model(view, generator), labels)
+    def loss(self, model: Model, batch: Classified, generator: torch.Generator | None) -> Tensor:
+        return F.cross_entropy(model(batch.view, generator), batch.labels)
 
     def gradients(
         self,
         model: Model,
-        batch: object,
-        generator: torch.Generator,
+        batch: Classified,
+        generator: torch.Generator | None,
         parameters: Sequence[Tensor],
-        extra_loss: ExtraLoss | None = None,
+        term: Term | None = None,
+        node_weights: Tensor | None = None,
     ) -> list[Tensor]:
-        batch = cast("Classified", batch)
-        found = None if extra_loss is not None else self._traced(model, batch, generator)
-        return super().gradients(model, batch, generator, parameters, extra_loss) if found is None else found
+        if term is not None or node_weights is not None:
+            return self._with_term(model, batch, generator, parameters, term, node_weights)
+        found = self._traced(model, batch, generator)
+        return super().gradients(model, batch, generator, parameters) if found is None else found
+
+    def _with_term(
+        self,
+        model: Model,
+        batch: Classified,
+        generator: torch.Generator | None,
+        parameters: Sequence[Tensor],
+        term: Term | None,
+        node_weights: Tensor | None,
+    ) -> list[Tensor]:
+        """The gradients of the weighted loss and a term, from one pass for both."""
+        (logits, embeddings), pull = traced(model, batch.view, generator, parameters)
+        with torch.no_grad():
+            outer = torch.softmax(logits, 1).mul_(1.0 / len(logits)).sub_(batch.share)
+            if node_weights is not None:
+                places = batch.places
+                outer.mul_((node_weights if places is None else node_weights[places])[:, None])
+        if term is None:
+            return pull(outer, None)
+        with torch.enable_grad():
+            logits, embeddings = logits.detach().requires_grad_(), embeddings.detach().requires_grad_()
+            items = self._items if batch.view.items is None else batch.view.items
+            value = term(Step(items, batch.labels, logits, embeddings, batch.view, generator))
+        if not value.requires_grad:
+            return pull(outer, None)
+        to_logits, inner, *beside = torch.autograd.grad(value, [logits, embeddings, *parameters], allow_unused=True)
+        with torch.no_grad():
+            gradients = pull(outer if to_logits is None else outer.add_(to_logits), inner)
+            return [one if more is None else one + more for one, more in zip(gradients, beside, strict=True)]
 
     def gradient_steps(
         self,
@@ -131,31 +213,31 @@ class ClassifyItems(Objective):
         size: int,
         generator: torch.Generator,
         parameters: Sequence[Tensor],
-        extra_loss: ExtraLoss | None = None,
-    ) -> Iterator[list[Tensor]]:
-        if extra_loss is None and self.is_full(size):
+        term: Term | None = None,
+        node_weights: Tensor | None = None,
+    ) -> Iterator[tuple[list[Tensor], Classified]]:
+        if term is None and node_weights is None and self.is_full(size):
             (batch,) = self.batches(size, generator)
             # A full-batch step draws dropout and nothing else, so that the masks of all epochs can be drawn at once.
-            masks = model.masks(cast("Classified", batch)[0], epochs, generator)
+            masks = model.masks(batch.view, epochs, generator)
             if masks is not None:
                 for source in masks:
-                    yield self._traced(model, cast("Classified", batch), source)  # type: ignore[misc]
+                    yield self._traced(model, batch, source), batch  # type: ignore[misc]
                 return
-        yield from super().gradient_steps(model, epochs, size, generator, parameters, extra_loss)
+        yield from super().gradient_steps(model, epochs, size, generator, parameters, term, node_weights)
 
     def is_full(self, size: int) -> bool:
         """Whether batches of that size are the full batch."""
         return size <= 0 or size >= self.num_samples
 
-    def _traced(self, model: Model, batch: Classified, source: Source) -> list[Tensor] | None:
+    def _traced(self, model: Model, batch: Classified, source: Source | None) -> list[Tensor] | None:
         """The gradients without autograd; None where the model has no such path."""
-        view, labels, share = batch
-        traced = model.trace(view, source)
-        if traced is None:
+        found = model.trace(batch.view, source)
+        if found is None:
             return None
-        logits, pull = traced
+        logits, pull = found
         # d/dz of the mean cross-entropy: (softmax(z) - onehot) / n.
-        return pull(torch.softmax(logits, 1).mul_(1.0 / len(labels)).sub_(share))
+        return pull(torch.softmax(logits, 1).mul_(1.0 / len(logits)).sub_(batch.share))
 
 
 class PredictLinks(Objective):
@@ -172,7 +254,7 @@ class PredictLinks(Objective):
         self._pairs = torch.from_numpy(np.ascontiguousarray(silo.links.train)).to(data.device)
         self.num_samples = int(self._pairs.shape[1])
 
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[object]:
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         if size <= 0 or size >= self.num_samples:
             yield self._with_negatives(self._pairs, generator)
             return
@@ -186,8 +268,8 @@ class PredictLinks(Objective):
         target = torch.cat([positive.new_ones(count), positive.new_zeros(count)]).to(torch.float32)
         return torch.cat([positive, negative], dim=1), target
 
-    def loss(self, model: Model, batch: object, generator: torch.Generator | None) -> Tensor:
-        pairs, target = cast("tuple[Tensor, Tensor]", batch)
+    def loss(self, model: Model, batch: tuple[Tensor, Tensor], generator: torch.Generator | None) -> Tensor:
+        pairs, target = batch
         scores = link_scores(model(self.data.full, generator), pairs)
         return F.binary_cross_entropy_with_logits(scores, target.to(scores.dtype))
 

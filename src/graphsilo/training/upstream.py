@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from graphsilo.models.base import Model, Outputs
+from graphsilo.models.view import View
 
 
 def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -26,6 +29,34 @@ def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inp
         whole = sum(ends[1:], ends[0])
     found = torch.autograd.grad(whole, inputs, allow_unused=True)
     return [torch.zeros_like(one) if slope is None else slope for one, slope in zip(inputs, found, strict=True)]
+
+
+def traced(
+    model: Model, view: View, generator: torch.Generator | None, parameters: Sequence[Tensor]
+) -> tuple[Outputs, Callable[[Tensor, Tensor | None], list[Tensor]]]:
+    """Logits and embeddings of one pass, and the way back from gradients of both to those of the parameters.
+
+    By hand where the model can (``Model.trace_embedding``), else by autograd: the same numbers to rounding.
+
+    Args:
+        model: What is run.
+        view: On these rows.
+        generator: Source of dropout; None for evaluation.
+        parameters: The model's, in its order.
+    """
+    found = model.trace_embedding(view, generator)
+    if found is not None:
+        logits, embeddings, pull = found
+        return Outputs(logits, model.embed(view) if embeddings is None else embeddings), pull
+    with torch.enable_grad():
+        outputs = model.outputs(view, generator)
+
+    def back(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
+        if inner is None or not outputs.embeddings.requires_grad:
+            return gradients_through([outputs.logits], [gradient], parameters)
+        return gradients_through(outputs, [gradient, inner], parameters)
+
+    return Outputs(*(output.detach() for output in outputs)), back
 
 
 class _Given(torch.autograd.Function):

@@ -27,9 +27,9 @@ from graphsilo.methods.fairfgl.updates import (
     expand,
     keep_largest,
 )
-from graphsilo.models.base import EmbeddedTrace, Model
+from graphsilo.models.base import EmbeddedTrace, Model, borrowed
 from graphsilo.models.view import View
-from graphsilo.training.local import borrowed, check_weights
+from graphsilo.training.local import check_weights
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.sharing import shared_copy
 from graphsilo.training.upstream import gradients_through
@@ -145,27 +145,20 @@ def embedded_trace(
 ) -> EmbeddedTrace:
     """Logits, embeddings and the way back of one pass: ``Model.trace_embedding``, by autograd where it has none.
 
-    There the embeddings are computed a second time, with the same dropout; running statistics move once.
+    There the embeddings are those of a second pass with the same dropout: gradients of both are then added up in the
+    parameters, not in the embeddings, and the published numbers have the rounding of that.
     """
     traced = model.trace_embedding(view, generator)
     if traced is not None:
         return traced
     parameters = list(model.parameters())
-    before = None if generator is None else generator.get_state()
     embedding: Tensor | None = None
     with torch.enable_grad():
-        logits = model(view, generator)
         if embeds:
-            buffers = dict(model.named_buffers())
-            with borrowed(buffers, {name: buffer.clone() for name, buffer in buffers.items()}):
-                if generator is not None and before is not None:
-                    after = generator.get_state()
-                    generator.set_state(before)
-                    embedding = model.embed(view, generator)
-                    generator.set_state(after)
-                else:
-                    embedding = model.embed(view, generator)
+            logits, embedding = Model.outputs(model, view, generator)
             embedding = embedding if embedding.requires_grad else None
+        else:
+            logits = model(view, generator)
 
     def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
         if inner is None or embedding is None:
@@ -410,8 +403,7 @@ class Client(TrainingClient[FairFGLConfig]):
             share[goal.labelled] = goal.share[goal.labelled]
             goal = goal._replace(share=share)
         if distils or aligns:
-            with borrowed(self.weights, self._history_model(mean)):
-                logits = self.model(self.data.full)
+            logits = self.teacher(self._history_model(mean)).outputs(self.data.full).logits
             if distils:
                 target = F.softmax(logits, dim=1)
                 target[goal.labelled] = goal.target[goal.labelled]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,7 @@ from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.methods.fedpg.config import FedPGConfig
-from graphsilo.methods.fedpg.generator import (
-    unit_rows,
-)
+from graphsilo.methods.fedpg.generator import unit_rows
 from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainRequest
 from graphsilo.methods.fedpg.prototypes import (
     Membership,
@@ -83,28 +81,19 @@ class Client(TrainingClient[FedPGConfig]):
     # -- local training ------------------------------------------------------------------------------------------
 
     def _train_towards(self, targets: Tensor, present: Tensor) -> None:
-        """As ``run_epochs``, with the gradient of μ Σ ‖P − Ṗ‖ added in each step."""
-        trainer, size = self.trainer, self.batch_size
-        if trainer.objective.num_samples == 0:
-            return
-        whole = size <= 0 or size >= trainer.objective.num_samples
-        draw = self.generator("train")
-        membership, view = self._pulled()
-        for _ in range(self.config.local_epochs):
-            for batch in trainer.objective.batches(size, draw):
-                gradients = trainer.objective.gradients(self.model, batch, draw, trainer.parameters)
-                if not whole:
-                    # Embedding every item for each small step would cost many times it: the batch stands for all.
-                    view = cast("Classified", batch)[0]
-                    assert self._membership is not None
-                    assert view.items is not None
-                    membership = self._membership.restricted(view.items)
-                self._pull(gradients, membership, view, targets, present)
-                trainer.optimizer.step(gradients)
+        """The local epochs, with the gradient of μ Σ ‖P − Ṗ‖ added in each step."""
 
-    def _pulled(self) -> tuple[Membership, View]:
-        """What is pulled in a full batch, and its view: all items, or labelled ones where no other counts."""
+        def pull(gradients: list[Tensor], batch: Classified) -> None:
+            self._pull(gradients, *self._pulled(batch), targets, present)
+
+        self.run_epochs(adjust=pull)
+
+    def _pulled(self, batch: Classified) -> tuple[Membership, View]:
+        """What is pulled in a step, and its view: all items, or labelled ones where no other counts."""
         assert self._membership is not None
+        if batch.places is not None and batch.view.items is not None:
+            # Embedding every item for each small step would cost many times it: the batch stands for all.
+            return self._membership.restricted(batch.view.items), batch.view
         if self.config.annotation == "labelled":
             items = np.sort(self.silo.train)
             return self._membership.restricted(items), self.data.kept_view(items)
@@ -114,10 +103,11 @@ class Client(TrainingClient[FedPGConfig]):
         self, gradients: list[Tensor], membership: Membership, view: View, targets: Tensor, present: Tensor
     ) -> None:
         """Add the gradient of the pull, through embeddings without dropout, as those of the upload are."""
-        embeddings = self.model.embed(view)
         parameters = self.trainer.parameters
         weights = [] if self.scorer is None else list(self.scorer.parameters())
-        reached = membership.prototypes(embeddings if weights else embeddings.detach(), self.scorer)
+        with torch.enable_grad():
+            embeddings = self.model.embed(view)
+            reached = membership.prototypes(embeddings if weights else embeddings.detach(), self.scorer)
         _, slope = alignment(
             reached.detach(),
             targets,
@@ -146,7 +136,7 @@ class Client(TrainingClient[FedPGConfig]):
             self._membership = None
             return TrainReply(prototypes=torch.zeros(shape), counts=torch.zeros(classes, dtype=torch.int32))
         with torch.no_grad():
-            logits, embeddings = self._outputs()
+            logits, embeddings = self.model.outputs(self.data.full)
             self._membership = membership = self._annotate(logits, embeddings, hops)
             prototypes = membership.prototypes(embeddings, self.scorer)
             if config.centred:
@@ -156,14 +146,6 @@ class Client(TrainingClient[FedPGConfig]):
                     prototypes, membership.mask, config.noise, config.noise_scale, self.generator("noise")
                 )
         return TrainReply(prototypes=prototypes, counts=torch.from_numpy(membership.counts.astype(np.int32)))
-
-    def _outputs(self) -> tuple[Tensor, Tensor]:
-        """Logits and embeddings of all items, from one pass where the model allows it."""
-        view = self.data.full
-        traced = self.model.trace_embedding(view, None)
-        if traced is not None and traced[1] is not None:
-            return traced[0], traced[1]
-        return self.model(view), self.model.embed(view)
 
     def _annotate(self, logits: Tensor, embeddings: Tensor, hops: int) -> Membership:
         """Which class every item counts for, and its neighbours of that class."""

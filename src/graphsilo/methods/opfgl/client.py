@@ -23,7 +23,7 @@ from graphsilo.federation.message import Tensors
 from graphsilo.methods.opfgl import stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import Done, GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
-from graphsilo.models.base import Model
+from graphsilo.models.base import Model, borrowed
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
 from graphsilo.training.condensation import (
@@ -41,7 +41,7 @@ from graphsilo.training.label_propagation import (
     propagate_labels,
     without_loops,
 )
-from graphsilo.training.local import borrowed, load_model_state, load_weights, model_state, tensors_of
+from graphsilo.training.local import load_model_state, load_weights, model_state, tensors_of
 from graphsilo.training.objective import PredictLinks, link_scores
 from graphsilo.training.optimizer import Adam
 from graphsilo.types import Task
