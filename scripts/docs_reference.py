@@ -264,6 +264,14 @@ def settings(name: str) -> str:
     return table(head, _settings_rows(registry.load(name).config))
 
 
+def metrics() -> str:
+    """Every score."""
+    from graphsilo.evaluate.metrics import METRICS
+
+    rows = [(f"`{item.name}`", item.meaning, ", ".join(item.tasks)) for item in METRICS.values()]
+    return table(("score", "definition", "tasks"), rows)
+
+
 def messages(name: str) -> str:
     """What a method's clients and server send each other."""
     from graphsilo.federation import registry
@@ -392,6 +400,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "graph-rules": graph_rules,
     "kinds": kinds,
     "messages": messages,
+    "metrics": metrics,
     "models": models,
     "options": options,
     "policy": policy,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from graphsilo.errors import DataError
+from graphsilo.errors import ConfigError, DataError
 from graphsilo.evaluate import (
     ConfusionPlan,
     Groups,
@@ -20,6 +20,8 @@ from graphsilo.evaluate import (
     summarise,
     weighted_mean,
 )
+
+EACH_ROUND = [name for name, metric in metrics.METRICS.items() if metric.each_round]
 
 
 def counted(labels, predicted, classes, groups=None) -> np.ndarray:
@@ -123,7 +125,7 @@ def test_kinds_at_once_equal_kinds_alone():
     for place, kind in enumerate(together):
         assert together[kind] == round_summary(counts[:, place], weights)
         full = summarise(counts[:, place], weights)
-        assert {name: full[name] for name in metrics.LIGHT} == pytest.approx(together[kind], abs=1e-14)
+        assert {name: full[name] for name in EACH_ROUND} == pytest.approx(together[kind], abs=1e-14)
 
 
 def test_weighted_mean_renormalises():
@@ -207,7 +209,7 @@ def test_everything_equals_scikit_learn(seed, clients, classes):
         np.concatenate(predicted),
         {name: np.concatenate(mask) for name, mask in masks.items()},
     )
-    for name in metrics.LIGHT:
+    for name in EACH_ROUND:
         known = [k for k in range(clients) if rows[k][name] is not None]
         if known:
             mean = sum(weights[k] * rows[k][name] for k in known) / sum(weights[k] for k in known)
@@ -231,3 +233,109 @@ def test_precision_and_recall():
     assert close(float(metrics.group_f1(of)), 2 / 3)
     assert close(float(metrics.weighted_f1(of)), 2 / 3)
     assert close(float(metrics.balanced_accuracy(of)), 0.75)
+
+
+def test_a_metric_is_computed_in_one_way():
+    with pytest.raises(ConfigError, match="either `counts` or `ranking`"):
+        metrics.Metric("none", "None", "nothing")
+    with pytest.raises(ConfigError, match="each round records it"):
+        metrics.Metric("late", "Late", "not in each round", metrics.accuracy, selects=True)
+    with pytest.raises(ConfigError, match="have no counts"):
+        metrics.Metric("links", "Links", "of links", metrics.accuracy, tasks=("link",))
+    with pytest.raises(ConfigError, match="a metric 'accuracy' already"):
+        metrics.register(metrics.METRICS["accuracy"])
+    with pytest.raises(DataError, match="from counts"):
+        metrics.METRICS["accuracy"].rank(np.array([0]), np.array([0.5]))
+
+
+def test_order_and_what_stands_for_all():
+    assert metrics.ordered(["odd", "weighted_f1", "min_f1", "auc", "auc"]) == ["auc", "min_f1", "weighted_f1", "odd"]
+    assert metrics.leading(["ap", "auc"]) == "auc"
+    assert metrics.leading(["auc", "accuracy"]) == "accuracy"
+    assert metrics.leading(["odd"]) is None
+    assert metrics.selecting("link") == ["auc"]
+    assert [metric.name for metric in metrics.rankings("link")] == ["auc", "ap"]
+    unknown = metrics.metric_of("train_loss")
+    assert (unknown.title, unknown.is_share, unknown.higher_is_better) == ("Train loss", False, True)
+
+
+def test_the_settings_offer_what_may_select():
+    from graphsilo.experiments.config import EvaluationConfig
+
+    for name in metrics.selecting():
+        assert EvaluationConfig(select_by=name).select_by == name
+
+
+@pytest.fixture
+def worst_recall():
+    """A made-up metric, and a made-up cost that is no share and better when lower: one entry each, nowhere else."""
+
+    def worst(of):
+        return np.nanmin(np.where(of.actual > 0, metrics.recall(of), np.nan), axis=-1, initial=1.0)
+
+    metrics.register(metrics.Metric("worst_recall", "Worst recall", "least recall", worst, is_main=True))
+    metrics.register(
+        metrics.Metric(
+            "misses", "Misses", "wrong answers", lambda of: (of.actual - of.hits).sum(axis=-1).astype(float),
+            is_share=False, higher_is_better=False, each_round=True, selects=True, is_main=True,
+        )
+    )  # fmt: skip
+    yield
+    for name in ("worst_recall", "misses"):
+        del metrics.METRICS[name]
+
+
+@pytest.mark.usefixtures("worst_recall")
+def test_a_new_metric_is_one_entry(tmp_path):
+    """It is in the result, the table on the terminal, the page and the comparison, as what it is."""
+    from graphsilo.cli.summary import sheet
+    from graphsilo.experiments.runner import run
+    from graphsilo.report import comparison, to_csv, to_markdown, write
+    from kit import small_run
+
+    results = {rounds: run(small_run(method__rounds=rounds), out=tmp_path / str(rounds)) for rounds in (1, 8)}
+    tree = results[8].tree
+    for seed in tree["seeds"]:
+        each = [np.array([row["test"]["misses"], row["test"]["worst_recall"]]) for row in seed["clients"]]
+        weights = np.array([row["nodes"] for row in seed["clients"]], dtype=float)
+        found = (seed["test"]["misses"], seed["test"]["worst_recall"])
+        assert found == pytest.approx(tuple(weights @ np.array(each) / weights.sum()))
+        assert seed["test"]["pooled"]["misses"] == sum(row["test"]["misses"] for row in seed["clients"])
+        assert all("misses" in row["validation"] and "worst_recall" not in row["test"] for row in seed["rounds"])
+
+    shown = sheet(tree)
+    cells = dict(zip(shown.columns, shown.rows[0][1], strict=True))
+    assert cells["Misses"] == f"{found[0]:.3f}"
+    assert cells["Worst recall"] == f"{100 * found[1]:.1f}"
+
+    page = write(tmp_path / "8").read_text(encoding="utf-8")
+    assert "Worst recall" in page
+    assert "Misses in percent" not in page
+
+    table = comparison([tmp_path / "1", tmp_path / "8"])
+    best = {name: min if name == "misses" else max for name in ("misses", "worst_recall")}
+    for name, choose in best.items():
+        means = [row.scores[name].mean for row in table.rows]
+        assert [means[place] for place in table.best[name]][:1] == [choose(means)]
+    assert f"{found[0]:.3f}" in to_markdown(table)
+    assert "misses_mean" in to_csv(table)
+
+
+def test_the_reported_round_is_the_best_in_the_direction_of_the_metric():
+    """By accuracy round 2 is best, by a cost that is lower where more is wrong, round 1."""
+    from graphsilo.experiments.evaluation import SetScores
+    from graphsilo.experiments.progress import SeedProgress
+
+    wrong = metrics.Metric(
+        "accuracy", "Accuracy", "as if lower were better", metrics.accuracy, higher_is_better=False, each_round=True
+    )
+    rounds = [counted([0] * 4, [0] * right + [1] * (4 - right), 2) for right in (1, 3, 2)]
+    for metric, best, value in ((metrics.METRICS["accuracy"], 2, 0.75), (wrong, 1, 0.25)):
+        for alone in (False, True):
+            progress = SeedProgress()
+            for number, counts in enumerate(rounds, start=1):
+                both = np.stack([counts, counts])[None]
+                scores = {"own": {"seen": SetScores(("val", "test"), both, np.array([4]), clients=(0,))}}
+                progress.note(number, scores, ("own_local",), metric, alone=alone)
+            assert progress.views["own_local"].best_round == best
+            assert progress.best_score == (value, best)

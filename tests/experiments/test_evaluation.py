@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphsilo.errors import UnsupportedError
-from graphsilo.evaluate.metrics import PER_CLASS
+from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import SetScores, gather, scenario_weights
 from graphsilo.experiments.progress import SeedProgress
@@ -224,7 +224,7 @@ def test_a_node_is_in_the_same_groups_on_the_pooled_graph(small: Callable[..., R
     local, pooled = (seed["modes"][mode]["test"]["pooled"] for mode in modes)
     assert local.keys() == pooled.keys()
     assert local["hete_min_f1"] is not None
-    lists = set(PER_CLASS)
+    lists = {name for name, metric in METRICS.items() if metric.per_class}
     assert {key: value for key, value in pooled.items() if key not in lists} == pytest.approx(
         {key: value for key, value in local.items() if key not in lists}
     )
@@ -242,7 +242,7 @@ def test_silos_alone_have_best_rounds_of_their_own() -> None:
     progress = SeedProgress()
     steps = [{0: 4, 1: 9}, {0: 7, 1: 5, 2: 2}, {0: 6, 1: 9, 2: 8}]
     better = [
-        progress.note(number, {"own": own_scores(right)}, ("own_local",), "accuracy", alone=True)
+        progress.note(number, {"own": own_scores(right)}, ("own_local",), METRICS["accuracy"], alone=True)
         for number, right in enumerate(steps, 1)
     ]
     assert better == [{0, 1}, {0, 2}, {2}]

@@ -139,7 +139,7 @@ def test_the_pooled_graph_is_one_question_of_everybody():
     output = torch.tensor([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3], [0.2, 0.1, 0.7]]).log()
     three = replace(evaluation, graph=path([1, 0, 2], classes=3))
     # One class against the rest: class 0 holds 0.3, above 0.1 and 0.2; class 1 0.7, class 2 0.7: all in order.
-    assert _score_classes("a", three, output, owner, parts) == {"a/test/auc": [1.0, 3.0]}
+    assert _score_classes("a", "node", three, output, owner, parts) == {"a/test/auc": [1.0, 3.0]}
 
 
 def test_models_scale_and_embeddings_at_the_end():

@@ -44,11 +44,9 @@ def test_true_is_not_a_number() -> None:
     assert formats.number(math.inf) is None
 
 
-def test_a_loss_is_neither_a_percentage_nor_better_when_larger() -> None:
+def test_a_number_that_is_no_metric_is_not_shown_as_a_percentage() -> None:
     assert formats.metric(0.5, "loss") == "0.500"
     assert formats.metric(0.5, "macro_f1") == "50.0"
-    assert formats.lower_is_better("train_loss")
-    assert not formats.lower_is_better("closeness")
 
 
 def test_names_in_sentences() -> None:

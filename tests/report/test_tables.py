@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from graphsilo.errors import ConfigError, RunError
+from graphsilo.evaluate.metrics import METRICS, Metric, accuracy
 from graphsilo.report.formats import spread
 from graphsilo.report.tables import Row, _differences, comparison, to_csv, to_latex, to_markdown
 
@@ -99,12 +100,14 @@ def test_against_a_chosen_baseline(tmp_path: Path) -> None:
         comparison(folders, baseline="bass")
 
 
-def test_a_lower_loss_is_better(tmp_path: Path) -> None:
-    for name, loss in (("high", 0.9), ("low", 0.4)):
+def test_a_lower_loss_is_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = Metric("loss", "Loss", "a cost", accuracy, is_share=False, higher_is_better=False)
+    monkeypatch.setitem(METRICS, "loss", loss)
+    for name, level in (("high", 0.9), ("low", 0.4)):
         run(tmp_path, name, [0.5])
         path = tmp_path / name / "result.json"
         content = json.loads(path.read_text())
-        content["seeds"] = [{"seed": seed, "test": {"loss": loss + 0.001 * seed}} for seed in range(7)]
+        content["seeds"] = [{"seed": seed, "test": {"loss": level + 0.001 * seed}} for seed in range(7)]
         path.write_text(json.dumps(content))
     table = comparison([tmp_path / "high", tmp_path / "low"])
     assert table.best == {"loss": (1,)}

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphsilo.cli.terminal import Sheet, say, show
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import Comparison, comparison, to_csv, to_latex, to_markdown, write_comparison
-from graphsilo.report.formats import MISSING, data_size, duration, metric_title, percent, plus_minus
+from graphsilo.report.formats import MISSING, data_size, duration, percent, plus_minus
 
 
 def compare_command(
@@ -55,8 +56,8 @@ def _tell(found: Comparison) -> None:
 def sheet(found: Comparison) -> Sheet:
     """The comparison as a table: a star at the best means, † and ‡ as the legend says."""
     gaps = [name for name in found.metrics if any(row.gap.get(name) is not None for row in found.rows)][:1]
-    columns = [metric_title(name) for name in found.metrics]
-    columns += [f"Gap closed ({metric_title(name)})" for name in gaps] + ["Sent", "Received", "CPU"]
+    columns = [metric_of(name).title for name in found.metrics]
+    columns += [f"Gap closed ({metric_of(name).title})" for name in gaps] + ["Sent", "Received", "CPU"]
     rows: list[tuple[str, list[str], str]] = []
     for row in found.references:
         scores = [plus_minus(row.scores[name], name) for name in found.metrics]

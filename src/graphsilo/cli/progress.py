@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from graphsilo.evaluate.metrics import leading
 from graphsilo.report.formats import REFERENCES, data_size, duration, percent
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 SILENT_SECONDS = 60.0
 """Longest time without a plain line while rounds go on."""
-METRICS = ("accuracy", "auc", "macro_f1")
-"""The score that stands for a round: the first of these that was measured."""
 
 
 def headline(description: Mapping[str, Any]) -> str:
@@ -60,7 +59,7 @@ def _many(number: int, word: str) -> str:
 
 def score(values: Mapping[str, float | None] | None) -> float | None:
     """The score that stands for a round."""
-    found = (values or {}).get(next((name for name in METRICS if name in (values or {})), ""))
+    found = (values or {}).get(leading(values or ()) or "")
     return None if found is None else float(found)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphsilo.cli.terminal import Sheet
 from graphsilo.errors import several
+from graphsilo.evaluate.metrics import METRICS, main_ones, metric_of
 from graphsilo.report.formats import (
     MISSING,
     MODES,
@@ -23,15 +24,6 @@ from graphsilo.report.formats import (
     spread,
 )
 
-METRICS = {
-    "accuracy": "Accuracy",
-    "auc": "AUC",
-    "ap": "AP",
-    "macro_f1": "Macro-F1",
-    "min_f1": "Min-F1",
-    "hete_f1": "Hete-F1",
-}
-"""Columns, where they were measured."""
 SCENARIOS = {"missing_class": "Missing class", "unseen_node": "Unseen node", "new_client": "New client"}
 
 
@@ -42,7 +34,7 @@ def sheet(tree: Mapping[str, Any]) -> Sheet:
         tree: What result.json holds.
     """
     test = tree["summary"]["test"]
-    metrics = {name: heading for name, heading in METRICS.items() if name in test}
+    metrics = {name: metric_of(name).title for name in main_ones(METRICS.keys() & test.keys())}
     scenarios = {name: heading for name, heading in SCENARIOS.items() if name in tree["summary"].get("scenarios", {})}
     worst = "worst_client" in test
     known = tree.get("references") or {}
@@ -59,7 +51,7 @@ def sheet(tree: Mapping[str, Any]) -> Sheet:
         *(["Gap closed"] if gap is not None else []),
     ]
     seeds = tree["seeds"]
-    main = [_cell(test.get(name)) for name in metrics]
+    main = [_cell(test.get(name), name) for name in metrics]
     main += [_cell(test["worst_client"].get("accuracy"))] if worst else []
     main += [_scenario(tree["summary"]["scenarios"][name]) for name in scenarios]
     main += [
@@ -71,7 +63,7 @@ def sheet(tree: Mapping[str, Any]) -> Sheet:
     main += [_gap(gap, next(iter(metrics), ""))] if gap is not None else []
     rows = [(tree["method"]["title"], main, "bold")]
     for name, scores in references.items():
-        cells = [_cell(scores.get(metric)) for metric in metrics]
+        cells = [_cell(scores.get(metric), metric) for metric in metrics]
         cells += [_cell((scores.get("worst_client") or {}).get("accuracy"))] if worst else []
         cells += [_scenario((scores.get("scenarios") or {}).get(scenario, {})) for scenario in scenarios]
         cells += [MISSING] * (len(columns) - len(cells))
@@ -110,11 +102,11 @@ def remarks(tree: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, name: str = "accuracy") -> str:
     if not isinstance(value, Mapping):
         return MISSING
     middle = number(value.get("mean"))
-    return MISSING if middle is None else plus_minus(Spread(middle, number(value.get("std")), 0))
+    return MISSING if middle is None else plus_minus(Spread(middle, number(value.get("std")), 0), name)
 
 
 def _scenario(scores: Mapping[str, Any]) -> str:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from graphsilo.evaluate.counts import CELLS, ConfusionPlan, Counts
 from graphsilo.evaluate.groups import Groups, homophily, node_groups
-from graphsilo.evaluate.metrics import per_client, round_summaries, round_summary, summarise, weighted_mean
+from graphsilo.evaluate.metrics import (
+    METRICS,
+    Metric,
+    per_client,
+    register,
+    round_summaries,
+    round_summary,
+    summarise,
+    weighted_mean,
+)
 from graphsilo.evaluate.scores import Score, average_precision, combine, roc_auc
 from graphsilo.evaluate.significance import (
     PairedComparison,
@@ -18,9 +27,11 @@ from graphsilo.evaluate.significance import (
 
 __all__ = [
     "CELLS",
+    "METRICS",
     "ConfusionPlan",
     "Counts",
     "Groups",
+    "Metric",
     "PairedComparison",
     "Score",
     "SeedSummary",
@@ -33,6 +44,7 @@ __all__ = [
     "node_groups",
     "over_seeds",
     "per_client",
+    "register",
     "roc_auc",
     "round_summaries",
     "round_summary",

@@ -15,22 +15,29 @@ is nobody's label, so it counts as a miss of class 0 and not as a class of its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphsilo.errors import DataError
+from graphsilo.errors import ConfigError, DataError
 from graphsilo.evaluate.counts import CELLS, Counts
+from graphsilo.evaluate.scores import Score, average_precision, roc_auc
+from graphsilo.types import Task
 
 Values: TypeAlias = "NDArray[np.float64]"
 Summary: TypeAlias = "dict[str, Any]"
 """Plain values that JSON can hold: numbers, None, and lists and dictionaries of them."""
 
-GROUPS = ("all", "min", "hete", "hete_min")
-LIGHT = ("accuracy", "macro_f1", "macro_f1_present", "min_f1", "hete_f1", "hete_min_f1")
-"""What every round records."""
+GROUPS = {
+    "all": ("All", "every test item"),
+    "min": ("Min", "items of classes that are rare at their client"),
+    "hete": ("Hete", "the half of the nodes whose neighbours agree least with their label"),
+    "hete_min": ("Hete-Min", "rare class and heterophilous at once"),
+}
+"""The fairness groups in the order of the margins: title and who is in it."""
 
 # [groups, cells]: cells are neither, hete only, minority only, both
 _GROUP_CELLS = np.array([[1, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 1]])
@@ -74,12 +81,6 @@ def f1(of: Margins) -> Values:
     return _ratio(2 * of.hits, of.actual + of.predicted)
 
 
-PER_CLASS: dict[str, Callable[[Margins], Values]] = {
-    "per_class_f1": f1, "per_class_precision": precision, "per_class_recall": recall,
-}  # fmt: skip
-"""Scores of each class."""
-
-
 def macro_f1(of: Margins) -> Values:
     """[...] mean F1 over the classes among the labels or the predictions: scikit-learn's default."""
     return _mean_where(f1(of), of.actual + of.predicted > 0)
@@ -104,6 +105,170 @@ def balanced_accuracy(of: Margins) -> Values:
     return _mean_where(recall(of), of.actual > 0)
 
 
+@dataclass(frozen=True)
+class Metric:
+    """A score, and all that anything needs to know to compute, select by, show and compare it.
+
+    A metric is computed either from ``counts`` or, at the clients, by ``ranking``; never from both.
+
+    Attributes:
+        name: Its key in settings, results and tables.
+        title: What readers know it by.
+        meaning: Its definition, for the documentation.
+        counts: From margins [..., groups, C] to values [..., groups]; to [..., groups, C] if ``per_class``. None where
+            counts are not enough.
+        ranking: From a client's labels and scores to its value; None where counts are enough.
+        group: Of ``GROUPS``: whose items are scored.
+        tasks: Where it is measured; for links there are no counts.
+        is_share: From 0 to 1, so that it is shown in percent.
+        higher_is_better: The direction of "best", "worst" and "better than".
+        each_round: Recorded in every round, for curves; only these can select a round.
+        selects: May choose the reported round (``evaluation.select_by``).
+        is_main: Has a column in the tables of the terminal and of comparisons.
+        per_class: A list with a score of each class.
+
+    Raises:
+        ConfigError: It is computed in no way or in two, or selects without being recorded in each round.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    counts: Callable[[Margins], Values] | None = None
+    ranking: Callable[..., Score] | None = None
+    group: str = "all"
+    tasks: tuple[Task, ...] = ("node", "graph")
+    is_share: bool = True
+    higher_is_better: bool = True
+    each_round: bool = False
+    selects: bool = False
+    is_main: bool = False
+    per_class: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.counts is None) == (self.ranking is None):
+            raise ConfigError(f"the metric '{self.name}' needs either `counts` or `ranking`, to be computed by.")
+        if self.ranking is None and (self.group not in GROUPS or "link" in self.tasks):
+            raise ConfigError(
+                f"the metric '{self.name}' is computed from counts: of a group in {', '.join(GROUPS)}, and not of "
+                f"links, which have no counts."
+            )
+        if self.selects and not (self.each_round or self.ranking):
+            raise ConfigError(f"the metric '{self.name}' can select a round only if each round records it.")
+
+    def rank(self, labels: NDArray[np.int64], scores: NDArray[np.floating[Any]]) -> Score:
+        """The value of a client's ranking; ``ranking`` says what it takes.
+
+        Raises:
+            DataError: The metric is one of counts.
+        """
+        if self.ranking is None:
+            raise DataError(f"the metric '{self.name}' is computed from counts, not from scores.")
+        return self.ranking(labels, scores)
+
+    @property
+    def factor(self) -> int:
+        """What values are multiplied by to be shown: shares are shown in percent."""
+        return 100 if self.is_share else 1
+
+    def goodness(self, value: float) -> float:
+        """The value such that more is better."""
+        return value if self.higher_is_better else -value
+
+
+METRICS: dict[str, Metric] = {}
+"""Every metric by name, in the order in which tables show them."""
+
+
+def register(metric: Metric) -> Metric:
+    """Add a metric to ``METRICS``.
+
+    Raises:
+        ConfigError: There is one of this name.
+    """
+    if metric.name in METRICS:
+        raise ConfigError(f"there is a metric '{metric.name}' already: give the new one another name.")
+    METRICS[metric.name] = metric
+    return metric
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of this name; of a name that is not in the table, one that is shown as a plain number."""
+    return METRICS.get(name) or Metric(
+        name, name.replace("_", " ").capitalize(), "not in the table of metrics", counts=accuracy, is_share=False
+    )
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Names of metrics, each once, as tables show them: the main ones, the others of the table, any others."""
+    places = {name: (not each.is_main, place) for place, (name, each) in enumerate(METRICS.items())}
+    return sorted(dict.fromkeys(names), key=lambda name: places.get(name, (True, len(places))))
+
+
+def main_ones(names: Iterable[str]) -> list[str]:
+    """Of these names those that tables have a column for, in order; all of them where there is none."""
+    found = ordered(names)
+    return [name for name in found if metric_of(name).is_main] or found
+
+
+def rankings(task: Task) -> list[Metric]:
+    """The metrics of a task that clients compute from their own scores."""
+    return [each for each in METRICS.values() if each.ranking is not None and task in each.tasks]
+
+
+def selecting(task: Task | None = None) -> list[str]:
+    """Metrics that may choose the reported round, of one task or of any; the first is what is taken unasked."""
+    return [each.name for each in METRICS.values() if each.selects and (task is None or task in each.tasks)]
+
+
+def leading(values: Iterable[str]) -> str | None:
+    """The metric that stands for all: the first of those that may select which is among the names."""
+    names = set(values)
+    return next((name for name in selecting() if name in names), None)
+
+
+for _metric in (
+    Metric("accuracy", "Accuracy", "share predicted right", accuracy, each_round=True, selects=True, is_main=True),
+    Metric(
+        "macro_f1", "Macro-F1", "mean F1 over the classes among a client's labels or predictions (scikit-learn's "
+        "default)", macro_f1, each_round=True, selects=True, is_main=True,
+    ),
+    Metric(
+        "auc", "AUC", "area under the ROC curve, exact, from each client's scores; computed at the client, which "
+        "returns the value and its weight", ranking=roc_auc, tasks=("node", "link", "graph"), selects=True,
+        is_main=True,
+    ),
+    Metric(
+        "ap", "Average precision", "likewise", ranking=average_precision, tasks=("link",), is_main=True,
+    ),
+    Metric(
+        "macro_f1_present", "Macro-F1 of classes present", "the same as `macro_f1` over the classes among the labels "
+        "alone: the rule of the groups, so that the four can be compared", group_f1, each_round=True,
+    ),
+    Metric(
+        "min_f1", "Min-F1", "mean F1 over the labels' classes of the minority nodes", group_f1, group="min",
+        each_round=True, is_main=True,
+    ),
+    Metric(
+        "hete_f1", "Hete-F1", "the same of the heterophilous nodes", group_f1, group="hete", each_round=True,
+        is_main=True,
+    ),
+    Metric(
+        "hete_min_f1", "Hete-Min-F1", "the same of the nodes that are both", group_f1, group="hete_min",
+        each_round=True, is_main=True,
+    ),
+    Metric("weighted_f1", "Weighted F1", "mean F1 weighted by how many items have the class", weighted_f1),
+    Metric("balanced_accuracy", "Balanced accuracy", "mean recall over the classes among the labels",
+           balanced_accuracy),
+    Metric("per_class_f1", "F1 per class", "a number per class; none where the class is neither a label nor a "
+           "prediction", f1, per_class=True),
+    Metric("per_class_precision", "Precision per class", "likewise; none where the class is never predicted",
+           precision, per_class=True),
+    Metric("per_class_recall", "Recall per class", "likewise; none where nobody has the class", recall, per_class=True),
+):  # fmt: skip
+    register(_metric)
+
+
 def weighted_mean(values: ArrayLike, weights: ArrayLike) -> Values:
     """Mean over clients (last axis), leaving out missing values and renormalising the weights; NaN if none is left.
 
@@ -123,7 +288,7 @@ def round_summary(counts: Counts, weights: ArrayLike) -> dict[str, float | None]
         counts: [clients, 4 cells, C, C] of one kind, e.g. ``stacked[:, plan.kind("test")]``.
         weights: [clients] n_k, all local nodes of each client.
     Returns:
-        The names of ``LIGHT``; None where no client has an item of the group.
+        The metrics that each round records; None where no client has an item of the group.
     Raises:
         DataError: ``counts`` or ``weights`` have the wrong shape, or a weight is negative.
     """
@@ -139,10 +304,11 @@ def round_summaries(counts: Counts, weights: ArrayLike, kinds: Sequence[str]) ->
         kinds: Names along the second axis.
     """
     counts, share = _checked(counts, weights, axes=5)
-    values = _light(group_margins(counts))  # [metrics, clients, kinds]
+    table = _table(counts, each_round=True)
+    values = np.stack(list(table.values()))  # [metrics, clients, kinds]
     means = weighted_mean(values.transpose(2, 0, 1), share)
     return {
-        kind: dict(zip(LIGHT, (_plain(value) for value in row), strict=True))
+        kind: dict(zip(table, (_plain(value) for value in row), strict=True))
         for kind, row in zip(kinds, means.tolist(), strict=True)
     }
 
@@ -156,23 +322,17 @@ def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | No
             weights of the others are renormalised, metric by metric.
         clients: Numbers of the clients, by default 0 to K - 1.
     Returns:
-        JSON-able, None where missing: the names of ``LIGHT``, ``weighted_f1``, ``balanced_accuracy`` and the lists of
-        ``PER_CLASS`` are node-weighted means over clients (of a class, over those where it has that score); ``pooled``
-        holds the same of the summed counts; ``worst_client`` its number and accuracy (the first of equals); ``spread``
-        the unweighted standard deviation (ddof 0), minimum and maximum of the clients' accuracies; ``items`` how many
-        were scored.
+        JSON-able, None where missing: the metrics are node-weighted means over clients (of a class, over those where
+        it has that score); ``pooled`` holds the same of the summed counts; ``worst_client`` its number and accuracy
+        (the first of equals); ``spread`` the unweighted standard deviation (ddof 0), minimum and maximum of the
+        clients' accuracies; ``items`` how many were scored.
     Raises:
         DataError: ``counts``, ``weights`` or ``clients`` do not fit together, or a weight is negative.
     """
     counts, share = _checked(counts, weights, axes=4)
     names = _names(clients, len(counts))
     table = _table(counts)
-    summary: Summary = {name: _plain(weighted_mean(values, share)) for name, values in table.items()}
-    each = group_margins(counts)
-    everybody = Margins(*(array[:, 0] for array in each))
-    for name, score in PER_CLASS.items():
-        summary[name] = _plain_list(weighted_mean(score(everybody).T, share))
-
+    summary: Summary = {name: _plain(weighted_mean(values.T, share)) for name, values in table.items()}
     pool = counts.sum(axis=0, keepdims=True)
     summary["pooled"] = per_client(pool)[0]
     del summary["pooled"]["client"]
@@ -202,33 +362,30 @@ def per_client(counts: Counts, *, clients: Sequence[int] | None = None) -> list[
     counts, _ = _checked(counts, np.ones(len(counts)), axes=4)
     names = _names(clients, len(counts))
     table = _table(counts)
-    everybody = Margins(*(array[:, 0] for array in group_margins(counts)))
-    classes = {name: score(everybody) for name, score in PER_CLASS.items()}
     sizes = counts.sum(axis=(1, 2, 3))
     return [
         {
             "client": names[row],
             "items": int(sizes[row]),
             **{name: _plain(values[row]) for name, values in table.items()},
-            **{name: _plain_list(values[row]) for name, values in classes.items()},
         }
         for row in range(len(counts))
     ]
 
 
-def _light(of: Margins) -> Values:
-    """[6 metrics, ...] from [..., 4 groups, C] margins; group 0 is everybody, scored by both rules."""
-    everybody = Margins(*(array[..., 0, :] for array in of))
-    return np.stack([accuracy(everybody), macro_f1(everybody), *np.moveaxis(group_f1(of), -1, 0)])
-
-
-def _table(counts: Counts) -> dict[str, Values]:
-    """[clients] values of every scalar metric."""
+def _table(counts: Counts, *, each_round: bool = False) -> dict[str, Values]:
+    """[...] values, or [..., C] per class, of every metric that counts give; of those of each round where asked."""
     of = group_margins(counts)
-    everybody = Margins(*(array[:, 0] for array in of))
-    table = dict(zip(LIGHT, _light(of), strict=True))
-    table["weighted_f1"] = weighted_f1(everybody)
-    table["balanced_accuracy"] = balanced_accuracy(everybody)
+    places = {group: place for place, group in enumerate(GROUPS)}
+    scored: dict[Callable[[Margins], Values], Values] = {}
+    table = {}
+    for name, each in METRICS.items():
+        if each.counts is None or (each_round and not each.each_round):
+            continue
+        if each.counts not in scored:  # of all groups at once: four metrics are one computation
+            scored[each.counts] = each.counts(of)
+        place = places[each.group]
+        table[name] = scored[each.counts][..., place, :] if each.per_class else scored[each.counts][..., place]
     return table
 
 
@@ -244,13 +401,12 @@ def _mean_where(values: Values, present: NDArray[np.bool_]) -> Values:
     return _ratio(np.where(present, values, 0.0).sum(axis=-1), present.sum(axis=-1))
 
 
-def _plain(value: Any) -> float | None:
+def _plain(value: Any) -> Any:
+    """A number, None for one that is missing; of an array the list."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return [_plain(one) for one in value.tolist()]
     number = float(value)
     return None if number != number else number
-
-
-def _plain_list(values: Values) -> list[float | None]:
-    return [_plain(value) for value in values.tolist()]
 
 
 def _names(clients: Sequence[int] | None, count: int) -> list[int]:

@@ -11,19 +11,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from graphsilo import documents
 from graphsilo.data.partition.options import LARGEST_SEED
 from graphsilo.errors import ConfigError, nearest, several, shown
+from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, merge, option_names, tree_of
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig, Settings, setting
 from graphsilo.types import Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
+if TYPE_CHECKING:
+    SelectBy: TypeAlias = str
+else:
+    SelectBy = Literal[tuple(selecting())]
 RunReference = Literal["local", "fedridge", "global", "global_cut", "majority"]
 REFERENCES: tuple[RunReference, ...] = get_args(RunReference)
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
@@ -106,7 +111,7 @@ class EvaluationConfig(Settings):
         gt=0,
         le=1,
     )
-    select_by: Literal["accuracy", "macro_f1", "auc"] = setting(
+    select_by: SelectBy = setting(
         "accuracy", "validation metric that picks the reported round; link prediction uses auc"
     )
     auc: bool = setting(False, "also the area under the ROC curve, computed at the clients")

@@ -17,6 +17,7 @@ from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import CROP, SCENARIOS, ScenarioOptions, options_of
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, shown
+from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS
 from graphsilo.federation import registry
@@ -239,7 +240,8 @@ def _entry(name: str) -> Any:
 
 
 def _select_by(case: Case, key: str, value: Any) -> str | None:
-    return "link prediction selects by auc" if case.task == "link" and value != "auc" else None
+    known = selecting(case.task)
+    return None if value in known else f"{case.task} prediction selects by {known[0]}"
 
 
 def _embeddings(case: Case, key: str, value: Any) -> str | None:

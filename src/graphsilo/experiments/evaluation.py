@@ -292,15 +292,17 @@ def _unbelievable(
     totals = [*reply.counts.double().flatten(1).sum(1).tolist(), *reply.sizes.tolist()]
     if any(part.numel() and int(part.min()) < 0 for part in whole) or max(totals, default=0) > limit:
         return f"it counts fewer than 0 items, or more than the {limit:g} that its silo said it holds"
+    ranked = {each.name for each in metrics.METRICS.values() if each.ranking is not None}
     for name, pair in reply.scores.items():
         view, _, rest = name.partition("/")
         which, _, score = rest.partition("/")
         kind, _, metric = score.partition("/")
         known = usual.get(f"{view}/{which}") or ("val", "test")
-        if f"{view}/{which}" not in named or kind not in known or metric not in ("auc", "ap") or len(pair) != 2:
+        if f"{view}/{which}" not in named or kind not in known or metric not in ranked or len(pair) != 2:
             return "it has a score that was not asked for"
         value, weight = pair
-        if not (math.isnan(value) or 0 <= value <= 1) or not 0 <= weight <= limit:
+        possible = 0 <= value <= 1 if metrics.METRICS[metric].is_share else math.isfinite(value)
+        if not (math.isnan(value) or possible) or not 0 <= weight <= limit:
             return f"it has a score of {value:g} over {weight:g} items"
     return ""
 
@@ -346,6 +348,7 @@ def scored_clients(config: EvaluationConfig, clients: Sequence[ClientId], seed: 
     return tuple(sorted(clients[place] for place in draw.choice(len(clients), count, replace=False).tolist()))
 
 
-def selection_metric(config: EvaluationConfig, task: Task) -> str:
-    """The validation metric that picks the reported round."""
-    return "auc" if task == "link" else config.select_by
+def selection_metric(config: EvaluationConfig, task: Task) -> metrics.Metric:
+    """The validation metric that picks the reported round: the one asked for, if the task has it."""
+    known = metrics.selecting(task)
+    return metrics.METRICS[config.select_by if config.select_by in known else known[0]]

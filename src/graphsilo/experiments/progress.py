@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.evaluation import RoundScores, SetScores
 from graphsilo.federation.server import ServerBase
 from graphsilo.types import ClientId
@@ -26,7 +27,7 @@ class SeedProgress:
     best_score: tuple[float, int] | None = None
 
     def note(
-        self, number: int, scores: RoundScores, modes: tuple[str, ...], metric: str, *, alone: bool = False
+        self, number: int, scores: RoundScores, modes: tuple[str, ...], metric: Metric, *, alone: bool = False
     ) -> bool | frozenset[ClientId]:
         """Keep what is best by validation, per mode; says whether the first mode has never been better.
 
@@ -56,7 +57,7 @@ class SeedProgress:
                     "validation": light.get("validation", {}), "test": light.get("test", {})
                 }  # fmt: skip
             kept = self.views.setdefault(mode, ViewProgress())
-            value = light.get("validation", {}).get(metric)
+            value = light.get("validation", {}).get(metric.name)
             kept.last = sets
             if alone:
                 better_clients = kept.note_each(number, sets, mode, metric)
@@ -66,17 +67,19 @@ class SeedProgress:
             # A round in which a client was not scored is no match for one in which all were: its mean is of others.
             scored = len(sets[first_set(mode)].clients)
             before = len(kept.best[first_set(mode)].clients) if kept.best else 0
-            better = value is not None and (scored, value) > (before, kept.best_value)
+            worth = float("-inf") if value is None else metric.goodness(value)
+            better = value is not None and (scored, worth) > (before, kept.best_worth)
             # Without anything to validate on no round is better than another: the last one is reported.
-            if better or not kept.best or (value is None and kept.best_value == float("-inf")):
+            if better or not kept.best or (value is None and kept.best_worth == float("-inf")):
                 kept.best, kept.best_round = sets, number
                 if value is not None:
-                    kept.best_value = value
+                    kept.best_worth = worth
                 improved = improved or place == 0
         if improved:
             first = self.views[modes[0]]
-            value = first.best[first_set(modes[0])].light().get("validation", {}).get(metric) if alone else None
-            self.since_best, self.best_score = 0, (first.best_value if value is None else value, number)
+            value = first.best[first_set(modes[0])].light().get("validation", {}).get(metric.name) if alone else None
+            self.since_best = 0
+            self.best_score = (metric.goodness(first.best_worth) if value is None else value, number)
         else:
             self.since_best += 1
         return improved
@@ -120,23 +123,23 @@ class ViewProgress:
 
     Attributes:
         best_round: Number of the best round; of clients on their own, the latest of theirs.
-        best_value: Its validation score.
+        best_worth: Its validation score, such that more is better.
         best, last: By evaluation set.
-        rounds: Best round and its score of every client; empty where all have the same.
+        rounds: Best round and its worth of every client; empty where all have the same.
     """
 
     best_round: int = 0
-    best_value: float = float("-inf")
+    best_worth: float = float("-inf")
     best: dict[str, SetScores] = field(default_factory=dict)
     last: dict[str, SetScores] = field(default_factory=dict)
     rounds: dict[ClientId, tuple[int, float]] = field(default_factory=dict)
 
-    def note_each(self, number: int, sets: dict[str, SetScores], mode: str, metric: str) -> frozenset[ClientId]:
+    def note_each(self, number: int, sets: dict[str, SetScores], mode: str, metric: Metric) -> frozenset[ClientId]:
         """Keep every client's own best round; says whose this one is. Without validation items it is the last."""
         scored = sets[first_set(mode)]
         better = set()
-        for client, value in zip(scored.clients, scored.each("val", metric), strict=True):
-            score = float("-inf") if value is None else value
+        for client, value in zip(scored.clients, scored.each("val", metric.name), strict=True):
+            score = float("-inf") if value is None else metric.goodness(value)
             known = self.rounds.get(client)
             if known is None or score > known[1] or (value is None and known[1] == float("-inf")):
                 self.rounds[client] = (number, score)
@@ -162,7 +165,7 @@ class ViewProgress:
     def state(self) -> dict[str, Any]:
         return {
             "best_round": self.best_round,
-            "best_value": self.best_value,
+            "best_worth": self.best_worth,
             "best": {name: scores.state() for name, scores in self.best.items()},
             "last": {name: scores.state() for name, scores in self.last.items()},
             "rounds": [[client, *found] for client, found in self.rounds.items()],
@@ -172,7 +175,7 @@ class ViewProgress:
     def from_state(cls, state: Mapping[str, Any]) -> ViewProgress:
         return cls(
             state["best_round"],
-            state["best_value"],
+            state["best_worth"],
             {name: SetScores.from_state(scores) for name, scores in state["best"].items()},
             {name: SetScores.from_state(scores) for name, scores in state["last"].items()},
             {client: (number, score) for client, number, score in state["rounds"]},

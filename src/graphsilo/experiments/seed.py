@@ -249,7 +249,7 @@ class SeedRun:
         if number % config.every == 0 or number == server.rounds:
             federation.at("evaluation", number)
             scores = evaluate(
-                federation, server, self.method.client, self.modes, auc=config.auc or self.metric == "auc",
+                federation, server, self.method.client, self.modes, auc=config.auc or self.metric.ranking is not None,
                 minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
             )  # fmt: skip
             better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,7 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.evaluate.counts import ConfusionPlan
-from graphsilo.evaluate.scores import Score, average_precision, roc_auc
+from graphsilo.evaluate.metrics import rankings
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
@@ -30,7 +30,7 @@ from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, tensors_of
 from graphsilo.random import Name, generator
 from graphsilo.training.objective import link_scores
-from graphsilo.types import ClientId, Precision
+from graphsilo.types import ClientId, Precision, Task
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
@@ -327,7 +327,8 @@ class ClientBase(ABC, Generic[ConfigT]):
                 own = np.array([len(self.silo.seen.graph.labels)])
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if request.auc:
-                    scores.update(_score_classes(name, evaluation, output, *_parts(self.silo, evaluation)))
+                    task = self.silo.schema.task
+                    scores.update(_score_classes(name, task, evaluation, output, *_parts(self.silo, evaluation)))
         self._asked = frozenset(asked)
         return EvaluateReply(
             kinds=kinds,
@@ -375,8 +376,7 @@ class ClientBase(ABC, Generic[ConfigT]):
             pairs = np.concatenate([positive, negative], axis=1)
             labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
             value = link_scores(embeddings, pairs).cpu().numpy()
-            for metric, rank in (("auc", roc_auc), ("ap", average_precision)):
-                scores[f"{name}/{kind}/{metric}"] = _by_part(rank, labels, value, owner[pairs[0]], parts)
+            scores.update(_ranked(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
         return scores
 
 
@@ -389,26 +389,27 @@ def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], in
     return evaluation.part, silo.parts
 
 
-def _by_part(
-    rank: Callable[..., Score], labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int
-) -> list[float]:
-    """Value and weight of each part's own ranking, in turn: a ranking over several clients' items would be another
-    metric than the mean over clients that stands beside it."""
-    found: list[float] = []
-    for part in range(parts):
-        mine = owner == part
-        found += _wire(rank(labels[mine], values[mine]))
+def _ranked(
+    name: str, task: Task, labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int
+) -> dict[str, list[float]]:
+    """By metric, value and weight of each part's own ranking, in turn: a ranking over several clients' items would be
+    another metric than the mean over clients that stands beside it."""
+    found: dict[str, list[float]] = {}
+    for metric in rankings(task):
+        for part in range(parts):
+            mine = owner == part
+            found.setdefault(f"{name}/{metric.name}", []).extend(_wire(metric.rank(labels[mine], values[mine])))
     return found
 
 
 def _score_classes(
-    name: str, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
+    name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
 ) -> dict[str, list[float]]:
     probabilities = output.exp().cpu().numpy()
     scores: dict[str, list[float]] = {}
     for kind, items in evaluation.items.items():
         labels, values = evaluation.graph.labels[items], probabilities[items]
-        scores[f"{name}/{kind}/auc"] = _by_part(roc_auc, labels, values, owner[items], parts)
+        scores.update(_ranked(f"{name}/{kind}", task, labels, values, owner[items], parts))
     return scores
 
 

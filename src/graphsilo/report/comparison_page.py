@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import tables
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.formats import (
@@ -12,9 +13,7 @@ from graphsilo.report.formats import (
     data_size,
     duration,
     in_sentence,
-    is_share,
     listed,
-    metric_title,
     percent,
     plus_minus,
     short_hash,
@@ -73,7 +72,7 @@ def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Conte
 
 def _comparison_table(table: tables.Comparison) -> Context:
     gap = next((name for name in table.metrics if any(row.gap[name] is not None for row in table.rows)), None)
-    columns = [metric_title(name) for name in table.metrics]
+    columns = [metric_of(name).title for name in table.metrics]
     columns += [f"Gap closed, {in_sentence(gap)}"] if gap else []
     rows = []
     for position, row in enumerate(table.rows):
@@ -121,7 +120,7 @@ def _difference_tables(table: tables.Comparison) -> list[Context]:
             if item is None:
                 continue
             paired = item.paired
-            factor = 100 if is_share(name) else 1
+            factor = metric_of(name).factor
             low, high = paired.ci_low, paired.ci_high
             rows.append(
                 {
@@ -138,7 +137,9 @@ def _difference_tables(table: tables.Comparison) -> list[Context]:
                 }
             )
         if rows:
-            found.append({"metric": metric_title(name), "against": table.rows[table.against[name]].label, "rows": rows})
+            found.append(
+                {"metric": metric_of(name).title, "against": table.rows[table.against[name]].label, "rows": rows}
+            )
     return found
 
 

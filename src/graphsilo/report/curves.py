@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.report.formats import MODES, in_sentence, is_share, number, words
+from graphsilo.evaluate.metrics import metric_of, ordered
+from graphsilo.report.formats import MODES, in_sentence, number, words
 from graphsilo.report.plot import (
     DASHES,
     HOVER,
@@ -23,7 +24,7 @@ from graphsilo.report.plot import (
     size_unit,
     symbol,
 )
-from graphsilo.report.record import Run, dig, mapping, records, sorted_metrics
+from graphsilo.report.record import Run, dig, mapping, records
 
 _POINTS = 400
 _SEED_LINES = 10
@@ -36,7 +37,7 @@ def curves(run: Run) -> list[Figure]:
     round that validation chose.
     """
     tracks = [_Track(seed) for seed in run.seeds]
-    names = sorted_metrics(name for track in tracks for name in track.metrics)
+    names = ordered(name for track in tracks for name in track.metrics)
     if not any(len(track.rounds) for track in tracks) or not names:
         return []
     if run.main_metric in names:
@@ -71,7 +72,7 @@ def curves(run: Run) -> list[Figure]:
 def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
     """Mean test scores of several runs, by round and by megabytes; one choice per metric."""
     tracks = [[_Track(seed) for seed in run.seeds] for run in runs]
-    names = sorted_metrics(name for group in tracks for track in group for name in track.metrics)
+    names = ordered(name for group in tracks for track in group for name in track.metrics)
     figures = []
     for key, by_size, caption in (
         ("compare-rounds", False, "Test score by communication round, mean over seeds."),
@@ -105,7 +106,7 @@ def trade_off(
     for position, (label, size, score) in enumerate(zip(labels, megabytes, scores, strict=True)):
         if size is None or score is None:
             continue
-        factor = 100 if is_share(name) else 1
+        factor = metric_of(name).factor
         data.append(
             {
                 "type": "scatter",
@@ -183,7 +184,7 @@ class _Track:
         self.rows = keep
         self.best = number(seed.get("best_round"))
         self.seed = seed.get("seed")
-        self.metrics = sorted_metrics(
+        self.metrics = ordered(
             name
             for row in keep
             for group in ("test", "validation")
@@ -208,7 +209,7 @@ class _Track:
 
 
 def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
-    factor = 100 if is_share(name) else 1
+    factor = metric_of(name).factor
     data: list[Plot] = []
     for position, group in enumerate(("validation", "test")):
         style = {"color": colour(position), "dash": "dash" if group == "validation" else "solid"}
@@ -264,7 +265,7 @@ def _mean_line(tracks: Sequence[_Track], group: str, name: str, *, by_size: bool
     if not lines:
         return [], []
     common = sorted(set.intersection(*(set(line) for line, _ in lines)))
-    factor = 100 if is_share(name) else 1
+    factor = metric_of(name).factor
     y = [short(factor * float(np.mean([line[when] for line, _ in lines]))) for when in common]
     if not by_size:
         return [float(when) for when in common], y

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.report.formats import in_sentence, is_share, number
+from graphsilo.evaluate.metrics import metric_of
+from graphsilo.report.formats import in_sentence, number
 from graphsilo.report.plot import (
     CLEAR,
     MUTED,
@@ -150,7 +151,7 @@ def client_scores(rows: Sequence[Mapping[str, Any]], name: str) -> Figure | None
     ]
     if len(points) < 3:
         return None
-    factor = 100 if is_share(name) else 1
+    factor = metric_of(name).factor
     sizes = [x for _, x, _ in points]
     trace = {
         "type": "scatter",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import over_seeds
 
 MISSING = "–"
@@ -87,42 +88,10 @@ def mean(values: Iterable[Any]) -> float | None:
     return None if found is None else found.mean
 
 
-_LOWER_IS_BETTER = ("loss", "gap", "difference", "parity", "odds", "opportunity", "spread", "perplexity", "attack")
-_METRIC_TITLES = {
-    "accuracy": "Accuracy",
-    "macro_f1": "Macro-F1",
-    "macro_f1_present": "Macro-F1 of classes present",
-    "min_f1": "Min-F1",
-    "hete_f1": "Hete-F1",
-    "hete_min_f1": "Hete-Min-F1",
-    "auc": "AUC",
-    "ap": "Average precision",
-    "average_precision": "Average precision",
-    "micro_f1": "Micro-F1",
-    "weighted_f1": "Weighted F1",
-    "balanced_accuracy": "Balanced accuracy",
-}
-
-
-def metric_title(name: str) -> str:
-    """The name a reader knows a metric by, e.g. ``macro_f1`` is Macro-F1."""
-    return _METRIC_TITLES.get(name) or words(name)
-
-
 def words(name: str) -> str:
     """A key as words: ``missing_class`` is "Missing class"."""
     text = name.replace("_", " ").replace(".", " ").strip()
     return text[:1].upper() + text[1:]
-
-
-def lower_is_better(name: str) -> bool:
-    """Whether smaller values of the metric are better (losses and fairness gaps)."""
-    return bool(set(name.lower().split("_")) & set(_LOWER_IS_BETTER))
-
-
-def is_share(name: str) -> bool:
-    """Whether the metric is a fraction, hence shown as percent. A loss is not."""
-    return not ({"loss", "perplexity", "rounds", "count", "clients"} & set(name.lower().split("_")))
 
 
 def percent(value: Any, digits: int = 1) -> str:
@@ -136,7 +105,7 @@ def metric(value: Any, name: str, digits: int = 1) -> str:
     known = number(value)
     if known is None:
         return MISSING
-    return percent(known, digits) if is_share(name) else f"{known:.{digits + 2}f}"
+    return percent(known, digits) if metric_of(name).is_share else f"{known:.{digits + 2}f}"
 
 
 def plus_minus(value: Spread | None, name: str = "accuracy", digits: int = 1) -> str:
@@ -197,7 +166,7 @@ def absent_clients(partition: Any) -> str:
 
 def in_sentence(name: str) -> str:
     """A metric's name inside a sentence: "accuracy", but "Macro-F1"."""
-    title = metric_title(name)
+    title = metric_of(name).title
     return title if any(sign.isupper() for sign in title[1:]) else title.lower()
 
 
@@ -220,4 +189,4 @@ def bar_width(value: float | None, top: float = 1.0) -> str:
 def with_unit(value: Spread | None, name: str) -> str:
     """Mean ± deviation with the percent sign where it is one."""
     text = plus_minus(value, name)
-    return f"{text} %" if is_share(name) and text != MISSING else text
+    return f"{text} %" if metric_of(name).is_share and text != MISSING else text

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from graphsilo.report.formats import is_share, metric_title
+from graphsilo.evaluate.metrics import metric_of
 
 Plot: TypeAlias = "dict[str, Any]"
 """``{"data": [traces], "layout": {...}}`` as plotly.js takes it."""
@@ -78,7 +78,7 @@ def dash(position: int) -> str:
 def choices(drawn: Sequence[Figure]) -> list[tuple[str, str]]:
     """What the reader can choose among figures of one group: plot name and title."""
     names = dict.fromkeys(name for figure in drawn for name in figure.plots)
-    return [(name, metric_title(name)) for name in names]
+    return [(name, metric_of(name).title) for name in names]
 
 
 def present(*found: Figure | None) -> list[Figure]:
@@ -133,7 +133,7 @@ def line_trace(x: Sequence[Any], y: Sequence[Any], name: str, style: Plot, *, di
 
 def axis_title(name: str) -> str:
     """A metric as an axis names it."""
-    return f"{metric_title(name)} in percent" if is_share(name) else metric_title(name)
+    return f"{metric_of(name).title} in percent" if metric_of(name).is_share else metric_of(name).title
 
 
 def size_unit(largest: float) -> tuple[float, str]:

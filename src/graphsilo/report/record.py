@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError
+from graphsilo.evaluate.metrics import ordered
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.storage import disk
 from graphsilo.report import formats
@@ -23,7 +24,6 @@ from graphsilo.report.formats import Spread, spread
 FORMAT = 1
 """The version of result.json this module reads."""
 
-METRIC_ORDER = ("accuracy", "macro_f1", "auc", "min_f1", "hete_f1", "hete_min_f1")
 NOT_METRICS = frozenset({"items", "client", "round", "best_round", "nodes", "graphs"})
 """Numbers that stand beside the metrics without being one."""
 
@@ -122,7 +122,7 @@ class Run:
             group = mapping(dig(seed, *(keys or ("test",))))
             scored = (name for name, value in group.items() if formats.number(value) is not None)
             found.update(dict.fromkeys(name for name in scored if name not in NOT_METRICS))
-        return sorted_metrics(found)
+        return ordered(found)
 
     @property
     def main_metric(self) -> str:
@@ -186,12 +186,6 @@ def dig(value: Any, *keys: str) -> Any:
             return None
         value = value.get(key)
     return value
-
-
-def sorted_metrics(names: Iterable[str]) -> list[str]:
-    """Metric names with the usual ones first, the others in the order given."""
-    given = list(dict.fromkeys(names))
-    return [name for name in METRIC_ORDER if name in given] + [name for name in given if name not in METRIC_ORDER]
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

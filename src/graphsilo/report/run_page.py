@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of, ordered
 from graphsilo.report import curves, figures, kernel, studies, tables
 from graphsilo.report.exchange import CLIENT_ROWS, cost_section, ledger_section
 from graphsilo.report.formats import (
@@ -20,12 +21,9 @@ from graphsilo.report.formats import (
     duration,
     in_sentence,
     integer,
-    is_share,
     listed,
-    lower_is_better,
     mean,
     metric,
-    metric_title,
     number,
     percent,
     plus_minus,
@@ -37,16 +35,10 @@ from graphsilo.report.formats import (
     words,
 )
 from graphsilo.report.plot import Figure, choices, present
-from graphsilo.report.record import NOT_METRICS, Context, Run, dig, flatten, mapping, records, sorted_metrics
+from graphsilo.report.record import NOT_METRICS, Context, Run, dig, flatten, mapping, records
 
 FIRST_ROWS = 20
 """Rows shown before the reader asks for all."""
-FAIRNESS = {
-    "macro_f1_present": ("All", "every test item"),
-    "min_f1": ("Min", "items of classes that are rare at their client"),
-    "hete_f1": ("Hete", "the half of the nodes whose neighbours agree least with their label"),
-    "hete_min_f1": ("Hete-Min", "rare class and heterophilous at once"),
-}
 SCENARIOS = {
     "seen": "Seen graph",
     "missing_class": "Missing class",
@@ -109,8 +101,8 @@ def _headline(run: Run) -> Context:
     score = run.spread("test", name)
     return {
         "sentence": sentence(run),
-        "metric": metric_title(name),
-        "unit": "%" if is_share(name) else "",
+        "metric": metric_of(name).title,
+        "unit": "%" if metric_of(name).is_share else "",
         "mean": MISSING if score is None else metric(score.mean, name),
         "std": None if score is None or score.std is None else metric(score.std, name),
         "explained": _headline_note(run, score),
@@ -190,7 +182,7 @@ def _with_article(name: str) -> str:
 def _reference_table(run: Run) -> Context | None:
     """Local, this run, global: values per metric, and a dot on one common axis for the main metric."""
     main = run.main_metric
-    names = [name for name in run.metrics() if name in ("accuracy", "macro_f1", "auc", main)][:3]
+    names = [name for name in run.metrics() if name == main or metric_of(name).selects][:3]
     rows: list[tuple[str, dict[str, Spread | None], bool]] = [
         (title, {name: tables.reference_spread(run, key, name) for name in names}, False)
         for key, title in REFERENCES.items()
@@ -227,7 +219,7 @@ def _reference_table(run: Run) -> Context | None:
     told = [f"{percent(gap, 0)} % in {in_sentence(name)}" for name, gap in gaps if gap is not None]
     return {
         "metric": in_sentence(main),
-        "columns": [f"{metric_title(name)}, %" if is_share(name) else metric_title(name) for name in names],
+        "columns": [f"{each.title}, %" if each.is_share else each.title for each in map(metric_of, names)],
         "rows": lines,
         "gap_sentence": f"Of the gap between local and global, this run closes {listed(told)}." if told else None,
         "explained": references_explained(keys),
@@ -239,7 +231,7 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
     tiles: list[tuple[str, str]] = []
     for name in run.metrics():
         if name != run.main_metric and len(tiles) < 2:
-            tiles.append((metric_title(name), with_unit(run.spread("test", name), name)))
+            tiles.append((metric_of(name).title, with_unit(run.spread("test", name), name)))
     worst = spread(_worst(run))
     if worst is not None:
         tiles.append((f"Worst client, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
@@ -259,7 +251,7 @@ def _worst(run: Run) -> list[float | None]:
         if value is None:
             scores = [number(dig(row, "test", name)) for row in records(seed.get("clients"))]
             known = [score for score in scores if score is not None]
-            value = (max if lower_is_better(name) else min)(known) if known else None
+            value = (min if metric_of(name).higher_is_better else max)(known) if known else None
         found.append(value)
     return found
 
@@ -284,7 +276,7 @@ def _warnings(run: Run) -> list[str]:
 
 def _readings(run: Run) -> Context | None:
     """The same run read in other ways: last round, other model, other average."""
-    names = run.metrics()[:5]
+    names = main_ones(run.metrics())
     rows: list[tuple[str, list[Spread | None]]] = []
 
     def add(title: str, *keys: str) -> None:
@@ -308,12 +300,12 @@ def _readings(run: Run) -> Context | None:
             add(title, "modes", mode, "test")
     if len(rows) < 2:
         return None
-    return {"columns": [metric_title(name) for name in names], "rows": _score_rows(rows, names)}
+    return {"columns": [metric_of(name).title for name in names], "rows": _score_rows(rows, names)}
 
 
 def _scenarios(run: Run) -> Context | None:
     keys = list(dict.fromkeys(key for seed in run.seeds for key in mapping(seed.get("scenarios"))))
-    names = sorted_metrics(name for key in keys for name in run.metrics("scenarios", key))
+    names = ordered(name for key in keys for name in run.metrics("scenarios", key))
     rows = []
     for key in keys:
         title = SCENARIOS.get(key, words(key))
@@ -324,7 +316,7 @@ def _scenarios(run: Run) -> Context | None:
                 rows.append((f"{title}, {named}", scores))
     if not rows or not names:
         return None
-    return {"columns": [metric_title(name) for name in names], "rows": _score_rows(rows, names)}
+    return {"columns": [metric_of(name).title for name in names], "rows": _score_rows(rows, names)}
 
 
 def _score_rows(rows: Iterable[tuple[str, Sequence[Spread | None]]], names: Sequence[str]) -> list[Context]:
@@ -339,9 +331,12 @@ def _score_rows(rows: Iterable[tuple[str, Sequence[Spread | None]]], names: Sequ
 
 def _fairness(run: Run) -> Context | None:
     rows = []
-    for name, (title, meaning) in FAIRNESS.items():
+    for name, each in METRICS.items():
+        if each.counts is not group_f1:
+            continue
+        title, meaning = GROUPS[each.group]
         score = run.spread("test", name)
-        if name != "macro_f1_present" and score is None and not _asked(run, name):
+        if each.group != "all" and score is None and not _asked(run, name):
             continue
         pooled = run.spread("test", "pooled", name)
         rows.append(
@@ -372,7 +367,7 @@ def _client_rows(run: Run) -> list[Context]:
         for row in records(run.section("partition").get("per_client"))
         if (who := number(row.get("client"))) is not None
     }
-    names = sorted_metrics(
+    names = ordered(
         name
         for rows in gathered.values()
         for row in rows[:1]
@@ -402,10 +397,10 @@ def _clients(run: Run, rows: Sequence[Context]) -> Context | None:
     if not rows:
         return None
     main = run.main_metric
-    names: list[str] = rows[0]["metrics"][:5]
+    names: list[str] = main_ones(rows[0]["metrics"])
     if main not in names and names:
         main = names[0]
-    sign = -1 if lower_is_better(main) else 1
+    sign = 1 if metric_of(main).higher_is_better else -1
     order = sorted(rows, key=lambda row: (row.get(main) is None, sign * (row.get(main) or 0), row["client"]))
     counts = [
         (key, title)
@@ -429,13 +424,13 @@ def _clients(run: Run, rows: Sequence[Context]) -> Context | None:
             text = MISSING if value is None else f"{value:.2f}"
             cells.append({"text": text, "value": sortable(value), "bar": None})
         for name in names:
-            bar = bar_width(row[name]) if is_share(name) and row[name] is not None else None
+            bar = bar_width(row[name]) if metric_of(name).is_share and row[name] is not None else None
             cells.append({"text": metric(row[name], name), "value": sortable(row[name]), "bar": bar})
         table.append(cells)
     columns = ["Client", *(title for _, title in counts), *(["Homophily"] if has_homophily else [])]
     scores = [row[main] for row in rows if row.get(main) is not None]
     return {
-        "columns": columns + [metric_title(name) for name in names],
+        "columns": columns + [metric_of(name).title for name in names],
         "sorted_by": len(columns) + names.index(main) if main in names else 0,
         "sorted_up": sign == 1,
         "rows": table,

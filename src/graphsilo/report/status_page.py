@@ -23,12 +23,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from graphsilo.errors import ConfigError, RunError
+from graphsilo.evaluate.metrics import selecting
 from graphsilo.report import html
 from graphsilo.report.formats import in_sentence
 
 LOOPBACK = "127.0.0.1"
-SCORES = ("accuracy", "auc", "macro_f1")
-"""The score that stands for a round: the first of these that was measured."""
 ENGINES = {"nvflare": "NVIDIA FLARE", "flower": "Flower"}
 LONGEST_TEXT = 1000
 """Signs of one text that are shown; a site could send a book as its trouble."""
@@ -174,7 +173,7 @@ class _Content:
         from markupsafe import Markup
 
         tree = shown(self.tree())
-        data = {"status": tree, "scores": {name: in_sentence(name) for name in SCORES}, "engines": ENGINES}
+        data = {"status": tree, "scores": {name: in_sentence(name) for name in selecting()}, "engines": ENGINES}
         text = json.dumps(data, allow_nan=False)
         for sign in "<>&":  # nothing may end the element that it stands in
             text = text.replace(sign, f"\\u{ord(sign):04x}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.errors import ConfigError, RunError, nearest
+from graphsilo.evaluate.metrics import main_ones, metric_of, ordered
 from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
 from graphsilo.report.formats import (
     MISSING,
@@ -26,16 +27,14 @@ from graphsilo.report.formats import (
     absent_clients,
     data_size,
     duration,
-    lower_is_better,
     mean,
     metric,
-    metric_title,
     number,
     plus_minus,
     references_explained,
     short_hash,
 )
-from graphsilo.report.record import METRIC_ORDER, Run, dig, flatten, load, mapping, records, sorted_metrics
+from graphsilo.report.record import Run, dig, flatten, load, mapping, records
 
 ALPHA = 0.05
 """Level of the marks, after correction."""
@@ -250,7 +249,7 @@ def _narrowed(run: Run, clients: set[Any]) -> Run:
 
 def to_markdown(table: Comparison, *, digits: int = 1) -> str:
     """The table as GitHub Markdown: signs, differing settings and warnings stand below."""
-    header = ["Method", *(metric_title(name) for name in table.metrics), *_COST_TITLES]
+    header = ["Method", *(metric_of(name).title for name in table.metrics), *_COST_TITLES]
     lines = [_markdown_line(header), _markdown_line(["---", *["---:"] * (len(header) - 1)])]
     for row in table.references:
         scores = [plus_minus(row.scores[name], name, digits) for name in table.metrics]
@@ -272,7 +271,7 @@ def to_latex(table: Comparison, *, digits: int = 1, costs: bool = False) -> str:
         digits: Decimals of the percentages.
         costs: Adds what was sent and received and the processor time.
     """
-    titles = [metric_title(name) for name in table.metrics] + (list(_COST_TITLES) if costs else [])
+    titles = [metric_of(name).title for name in table.metrics] + (list(_COST_TITLES) if costs else [])
     above = (*table.legend, *table.notes, *(f"Warning: {text}" for text in table.warnings))
     lines = [f"% {text}" for text in above]
     lines = [line.replace("\n", " ").replace("\r", " ") for line in lines]
@@ -347,7 +346,7 @@ def run_gap(run: Run, name: str) -> float | None:
         return recorded
     score = run.spread("test", name)
     local, central = (number(dig(run.result, "references", key, name, "mean")) for key in ("local", "global"))
-    if score is None or local is None or central is None or lower_is_better(name):
+    if score is None or local is None or central is None or not metric_of(name).higher_is_better:
         return None
     return gap_closed(score.mean, local, central)
 
@@ -395,9 +394,9 @@ def _costs(row: Row) -> list[str]:
 
 
 def _metrics(runs: Sequence[Run], wanted: Sequence[str] | None) -> list[str]:
-    scored = sorted_metrics(name for run in runs for name in run.metrics())
+    scored = ordered(name for run in runs for name in run.metrics())
     if wanted is None:
-        return [name for name in scored if name in METRIC_ORDER] or scored
+        return main_ones(scored)
     for name in wanted:
         if name not in scored:
             raise ConfigError(f"a test metric that the runs scored was wanted, got '{name}': {nearest(name, scored)}")
@@ -435,7 +434,7 @@ def _with_shared_gap(row: Row, references: Sequence[Row]) -> Row:
     gap = dict(row.gap)
     for name, score in row.scores.items():
         low, high = local.get(name), central.get(name)
-        if score is None or low is None or high is None or lower_is_better(name):
+        if score is None or low is None or high is None or not metric_of(name).higher_is_better:
             continue
         if gap[name] is None:
             gap[name] = gap_closed(score.mean, low.mean, high.mean)
@@ -446,7 +445,7 @@ def _best(rows: Sequence[Row], name: str) -> tuple[int, ...]:
     means = {position: score.mean for position, row in enumerate(rows) if (score := row.scores[name]) is not None}
     if not means:
         return ()
-    top = (min if lower_is_better(name) else max)(means.values())
+    top = (max if metric_of(name).higher_is_better else min)(means.values())
     return tuple(position for position, value in means.items() if value == top)
 
 
@@ -463,7 +462,7 @@ def _differences(rows: Sequence[Row], name: str, against: int, is_fixed: bool) -
     # Holm multiplies the least p by the number of comparisons: beyond ALPHA, no outcome could have been significant
     least = [pair.smallest_p for pair in pairs if pair.smallest_p is not None]
     hopeless = bool(least) and len(least) * min(least) > ALPHA
-    flipped = {"better": "worse", "worse": "better"} if lower_is_better(name) else {}
+    flipped = {} if metric_of(name).higher_is_better else {"better": "worse", "worse": "better"}
     found: list[Difference | None] = [None] * len(rows)
     for (one, other), pair, p in zip(places, pairs, adjusted, strict=True):
         if other == against and pair.seeds:

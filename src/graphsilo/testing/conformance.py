@@ -23,6 +23,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import MessageError
+from graphsilo.evaluate.metrics import leading
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
@@ -538,7 +539,7 @@ def _require(holds: bool, method: Method, text: str) -> None:
 
 def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
     for seed in tree["seeds"]:
-        value = seed["test"].get("accuracy", seed["test"].get("auc"))
+        value = seed["test"].get(leading(seed["test"]))
         _require(value is not None and 0 <= value <= 1, method, f"the test score is {value}")
 
 

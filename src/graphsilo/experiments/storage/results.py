@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from graphsilo.__about__ import __version__
+from graphsilo.evaluate.metrics import leading
 from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import Mode, RunConfig
@@ -51,8 +52,8 @@ class Result:
     def accuracy(self) -> float | None:
         """Mean test accuracy at the best validation round (link prediction: AUC)."""
         test = self.summary["test"]
-        value = test.get("accuracy", test.get("auc"))
-        return None if value is None else value["mean"]
+        name = leading(test)
+        return None if name is None else test[name]["mean"]
 
 
 def seed_result(
