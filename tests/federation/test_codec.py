@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation import codec, message
+from graphsilo.federation import codec, codec_fast, message, wire
 from graphsilo.federation.codec import decode, decode_tree, encode, encode_tree
 from graphsilo.federation.message import Message, Tensors, sends
 
@@ -57,7 +57,7 @@ class Anything(Message):
 
 def filled(shapes):
     like = {name: torch.empty(shape) for name, shape in shapes.items()}
-    found = codec.outgoing(like)
+    found = codec_fast.outgoing(like)
     for number, tensor in enumerate(found.values()):
         tensor.copy_(torch.arange(float(tensor.numel())).view(tensor.shape) + number)
     return found
@@ -72,7 +72,7 @@ def test_outgoing_tensors_are_sent_from_where_they_lie():
     sent = encode(Weights(weights=tensors))
     assert np.array_equal(sent.data, plain.data)
     assert sent.field_bytes == plain.field_bytes
-    assert sent.data.ctypes.data % codec.ALIGN == 0
+    assert sent.data.ctypes.data % wire.ALIGN == 0
     assert np.shares_memory(sent.data, tensors["b"].numpy())
     assert torch.equal(decode(sent.data, Weights).weights["c"], torch.arange(7.0) + 2)
 
@@ -609,31 +609,31 @@ def test_equal_contents_share_a_template_and_others_do_not() -> None:
 
 
 def test_only_small_headers_are_kept_and_not_many(monkeypatch):
-    monkeypatch.setattr(codec, "_TEMPLATES", {})
-    monkeypatch.setattr(codec, "_LAYOUTS", {})
-    monkeypatch.setattr(codec, "_MAX_LAYOUTS", 3)
+    monkeypatch.setattr(codec, "TEMPLATES", {})
+    monkeypatch.setattr(codec, "LAYOUTS", {})
+    monkeypatch.setattr(codec, "MAX_KEPT", 3)
     kept = []
     for names in (1, 400, 2, 3, 4):  # 400 names of four letters, with type and size, are more than 4096 bytes
         sent = Weights(weights={f"w{index:03}": torch.full((2,), float(index)) for index in range(names)})
         for _ in range(2):
             assert float(decode(encode(sent).data, Weights).weights[f"w{names - 1:03}"][1]) == names - 1
-        kept.append((len(codec._TEMPLATES), len(codec._LAYOUTS)))
+        kept.append((len(codec.TEMPLATES), len(codec.LAYOUTS)))
     # A template is found by the plain values, the same in all of these; a layout by the whole header.
     assert kept == [(1, 1), (1, 1), (1, 2), (1, 3), (1, 1)]
     for number in range(4):
         encode(Weights(weights={}, samples=10.0 + number))
-        kept.append(len(codec._TEMPLATES))
+        kept.append(len(codec.TEMPLATES))
     assert kept[5:] == [2, 3, 1, 2]
 
 
 def test_what_is_kept_of_a_message_is_not_the_message(monkeypatch):
-    monkeypatch.setattr(codec, "_TEMPLATES", {})
+    monkeypatch.setattr(codec, "TEMPLATES", {})
     table = {"a": [1]}
     shared = {"one": torch.ones(1, 2), "other": torch.ones(1, dtype=torch.int64), "named": {}, "number": 1}
     for value in (1, 2):
         table["a"][0] = value  # the same object, changed after it was sent
         assert decode(encode(Everything(**shared, table=table)).data, Everything).table == {"a": [value]}
-    assert [template.contents.tensors for template in codec._TEMPLATES.values()] == [[]]
+    assert [template.contents.tensors for template in codec.TEMPLATES.values()] == [[]]
 
 
 class Bounded(Message):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation import codec
+from graphsilo.federation import codec_fast, wire
 from graphsilo.federation.codec import decode, decode_tree, encode, encode_tree
 from graphsilo.federation.message import DTYPES, Message, Tensors, sends
 from graphsilo.methods.fedavg import TrainReply
@@ -86,7 +86,7 @@ def message(kind: type[Message], value: bytes) -> bytes:
 @pytest.mark.parametrize("junk", [EMPTY_DICT, EMPTY_LIST, EMPTY_TEXT, ZERO], ids=["dicts", "lists", "texts", "numbers"])
 def test_large_header_of_a_message_is_not_read(junk: bytes) -> None:
     data = bytearray(message(Numbers, array(17 * MEGABYTE, junk)))
-    with memory() as most, pytest.raises(MessageError, match=rf"at most {codec.MAX_HEADER} are read"):
+    with memory() as most, pytest.raises(MessageError, match=rf"at most {wire.MAX_HEADER} are read"):
         decode(data, Numbers)
     assert most() < 2 * len(data)  # a copy, which torch needs
 
@@ -106,10 +106,10 @@ LARGEST: dict[str, tuple[type[Message], bytes, str | None]] = {
 @pytest.mark.parametrize("what", list(LARGEST))
 def test_header_that_is_just_short_enough_takes_little_memory(what: str) -> None:
     kind, item, error = LARGEST[what]
-    data = message(kind, array((codec.MAX_HEADER - 100) // len(item), item))
+    data = message(kind, array((wire.MAX_HEADER - 100) // len(item), item))
     with memory() as most:
         if error is None:
-            assert len(decode(data, kind).value) == (codec.MAX_HEADER - 100) // len(item)
+            assert len(decode(data, kind).value) == (wire.MAX_HEADER - 100) // len(item)
         else:
             with pytest.raises(MessageError, match=error):
                 decode(data, kind)
@@ -164,7 +164,7 @@ def test_bytes_of_no_field_are_refused_wherever_they_are() -> None:
     gaps = [*range(header, start), *range(start + 4, start + 64), *range(start + 64 + 60, start + 128)]
     assert len(whole) == start + 192
     for known in (False, True):  # before and after a message with this header was read
-        codec._LAYOUTS.clear()
+        codec_fast.LAYOUTS.clear()
         if known:
             decode(whole, TrainReply)
         for place in range(header, len(whole)):

@@ -16,11 +16,11 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase
-from graphsilo.federation.codec import Encoded
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.kinds import KINDS
 from graphsilo.federation.message import Message
 from graphsilo.federation.policy import DisclosurePolicy, Gate, is_filled
+from graphsilo.federation.wire import Encoded
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime import dispatch

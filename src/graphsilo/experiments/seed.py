@@ -22,7 +22,7 @@ from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.client import ClientContext, common_model
-from graphsilo.federation.codec import Encoded, encode
+from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.model_files import scale_of, scale_tensors
@@ -30,6 +30,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.parking import Parking

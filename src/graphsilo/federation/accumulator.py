@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.codec import aligned_bytes
 from graphsilo.federation.message import FieldSpec, Message, differing, message_shapes, tensors_in
+from graphsilo.federation.wire import aligned_bytes
 from graphsilo.types import ClientId
 
 Reply = TypeVar("Reply", bound=Message)

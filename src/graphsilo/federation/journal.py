@@ -33,8 +33,8 @@ from graphsilo.errors import DisclosureError, RunError
 from graphsilo.federation.kinds import SHORT
 
 if TYPE_CHECKING:
-    from graphsilo.federation.codec import Encoded
     from graphsilo.federation.message import Message
+    from graphsilo.federation.wire import Encoded
 
 Way: TypeAlias = Literal["sent", "received", "refused", "failed", "warned", "damaged"]
 
@@ -253,7 +253,8 @@ class Journal:
     def _append(
         self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message, bytes: int | None
     ) -> None:
-        from graphsilo.federation.codec import Encoded, encode
+        from graphsilo.federation.codec import encode
+        from graphsilo.federation.wire import Encoded
 
         if isinstance(message, Encoded):
             name, length, fields = message.name, message.num_bytes, list(_of_bytes(message))

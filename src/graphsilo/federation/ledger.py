@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
-from graphsilo.federation.codec import Encoded
+from graphsilo.federation.wire import Encoded
 
 Direction: TypeAlias = Literal["up", "down"]
 Phase: TypeAlias = Literal["setup", "round", "evaluation"]

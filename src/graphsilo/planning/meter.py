@@ -13,12 +13,12 @@ from typing import Any
 from graphsilo.errors import RunError
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.storage.checkpoint import Checkpoints
-from graphsilo.federation.codec import Encoded
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient
 from graphsilo.federation.server import ServerBase
+from graphsilo.federation.wire import Encoded
 from graphsilo.planning.lines import Line
 from graphsilo.planning.plan import Cost
 from graphsilo.runtime.exchange import Exchange

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from graphsilo.errors import DisclosureError, GraphsiloError, MessageError, nearest
 from graphsilo.federation.client import ClientBase
-from graphsilo.federation.codec import Encoded, decode, encode
+from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure, Handler
 from graphsilo.federation.message import Message
 from graphsilo.federation.policy import Gate
+from graphsilo.federation.wire import Encoded
 
 
 @dataclass

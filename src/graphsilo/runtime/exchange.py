@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError, one_line
-from graphsilo.federation.codec import Encoded, decode_known, encode
+from graphsilo.federation.codec import decode_known, encode
 from graphsilo.federation.interface import (
     Accumulator,
     Failure,
@@ -27,6 +27,7 @@ from graphsilo.federation.interface import (
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message, differing, shapes_of, tensors_in
+from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.machine import peak
 from graphsilo.types import ClientId
 

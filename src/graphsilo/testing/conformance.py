@@ -30,13 +30,14 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, ClientContext, common_model
-from graphsilo.federation.codec import Encoded, _Packer, decode, decode_tree, encode, encode_tree
+from graphsilo.federation.codec import Packer, decode, decode_tree, encode, encode_tree
 from graphsilo.federation.interface import CountingFederation, Failure, Federation, Handler
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import OneRoundConfig
+from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.types import ClientId
@@ -274,7 +275,7 @@ def forged(message: Message, lie: str) -> Encoded | None:
 
 def unchecked(message: Message) -> Encoded:
     """The bytes of a message whatever its fields hold: ``encode`` without the checks of an honest sender."""
-    packer = _Packer()
+    packer = Packer()
 
     def walk(value: Any) -> Any:
         if isinstance(value, Tensor):

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphsilo.data.graph import Features
-from graphsilo.federation.codec import outgoing
+from graphsilo.federation.codec_fast import outgoing
 from graphsilo.methods.fedsage_plus.impaired import (
     MAX_SLOTS,
     AllNodes,

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.federation.codec import ALIGN, aligned_bytes
+from graphsilo.federation.wire import ALIGN, aligned_bytes
 from graphsilo.runtime.pipe import fill
 
 _HEAD = struct.Struct("<4sIQ")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphsilo.federation.client import ClientBase
-from graphsilo.federation.codec import Encoded
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.parking import Residents

@@ -23,9 +23,10 @@ import numpy as np
 
 from graphsilo.errors import RunError
 from graphsilo.federation.client import ClientBase
-from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
+from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.policy import Gate
+from graphsilo.federation.wire import Encoded
 from graphsilo.models.view import forget_tensors
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.local.placement import Room, graphs_of

@@ -25,12 +25,13 @@ from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import FederationError, RunError, several
 from graphsilo.federation.client import ClientContext, ModelSpec, common_model
-from graphsilo.federation.codec import Encoded, decode_tree, encode_tree
+from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.model_files import scale_tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.local.frames import Line, Ring

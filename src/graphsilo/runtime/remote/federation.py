@@ -27,12 +27,13 @@ from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
 from graphsilo.federation.client import ModelSpec, common_model
-from graphsilo.federation.codec import Encoded, aligned_bytes, encode
+from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient, message_of
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.federation.wire import Encoded, aligned_bytes
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.lost import StateLost

@@ -51,7 +51,7 @@ from graphsilo.federation.client import (
     no_dense_products,
     precision_matters,
 )
-from graphsilo.federation.codec import Encoded, aligned_bytes, decode
+from graphsilo.federation.codec import decode
 from graphsilo.federation.exposure import told_to_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
@@ -60,6 +60,7 @@ from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.federation.wire import Encoded, aligned_bytes
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.machine import peak

@@ -1,0 +1,168 @@
+"""The bytes of a message: what stands where, and what numbers may be in them.
+
+Layout: ``GSM1``, header length (u32), header (msgpack), padding to 64 bytes, then the tensors, each aligned to 64
+bytes. The header is ``[wire name, {field: plain value or tensor references}, payload length]``; a tensor reference is
+``[dtype, shape, offset]``. :mod:`graphsilo.federation.codec` writes and reads it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.federation.message import DTYPES
+
+MAGIC = b"GSM1"
+
+ALIGN = 64
+
+MAX_HEADER = 256 << 10
+"""Bytes that the header of a message may have, enough for some thousand tensors; read, it may take 70 times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A message as bytes.
+
+    Attributes:
+        data: [bytes] uint8, writable or not.
+        name: Wire name of the message.
+        field_bytes: Payload bytes per field, in field order; the rest of ``data`` is header.
+    """
+
+    data: NDArray[np.uint8]
+    name: str
+    field_bytes: tuple[tuple[str, str, int], ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return int(self.data.shape[0])
+
+
+LARGE_MESSAGE = 1 << 22
+"""Bytes of a message that is worth large pages of memory."""
+
+SIZES = {code: dtype.itemsize for code, dtype in DTYPES.items()}
+
+FLOATS = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
+
+DAMAGED = (msgspec.DecodeError, RecursionError, TypeError, ValueError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a tensor lies in a message, and what is looked at when it is read.
+
+    Attributes:
+        largest: Largest size of its entries; infinity where they need only be finite, None where they may be anything.
+    """
+
+    where: str
+    dtype: torch.dtype
+    shape: list[int]
+    count: int
+    offset: int
+    largest: float | None
+
+    def read(self, buffer: NDArray[np.uint8]) -> tuple[Tensor]:
+        return (self.tensor(buffer),)
+
+    def tensor(self, buffer: NDArray[np.uint8]) -> Tensor:
+        if not self.count:
+            return torch.empty(self.shape, dtype=self.dtype)
+        flat = torch.frombuffer(buffer.data, dtype=self.dtype, count=self.count, offset=self.offset)
+        if self.dtype is torch.bool and int(flat.view(torch.uint8).max()) > 1:
+            raise MessageError(f"{self.where} holds bytes that are no truth values.")
+        return flat if len(self.shape) == 1 else flat.view(self.shape)
+
+
+def check_gaps(buffer: NDArray[np.uint8], gaps: Sequence[tuple[int, int]], owner: str) -> None:
+    whole = buffer.data
+    for begin, end in gaps:
+        if whole[begin:end].tobytes().count(0) != end - begin:
+            raise MessageError(f"{owner}: bytes between the tensors are not zero, and belong to no field.")
+
+
+def check_numbers(slots: Sequence[Slot], tensors: Sequence[Tensor]) -> None:
+    """Refuse NaN, infinity and numbers that are too large, where they are not allowed."""
+    for slot, tensor in zip(slots, tensors, strict=True):
+        largest = slot.largest
+        if largest is None or (slot.dtype in FLOATS and all_below(tensor.view(-1), largest)):
+            continue
+        low, high = (float(edge) for edge in torch.aminmax(tensor))
+        size = max(-low, high)
+        if not math.isfinite(size):
+            raise MessageError(f"{slot.where} contains NaN or infinity, which this field does not allow.")
+        if size > largest:
+            raise MessageError(too_large(slot.where, size, largest))
+
+
+def all_below(flat: Tensor, largest: float) -> bool:
+    """Whether the sum of squares is below the bound's square.
+
+    Then no entry is above the bound: rounding never makes such a sum smaller than its largest term, up to the rounding
+    of that. It takes as long as a sum.
+    """
+    squares = float(torch.dot(flat, flat))
+    return squares < 0.99 * largest * largest and math.isfinite(squares)
+
+
+def too_large(where: str, size: float, largest: float) -> str:
+    return (
+        f"{where} holds {size:.3g}; at most {largest:.3g} is taken. Either the training diverged (a smaller learning "
+        f"rate, features that are scaled), or its sender is not honest. The bound of weights is run.largest_value."
+    )
+
+
+def aligned_bytes(size: int) -> NDArray[np.uint8]:
+    """Uninitialised memory that starts on 64 bytes, as torch's own: products over it run as on any other tensor."""
+    if size >= LARGE_MESSAGE:
+        # numpy asks for large pages here, torch does not: a message of many megabytes is written in half the time.
+        memory: NDArray[np.uint8] = np.empty(size + ALIGN, dtype=np.uint8)
+        start = -memory.ctypes.data % ALIGN
+        return memory[start : start + size]
+    data: NDArray[np.uint8] = torch.empty(size, dtype=torch.uint8).numpy()  # torch aligns every tensor so
+    return data
+
+
+def aligned(size: int) -> int:
+    return (size + ALIGN - 1) // ALIGN * ALIGN
+
+
+def writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArray[np.uint8]:
+    if isinstance(data, np.ndarray):
+        return data
+    # Copied into memory of our own: torch has no read-only tensors, and bytes must not be written to.
+    return np.frombuffer(data, dtype=np.uint8).copy()
+
+
+def header_bytes(buffer: NDArray[np.uint8], owner: str, most: int | None = None) -> bytes:
+    """Magic, length and header, as they came."""
+    prefix = buffer[:8].tobytes()
+    if len(prefix) < 8 or prefix[:4] != MAGIC:
+        raise MessageError(f"{owner}: these bytes are not a graphsilo message (they do not start with {MAGIC!r}).")
+    (length,) = struct.unpack("<I", prefix[4:])
+    if most is not None and length > most:
+        raise MessageError(f"{owner}: a header of {length} bytes came; at most {most} are read.")
+    if 8 + length > buffer.shape[0]:
+        raise MessageError(f"{owner}: the message was cut inside its header.")
+    return buffer[: 8 + length].tobytes()
+
+
+def open_header(header_bytes: bytes, owner: str, read: Callable[[bytes], Any]) -> tuple[Any, int]:
+    """The header, and where the payload begins."""
+    try:
+        header = read(header_bytes[8:])
+    except DAMAGED as error:
+        raise MessageError(f"{owner}: the header cannot be read ({str(error)[:200]}).") from None
+    return header, aligned(len(header_bytes))
