@@ -235,7 +235,7 @@ def test_errors_show_values_in_short() -> None:
     for _ in range(4):
         large = [large] * 9  # 6,561 lists
     with pytest.raises(ConfigError) as caught:
-        DisclosurePolicy.from_mapping({"methods": large})
+        DisclosurePolicy.of({"methods": large})
     with pytest.raises(ConfigError) as second:
         load_config(overrides={"run.workers": large})
     assert len(str(caught.value)) < 500

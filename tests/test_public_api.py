@@ -91,7 +91,7 @@ def test_run_from_file_equals_run_from_objects(tmp_path):
 def test_wrong_arguments_are_explained():
     with pytest.raises(ConfigError, match=r"graphsilo\.run has no argument 'metod'; did you mean 'method'\?"):
         graphsilo.run(metod="fedavg")
-    with pytest.raises(ConfigError, match="unknown setting 'muu' for fedprox"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'method\.muu' for fedprox"):
         graphsilo.run(**{**QUICK, "method": {"name": "fedprox", "muu": 1}})
     with pytest.raises(ConfigError, match=r"did you mean 'Cora'\?"):
         graphsilo.load("corra")

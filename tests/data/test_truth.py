@@ -81,7 +81,7 @@ def silos(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 def config(files: list[str]) -> RunConfig:
-    return RunConfig.model_validate(
+    return RunConfig.of(
         {"data": {"name": files}, "partition": {"ratios": [0.4, 0.3, 0.3]}, "method": {"name": "fedavg", "rounds": 1}}
     )
 

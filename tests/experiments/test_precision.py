@@ -76,7 +76,7 @@ def test_predictions_have_the_precision_of_the_run(small, tmp_path):
 
 
 def test_other_precisions_are_refused(small):
-    with pytest.raises(ConfigError, match=r"run\.precision should be 'float32' or 'bfloat16'; got 'float16'"):
+    with pytest.raises(ConfigError, match=r"run\.precision must be one of float32, bfloat16; got 'float16'"):
         small(run__precision="float16")
     with pytest.raises(ConfigError, match=r"run\.precision"):
         graphsilo.run(data="citation-sbm", precision="half")

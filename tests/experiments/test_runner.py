@@ -442,7 +442,7 @@ def test_clients_and_rule_must_agree_with_a_stored_partition(small, tmp_path):
     path.write_text(yaml.safe_dump({"partition": {"rule": "metis", "file": stored}}))
     with pytest.raises(ConfigError, match=r"both the rule 'metis' .* and the stored partition .*only one of them"):
         load_config(path)
-    again = run(RunConfig.model_validate(small(partition__file=stored).complete()))  # its defaults are no wishes
+    again = run(RunConfig.of(small(partition__file=stored).complete()))  # its defaults are no wishes
     assert again.tree["partition"]["clients"] == 3
 
 

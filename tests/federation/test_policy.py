@@ -54,7 +54,7 @@ class Undeclared(Message):
 
 
 def policy(**values: object) -> DisclosurePolicy:
-    return DisclosurePolicy.from_mapping(values)
+    return DisclosurePolicy.of(values)
 
 
 def report(**more: object) -> Report:
@@ -80,7 +80,7 @@ def classes(*described: int) -> Classes:
 
 def test_the_default_lets_out_what_methods_send_by_default():
     made = policy()
-    assert made == DisclosurePolicy.from_mapping(None) == DisclosurePolicy()
+    assert made == DisclosurePolicy.of(None) == DisclosurePolicy()
     assert set(KINDS) - set(made.kinds) == {"topology", "logits"}
     assert (made.max_message_bytes, made.max_run_bytes, made.methods) == (268_435_456, None, None)
     for name in registry.names():
@@ -112,21 +112,21 @@ def test_the_policy_of_an_owner_who_says_nothing():
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"kind": ["model"]}, r"silo.yaml: policy: unknown key 'kind'; did you mean 'kinds'\?"),
-        ({"kinds": ["model", "embeddings"]}, r"silo.yaml: policy: 'embeddings' in 'kinds' .* 'embedding'\?"),
-        ({"methods": ["fedagv"]}, r"silo.yaml: policy: 'fedagv' in 'methods' .* did you mean 'fedavg'\?"),
-        ({"max_message_bytes": "much"}, r"'max_message_bytes' must be a number of bytes, or text .*; got 'much'"),
+        ({"kind": ["model"]}, r"^silo.yaml: unknown setting 'policy\.kind'; did you mean 'policy\.kinds'\?$"),
+        ({"kinds": ["model", "embeddings"]}, r"silo.yaml: policy\.kinds: 'embeddings' is no .* 'embedding'\?"),
+        ({"methods": ["fedagv"]}, r"silo.yaml: policy\.methods: 'fedagv' is no .* did you mean 'fedavg'\?"),
+        ({"max_message_bytes": "much"}, r"policy\.max_message_bytes must be a number of bytes, or text .*; got 'much'"),
         ({"max_run_bytes": "3 PB"}, r"units: B, kB, MB, GB, KiB, MiB, GiB\); got '3 PB'"),
-        ({"max_message_bytes": 0}, r"'max_message_bytes' must be greater than or equal to 1; got 0"),
-        ({"min_class_count": 2.5}, r"'min_class_count' must be a whole number; got 2.5"),
-        ({"kinds": 3}, r"'kinds' must be a list of names; got 3"),
-        ({"relay": "perhaps"}, r"'relay' must be true or false; got 'perhaps'"),
-        (["model"], r"silo.yaml: policy: a policy is a mapping with the keys methods, kinds, .*; got \['model'\]"),
+        ({"max_message_bytes": 0}, r"policy\.max_message_bytes must be at least 1; got 0"),
+        ({"min_class_count": 2.5}, r"policy\.min_class_count must be a whole number at least 1; got 2.5"),
+        ({"kinds": 3}, r"policy\.kinds must be a list of texts; got 3"),
+        ({"relay": "perhaps"}, r"policy\.relay must be true or false; got 'perhaps'"),
+        (["model"], r"^silo.yaml: policy must be a table of settings; got \['model'\]\.$"),
     ],
 )
 def test_wrong_policies_are_explained(values, text):
     with pytest.raises(ConfigError, match=text):
-        DisclosurePolicy.from_mapping(values, where="silo.yaml: policy")
+        DisclosurePolicy.of(values, origin="silo.yaml")
 
 
 # -- before a run ----------------------------------------------------------------------------------------------------

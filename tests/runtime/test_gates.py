@@ -67,7 +67,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Guard]:
     """Gates from now on: ``guarded({1: {"kinds": ["counts"]}})`` gives client 1 that policy, the others the default."""
 
     def install(policies: Mapping[int, Mapping[str, object]] | None = None) -> Guard:
-        found = {client: DisclosurePolicy.from_mapping(values) for client, values in (policies or {}).items()}
+        found = {client: DisclosurePolicy.of(values) for client, values in (policies or {}).items()}
         guard = Guard(found)
         monkeypatch.setattr(parking, "call", guard.call)
         return guard

@@ -198,7 +198,7 @@ def folder_name(config: RunConfig) -> str:
     """What a run is called: data, rule and clients, method.
 
     Example:
-        >>> folder_name(RunConfig.model_validate({"data": "Cora", "partition": {"clients": 5}}))
+        >>> folder_name(RunConfig.of({"data": "Cora", "partition": {"clients": 5}}))
         'Cora-louvain5-fedavg'
     """
     names = [config.data.name] if isinstance(config.data.name, str) else config.data.name

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo import documents
 from graphsilo.data.partition.options import LARGEST_SEED
@@ -21,7 +21,8 @@ from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, merge, option_names, tree_of
 from graphsilo.federation.kinds import LARGEST_WEIGHT
-from graphsilo.federation.settings import MethodConfig, Settings, setting
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.settings import Settings, setting
 from graphsilo.types import Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
@@ -48,7 +49,7 @@ class DataConfig(Settings):
     )
     root: str | None = setting(None, "folder with PyG's raw files; else GRAPHSILO_DATA, else downloaded to the cache")
     seed: int = setting(0, "seed of generated data")
-    options: dict[str, Any] = Field(default_factory=dict, description="scale, scale_by, largest_component, ...")
+    options: dict[str, Any] = setting({}, "scale, scale_by, largest_component, ...")
 
 
 class PartitionConfig(Settings):
@@ -68,21 +69,21 @@ class PartitionConfig(Settings):
     split_index: int = setting(0, "which of several predefined splits", ge=0)
     ratios: tuple[float, float, float] | None = setting(None, "shares of train, val, test; none: the data's usual ones")
     file: str | None = setting(None, "a stored partition (.npz) instead of a rule")
-    options: dict[str, Any] = Field(default_factory=dict, description="settings of the rule, such as alpha")
+    options: dict[str, Any] = setting({}, "settings of the rule, such as alpha")
 
 
 class ScenarioConfig(Settings):
     """What is asked at test time."""
 
     name: Literal["seen", "unseen", "open", "inductive"] = setting("seen", "see the scenarios page")
-    options: dict[str, Any] = Field(default_factory=dict, description="settings of the scenario, such as hops")
+    options: dict[str, Any] = setting({}, "settings of the scenario, such as hops")
 
 
 class ModelConfig(Settings):
     """Which network the clients run."""
 
     name: str = setting("gcn", "backbone; `graphsilo list models` shows all")
-    options: dict[str, Any] = Field(default_factory=dict, description="settings of the backbone, such as hidden")
+    options: dict[str, Any] = setting({}, "settings of the backbone, such as hidden")
     pool: str | list[str | dict[str, Any]] | None = setting(
         None, "different models: a named pool (opfgl, fedpg) or a list; client k runs entry k modulo its length"
     )
@@ -92,7 +93,7 @@ class MethodSection(Settings):
     """Which method, with its settings."""
 
     name: str = setting("fedavg", "method; `graphsilo list methods` shows all")
-    options: dict[str, Any] = Field(default_factory=dict, description="settings of the method, such as mu")
+    options: dict[str, Any] = setting({}, "settings of the method, such as mu")
 
 
 class EvaluationConfig(Settings):
@@ -141,9 +142,9 @@ class RunSection(Settings):
     """How it is carried out."""
 
     seeds: list[int] = setting([0], "seeds of training, one result each", min_length=1)
-    without: list[int | str] = Field(
-        default_factory=list,
-        description="clients that are left out, by number, or by name where they have names: cut, numbers and random "
+    without: list[int | str] = setting(
+        [],
+        "clients that are left out, by number, or by name where they have names: cut, numbers and random "
         "streams of the others stay as they are, and the result is that of a federation that never had them",
     )
     workers: int = setting(1, "processes that share the clients", ge=1)
@@ -169,9 +170,7 @@ class RunSection(Settings):
         LARGEST_WEIGHT, "largest size of a model's weight that is taken from a client; one that sends more has failed",
         gt=0,
     )  # fmt: skip
-    references: list[RunReference] = Field(
-        default_factory=list, description="reference rows to add: local, fedridge, global, global_cut, majority"
-    )
+    references: list[RunReference] = setting([], "reference rows to add: local, fedridge, global, global_cut, majority")
 
     @field_validator("without", mode="before")
     @classmethod
@@ -199,19 +198,15 @@ class RunConfig(Settings):
     data: DataConfig = DataConfig()
     partition: PartitionConfig = PartitionConfig()
     scenario: ScenarioConfig = ScenarioConfig()
-    perturb: dict[str, Any] = Field(default_factory=dict, description="sparsity and noise of the training data")
+    perturb: dict[str, Any] = setting({}, "sparsity and noise of the training data")
     model: ModelConfig = ModelConfig()
     method: MethodSection = MethodSection()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunSection = RunSection()
-    given: list[str] = Field(default_factory=list, description="names of the settings that somebody said")
-    remarks: list[str] = Field(default_factory=list, description="what to know of settings that are not used")
-    replaces: str = Field(default="", description="fingerprint of the run that this one repeats with other clients")
+    given: list[str] = setting([], "names of the settings that somebody said")
+    remarks: list[str] = setting([], "what to know of settings that are not used")
+    replaces: str = setting("", "fingerprint of the run that this one repeats with other clients")
     _explicit: frozenset[str] = PrivateAttr(default=frozenset())
-
-    @classmethod
-    def label(cls) -> str:
-        return "the configuration"
 
     @model_validator(mode="before")
     @classmethod
@@ -261,8 +256,7 @@ class RunConfig(Settings):
         from graphsilo.federation import registry
 
         kind = registry.load(self.method.name).config
-        found: MethodConfig = validated(kind, self.method.options, "method")
-        return found
+        return kind.of(self.method.options, owner=registry.spelled(self.method.name))
 
     def complete(self) -> dict[str, Any]:
         """As a plain tree with every default written out; what OUT/config.yaml holds.
@@ -343,60 +337,6 @@ def _likely_task(values: Mapping[str, Any]) -> str:
         return "node"  # a file, or an unknown name, which is refused where it is used
 
 
-def validated(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
-    """A settings object, with pydantic's complaint put into one paragraph.
-
-    Args:
-        kind: Class of the settings.
-        values: By name, as a person wrote them.
-        where: Dotted name of the section that they stand in; empty for a whole configuration.
-
-    Raises:
-        ConfigError: A setting is unknown or has a value it cannot have.
-    """
-    try:
-        return kind.model_validate(dict(values))
-    except ValidationError as error:
-        raise ConfigError(_complaint(error, values, where)) from None
-
-
-_WANTED = {
-    "missing": "given, too",
-    "model_type": "a table of settings",
-    "dict_type": "a table of settings",
-    "too_short": "longer",
-    "too_long": "shorter",
-}
-"""Complaints of pydantic's that speak of Python, in other words."""
-
-
-def _complaint(error: ValidationError, values: Mapping[str, Any], where: str) -> str:
-    wanted: dict[str, list[str]] = {}
-    came: dict[str, Any] = {}
-    for item in error.errors():
-        path = ".".join(part for part in (where, _typed_path(item["loc"], values)) if part) or "the configuration"
-        text = _WANTED.get(item["type"], item["msg"]).removeprefix("Input should be ")
-        if text not in wanted.setdefault(path, []):
-            wanted[path].append(text)
-        came.setdefault(path, item["input"])
-    # A list with a wrong entry is also no text, where text would do; the entry says it better.
-    told = [path for path in wanted if not any(other.startswith(f"{path}.") for other in wanted)]
-    return " ".join(f"{path} should be {' or '.join(wanted[path])}; got {shown(came[path])}." for path in told[:5])
-
-
-def _typed_path(loc: Sequence[str | int], values: Any) -> str:
-    """Where a value stands, as ``--set`` would name it: without the parts that name a type instead of a setting."""
-    parts: list[str] = []
-    place = values
-    for part in loc:
-        inside = part in place if isinstance(place, Mapping) else isinstance(part, int) and isinstance(place, list)
-        if inside:
-            parts.append(str(part))
-            # Only what is missing has no place: a list that is too short.
-            place = place[part] if isinstance(place, Mapping) or int(part) < len(place) else None
-    return ".".join(parts)
-
-
 def load_config(
     base: str | Path | Mapping[str, Any] | None = None,
     *,
@@ -442,8 +382,7 @@ def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunCon
     door = door_of(title).say_all(tree)
     merged = merge(door, call, _OWN, _written_defaults)
     merged.tree["replaces"] = _replaced(None if base is None or isinstance(base, Mapping) else Path(base), door, call)
-    config: RunConfig = validated(RunConfig, merged.tree, "")
-    return config.with_explicit(merged.explicit)
+    return RunConfig.of(merged.tree).with_explicit(merged.explicit)
 
 
 def _replaced(path: Path | None, base: Door, call: Door) -> str:
@@ -490,7 +429,7 @@ def _written_defaults(base: Door) -> frozenset[str]:
     unsaid = base.values.keys() - given
     try:
         said = tree_of({name: value for name, value in base.values.items() if name in given}, given, ())
-        there = door_of("the defaults").say_all(validated(RunConfig, said, "").complete()).values
+        there = door_of("the defaults").say_all(RunConfig.of(said).complete()).values
     except ConfigError:
         return frozenset(unsaid)
     # The run itself found these out from its data, for want of a wish.

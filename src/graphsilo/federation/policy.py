@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
-from pydantic import ValidationError, field_validator
+from pydantic import field_validator
 
-from graphsilo.errors import ConfigError, DataError, DisclosureError, GraphsiloError, nearest, shown
+from graphsilo.errors import ConfigError, DataError, DisclosureError, GraphsiloError, nearest
 from graphsilo.federation import registry
 from graphsilo.federation.kinds import KINDS
-from graphsilo.federation.settings import MethodConfig, Settings, setting
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.settings import Settings, setting, wanted
 
 if TYPE_CHECKING:
     from graphsilo.federation.client import ClientBase, EvaluateReply
@@ -41,26 +42,15 @@ SCALED_ALONE = (
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-_WANTED = {
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "tuple_type": "a list of names",
-    "string_type": "a list of names",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-}
-"""Complaints of pydantic's in the words of this file."""
-
-
 class DisclosurePolicy(Settings):
     """What the owner of a silo lets out: the mapping ``policy:`` of a ``silo.yaml``.
 
     Example:
-        >>> DisclosurePolicy.from_mapping({"methods": ["fedavg"], "max_message_bytes": "10 MB"}).max_message_bytes
+        >>> DisclosurePolicy.of({"methods": ["fedavg"], "max_message_bytes": "10 MB"}).max_message_bytes
         10000000
     """
 
+    section: ClassVar[str] = "policy"
     methods: tuple[str, ...] | None = setting(None, "methods that the silo takes part in; none: in all")
     kinds: tuple[str, ...] = setting(
         DEFAULT_KINDS,
@@ -95,39 +85,6 @@ class DisclosurePolicy(Settings):
         "else only its kind does",
     )  # fmt: skip
 
-    @classmethod
-    def label(cls) -> str:
-        return "policy"
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any] | None, *, where: str = "") -> DisclosurePolicy:
-        """The policy of a mapping, as a person wrote it.
-
-        Args:
-            values: Keys and values; None or nothing is the default policy.
-            where: What errors begin with, such as the file.
-
-        Raises:
-            ConfigError: A key is unknown, or a value is not what it must be.
-        """
-        prefix = f"{where}: " if where else ""
-        if values is not None and not isinstance(values, Mapping):
-            raise ConfigError(
-                f"{prefix}a policy is a mapping with the keys {', '.join(cls.model_fields)}; got {shown(values)}."
-            )
-        try:
-            for name in values or {}:
-                if name not in cls.model_fields:
-                    raise ConfigError(f"unknown key '{name}'; {nearest(str(name), cls.model_fields)}")
-            return cls.model_validate(dict(values or {}))
-        except ValidationError as error:
-            first = error.errors()[0]
-            wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-            wanted = _WANTED.get(first["type"], wanted)
-            raise ConfigError(f"{prefix}'{first['loc'][0]}' must be {wanted}; got {shown(first['input'])}.") from None
-        except ConfigError as error:
-            raise ConfigError(f"{prefix}{error}") from None
-
     @field_validator("methods", "kinds", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
@@ -142,7 +99,7 @@ class DisclosurePolicy(Settings):
             return value
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
         if found is None or (found[2] or "B") not in _UNITS:
-            raise ValueError(f"a number of bytes, or text such as '256 MiB' (units: {', '.join(_UNITS)})")
+            raise wanted(f"a number of bytes, or text such as '256 MiB' (units: {', '.join(_UNITS)})")
         return int(float(found[1]) * _UNITS[found[2] or "B"])
 
     @field_validator("kinds")
@@ -150,7 +107,7 @@ class DisclosurePolicy(Settings):
     def _known_kinds(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in KINDS:
-                raise ConfigError(f"'{name}' in 'kinds' is no kind of disclosure; {nearest(name, KINDS)}")
+                raise ConfigError(f"policy.kinds: '{name}' is no kind of disclosure; {nearest(name, KINDS)}")
         return names
 
     @field_validator("methods")
@@ -162,7 +119,9 @@ class DisclosurePolicy(Settings):
         spelled = tuple(registry.spelled(name) for name in names)
         for name, given in zip(spelled, names, strict=True):
             if name not in known:
-                raise ConfigError(f"'{given}' in 'methods' is no method that is installed here; {nearest(name, known)}")
+                raise ConfigError(
+                    f"policy.methods: '{given}' is no method that is installed here; {nearest(name, known)}"
+                )
         return spelled
 
     def allows(self, kind: str) -> bool:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
-from pydantic import field_validator
-
 from graphsilo.errors import ConfigError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.registry import Method
@@ -21,6 +19,7 @@ from graphsilo.methods.fedavg import Server
 from graphsilo.models.base import LayeredModel
 from graphsilo.models.sage import SAGE
 from graphsilo.models.view import GraphTensors
+from graphsilo.settings import Count
 from graphsilo.training.neighbour_sampling import SampledItems
 from graphsilo.training.objective import Objective, objective
 
@@ -32,18 +31,11 @@ class FedSageConfig(fedavg.FedAvgConfig):
         "uniform", "a client's weight in the mean: 1, its training items, or all its nodes",
         source="Zhang et al. and their release",
     )  # fmt: skip
-    fan_out: int | tuple[int, ...] = setting(
+    fan_out: Count | tuple[Count, ...] = setting(
         0, "neighbours sampled per node in training: one number for every layer, or one per layer from the items "
         "outwards; 0 takes all",
         source="OpenFGL; Zhang et al. 5, 5",
     )  # fmt: skip
-
-    @field_validator("fan_out")
-    @classmethod
-    def _not_negative(cls, value: int | tuple[int, ...]) -> int | tuple[int, ...]:
-        if min(value if isinstance(value, tuple) else (value,), default=0) < 0:
-            raise ConfigError(f"fan_out counts neighbours, 0 taking all; got {value}.")
-        return value
 
 
 ConfigT = TypeVar("ConfigT", bound=FedSageConfig)

@@ -89,7 +89,7 @@ def together(silos: Sequence[SiloFile], **settings: Any) -> tuple[Silo, ...]:
         "partition": {"ratios": SPLIT["ratios"], "seed": SPLIT["seed"], **settings.pop("partition", {})},
         **settings,
     }
-    return prepare(RunConfig.model_validate(tree)).silos
+    return prepare(RunConfig.of(tree)).silos
 
 
 def assert_same_array(one: Any, other: Any) -> None:
@@ -179,7 +179,7 @@ def test_weights_of_links_alone_and_together(trio: list[SiloFile], tmp_path: Pat
 def test_alone_and_together_they_train_alike(trio: list[SiloFile]) -> None:
     """The same bits after two rounds, one of the three silos without a label."""
     tables = [str(silo.tables.file) for silo in trio if silo.tables is not None]
-    config = RunConfig.model_validate(
+    config = RunConfig.of(
         {
             "data": {"name": tables},
             "partition": {"ratios": SPLIT["ratios"], "seed": SPLIT["seed"]},
@@ -443,7 +443,7 @@ def test_words_that_none_declares_are_all_that_occur(trio: list[SiloFile], tmp_p
     occurring = {name for told in cards for name in told["feature_names"]}
     assert set(schema.feature_names or ()) == occurring
     files = [str(tmp_path / f"{name}.tables.yaml") for name in ("north", "south")]
-    config = RunConfig.model_validate({"data": {"name": files}, "partition": {"ratios": [0.4, 0.3, 0.3], "seed": 11}})
+    config = RunConfig.of({"data": {"name": files}, "partition": {"ratios": [0.4, 0.3, 0.3], "seed": 11}})
     together = prepare(config).silos
     for client, silo in enumerate(silos):
         apart = silo.load(client, schema=schema, sparse=any(told["sparse"] for told in cards))
@@ -513,7 +513,7 @@ def test_gaps_are_filled_by_each_silo_alike_apart_and_together(trio: list[SiloFi
     assert schema.feature_names[:2] == ("age", "age:missing")
     files = [str(tmp_path / f"{name}.tables.yaml") for name in NAMES]
     data = {"name": files, "missing": {"age": "indicator"}}
-    together = prepare(RunConfig.model_validate({"data": data, "partition": {"ratios": [0.4, 0.3, 0.3], "seed": 11}}))
+    together = prepare(RunConfig.of({"data": data, "partition": {"ratios": [0.4, 0.3, 0.3], "seed": 11}}))
     means = []
     for client, silo in enumerate(silos):
         apart = silo.load(client, schema=schema, sparse=any(told["sparse"] for told in cards))
@@ -575,4 +575,4 @@ def test_a_run_tells_the_faults_of_all_its_files(trio: list[SiloFile], tmp_path:
     change(tmp_path / "south.tables.yaml", classes=["home"])
     files = [str(tmp_path / f"{name}.tables.yaml") for name in NAMES]
     with pytest.raises(DataError, match=r"^the data: 4 faults are to be mended\.\n1\. .*north\.nodes.*\n2\. .*south"):
-        prepare(RunConfig.model_validate({"data": {"name": files}}))
+        prepare(RunConfig.of({"data": {"name": files}}))

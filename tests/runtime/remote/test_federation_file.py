@@ -31,19 +31,19 @@ def test_a_file_is_read_and_short_forms_are_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"nmae": "x"}, "unknown setting 'nmae' for a federation; did you mean 'name'?"),
-        ({"silos": [{"name": "north", "sight": "x"}]}, "unknown setting 'sight' for a silo; did you mean 'site'?"),
-        ({"coordinator": {"host": "a", "prot": 1}}, "did you mean 'port'?"),
-        ({"silos": []}, "silos should be longer: at least one is needed"),
+        ({"nmae": "x"}, "unknown setting 'nmae'; did you mean 'name'?"),
+        ({"silos": [{"name": "north", "sight": "x"}]}, "unknown setting 'silos.0.sight'; did you mean 'silos.0.site'?"),
+        ({"coordinator": {"host": "a", "prot": 1}}, "did you mean 'coordinator.port'?"),
+        ({"silos": []}, "silos must be a list of one or more tables of settings; got []."),
         ({"silos": ["north", "north"]}, "two silos are named 'north'"),
         ({"silos": ["North"]}, "got 'North'"),
         ({"silos": ["coordinator"]}, "no silo can be named 'coordinator'"),
         ({"silos": [{"name": "a", "site": "root"}]}, "no site can be named 'root'"),
         ({"name": "my federation"}, "the name of a federation should have"),
-        ({"coordinator": {"port": 1}}, "coordinator.host should be given"),
+        ({"coordinator": {"port": 1}}, "coordinator.host is missing; it must be text or a list of one or more texts."),
         ({"coordinator": {"host": "fed.example.org:80"}}, "without a port"),
-        ({"coordinator": {"host": "a", "port": 0}}, "coordinator.port should be greater than or equal to 1 (got 0)"),
-        ({"engine": "mail"}, "engine should be 'nvflare' or 'flower' (got 'mail')"),
+        ({"coordinator": {"host": "a", "port": 0}}, "coordinator.port must be at least 1 and at most 65535; got 0."),
+        ({"engine": "mail"}, "engine must be one of nvflare, flower; got 'mail'."),
     ],
 )
 def test_what_is_wrong_is_said_in_one_paragraph(change: dict[str, Any], words: str) -> None:

@@ -86,7 +86,7 @@ def check_command(file: Path) -> None:
     described = read_silo_file(file)
     faults = Faults(described.path)
     with faults.collect():
-        DisclosurePolicy.from_mapping(described.policy, where=f"{described.path}: policy")
+        DisclosurePolicy.of(described.policy, origin=str(described.path))
     reading: Reading | None = None
     with faults.collect():
         if described.store is None:
@@ -304,7 +304,7 @@ def _policy(described: SiloFile, held: Silo) -> list[Finding]:
     from graphsilo.federation.kinds import KINDS
     from graphsilo.federation.policy import DisclosurePolicy, small_classes
 
-    policy = DisclosurePolicy.from_mapping(described.policy, where=f"{described.path}: policy")
+    policy = DisclosurePolicy.of(described.policy, origin=str(described.path))
     refused = [kind for kind in KINDS if not policy.allows(kind)]
     own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name != "kinds"]
     told = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
@@ -327,7 +327,7 @@ def _sums(described: SiloFile) -> list[Finding]:
     if not described.scaling.is_agreed:
         return []
     try:
-        DisclosurePolicy.from_mapping(described.policy).check_scaling()
+        DisclosurePolicy.of(described.policy).check_scaling()
     except DisclosureError as error:
         return [Finding("broken", "scaling", f"no run can begin: {error}")]
     return []

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
-
-from pydantic import field_validator
+from typing import Literal
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import ConfigError, MessageError
+from graphsilo.errors import MessageError
 from graphsilo.federation.settings import OneRoundConfig, setting
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
+from graphsilo.settings import NotNegative, Positive, Share
 from graphsilo.types import Task
 
 FEW_COLUMNS = 256
@@ -40,19 +39,19 @@ class FedRidgeConfig(OneRoundConfig):
         2048, "most columns of φ: what is wider is projected at random; 0 for no bound", source="ours", ge=0
     )
     random_features: int = setting(0, "random ReLU features of φ, appended", source="ours", ge=0)
-    balance: tuple[float, ...] = setting(
+    balance: tuple[Share, ...] = setting(
         (0.0,), "class weights (n / (C · n_c))^balance that are tried: 0 counts nodes alike, 1 classes", source="ours",
         min_length=1,
     )  # fmt: skip
-    ridge: tuple[float, ...] = setting(
+    ridge: tuple[Positive, ...] = setting(
         (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1
     )
-    prior: tuple[float, ...] = setting(
+    prior: tuple[NotNegative, ...] = setting(
         (0.0, 0.02, 0.05, 0.1, 0.2), "strengths t that are tried of adding −t log(n_c / n) to the score of class c",
         source="ours; logit adjustment, Menon et al. 2021", min_length=1,
     )  # fmt: skip
     own: bool = setting(True, "whether silos correct the common model towards their own rows", source="ours")
-    own_ridge: tuple[float, ...] = setting(
+    own_ridge: tuple[Positive, ...] = setting(
         (0.5, 2.0, 8.0), "penalties μ of that correction; a silo also tries none", source="ours", min_length=1,
         when={"own": (True,)},
     )  # fmt: skip
@@ -67,19 +66,6 @@ class FedRidgeConfig(OneRoundConfig):
     min_count: int = setting(
         1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1
     )
-
-    @field_validator("balance", "ridge", "prior", "own_ridge")
-    @classmethod
-    def _in_bounds(cls, value: tuple[float, ...], info: Any) -> tuple[float, ...]:
-        if info.field_name == "balance":
-            if not all(0 <= each <= 1 for each in value):
-                raise ConfigError(f"method.balance lists numbers between 0 and 1; got {list(value)}.")
-        elif info.field_name == "prior":
-            if not all(each >= 0 for each in value):
-                raise ConfigError(f"method.prior lists numbers of at least 0; got {list(value)}.")
-        elif not all(each > 0 for each in value):
-            raise ConfigError(f"method.{info.field_name} lists penalties above 0; got {list(value)}.")
-        return value
 
     @property
     def chooses_by_validation(self) -> bool:

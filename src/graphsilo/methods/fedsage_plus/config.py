@@ -7,6 +7,7 @@ from typing import Literal
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedsage
 from graphsilo.methods.fedsage_plus.generator import Strength
+from graphsilo.settings import Width
 
 
 class FedSagePlusConfig(fedsage.FedSageConfig):
@@ -30,11 +31,11 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
     generator_epochs: int = setting(20, "epochs with the other clients' gradients", source="release", ge=0)
     generator_lr: float = setting(1e-3, "learning rate of the generator's Adam", source="release", gt=0)
     generator_weight_decay: float = setting(1e-4, "L2 weight decay of the generator", source="release", ge=0)
-    generator_hidden: tuple[int, ...] = setting(
+    generator_hidden: tuple[Width, ...] = setting(
         (256, 64), "hidden widths of the feature generator; its last layer has up to 5 · width · features weights",
         source="ours, for 25 times fewer bytes; release 256, 2048", min_length=1,
     )  # fmt: skip
-    encoder_widths: tuple[int, int] = setting(
+    encoder_widths: tuple[Width, Width] = setting(
         (32, 128), "hidden width of encoder and auxiliary classifier, and width of the embedding", source="release"
     )
     generator_dropout: float = setting(

@@ -95,7 +95,7 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> Residents:
     store = Path(header["store"])
     # By module and name, not through the registry: the very classes that the coordinator uses.
     kind: type[ClientBase] = _named(header["client_class"])
-    config = _named(header["config_class"]).model_validate(header["config"])
+    config = _named(header["config_class"]).of(header["config"])
 
     scaling = Scaling.from_tree(header["scaling"])
     scale = scale_of(decode_tree(payloads[0])) if payloads else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import model_validator
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.federation.kinds import KINDS
-from graphsilo.federation.settings import Settings
+from graphsilo.settings import Settings, setting
 
 RESERVED = frozenset({"coordinator", "server", "root", "requests"})
 """Names no silo and no site may have: they stand for the other party or for folders beside the kits."""
@@ -22,15 +22,13 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 class CoordinatorSpec(Settings):
-    """Where sites find the coordinator.
+    """Where sites find the coordinator."""
 
-    Attributes:
-        host: Name or IPv4 address that sites connect to; with a list, the first one, and the certificate names all.
-        port: The one port that must be reachable.
-    """
-
-    host: str | Annotated[list[str], Field(min_length=1)]
-    port: int = Field(8102, ge=1, le=65535)
+    host: str | list[str] = setting(
+        ..., "name or IPv4 address that sites connect to; with a list, the first one, and the certificate names all",
+        min_length=1,
+    )  # fmt: skip
+    port: int = setting(8102, "the one port that must be reachable", ge=1, le=65535)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -47,25 +45,18 @@ class CoordinatorSpec(Settings):
                 )
         return self
 
-    @classmethod
-    def label(cls) -> str:
-        return "the coordinator"
-
 
 class SiloSpec(Settings):
-    """One silo.
+    """One silo."""
 
-    Attributes:
-        name: Unique in the federation.
-        site: The machine it lives at; by default a site of the same name.
-        may_send: Kinds of disclosure it may send at most; none says nothing about it (the silo's own policy rules).
-        max_items: Most nodes (or graphs) that it may say it holds. What a silo says bounds the weight of its models.
-    """
-
-    name: str
-    site: str = ""
-    may_send: list[str] | None = None
-    max_items: int | None = Field(None, ge=1)
+    name: str = setting(..., "unique in the federation")
+    site: str = setting("", "the machine it lives at; by default a site of the same name")
+    may_send: list[str] | None = setting(
+        None, "kinds of disclosure it may send at most; none says nothing about it (the silo's own policy rules)"
+    )
+    max_items: int | None = setting(
+        None, "most nodes (or graphs) that it may say it holds; what a silo says bounds the weight of its models", ge=1
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -87,25 +78,14 @@ class SiloSpec(Settings):
                 )
         return self
 
-    @classmethod
-    def label(cls) -> str:
-        return "a silo"
-
 
 class FederationSpec(Settings):
-    """A federation between machines.
+    """A federation between machines."""
 
-    Attributes:
-        name: Of the federation.
-        coordinator: Where sites find it.
-        silos: In the order of their client numbers.
-        engine: What carries the messages.
-    """
-
-    name: str
-    coordinator: CoordinatorSpec
-    silos: list[SiloSpec] = Field(min_length=1)
-    engine: Literal["nvflare", "flower"] = "nvflare"
+    name: str = setting(..., "of the federation")
+    coordinator: CoordinatorSpec = setting(..., "where sites find it")
+    silos: list[SiloSpec] = setting(..., "in the order of their client numbers", min_length=1)
+    engine: Literal["nvflare", "flower"] = setting("nvflare", "what carries the messages")
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> FederationSpec:
@@ -121,10 +101,6 @@ class FederationSpec(Settings):
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, in the order of their first silo."""
         return tuple(dict.fromkeys(silo.site for silo in self.silos))
-
-    @classmethod
-    def label(cls) -> str:
-        return "a federation"
 
 
 def check_name(name: str, what: str) -> None:
@@ -156,33 +132,7 @@ def parse_federation(values: Mapping[str, Any], where: str = "the federation") -
     Raises:
         ConfigError: A setting is missing, unknown, or has a value that it cannot have.
     """
-    try:
-        return FederationSpec.model_validate(dict(values))
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    except ValidationError as error:
-        found: dict[str, list[str]] = {}
-        for item in error.errors():
-            # pydantic names the arm of a union after the setting; a person has not written it.
-            path = ".".join(
-                str(part) for part in item["loc"] if not ((isinstance(part, str) and "[" in part) or part == "str")
-            )
-            text = _WANTED.get(item["type"], item["msg"].removeprefix("Input should be "))
-            came = "" if item["type"] == "missing" else f" (got {shown(item['input'])})"
-            words = f"{text}{came}"
-            if words not in found.setdefault(path, []):
-                found[path].append(words)
-        told = " ".join(f"{path} should be {' or '.join(texts)}." for path, texts in list(found.items())[:5])
-        raise ConfigError(f"{where}: {told}") from None
-
-
-_WANTED = {
-    "missing": "given",
-    "too_short": "longer: at least one is needed",
-    "model_type": "a table of settings",
-    "model_attributes_type": "a table of settings",
-    "dict_type": "a table of settings",
-}
+    return FederationSpec.of(values, origin=where)
 
 
 def load_federation(path: str | Path) -> FederationSpec:

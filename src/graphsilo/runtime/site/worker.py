@@ -23,7 +23,6 @@ from typing import Any, cast, get_args
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 
 from graphsilo import documents
 from graphsilo.data.graph import content_hash
@@ -383,12 +382,11 @@ def _same_settings(method: Method, sent: Mapping[str, Any]) -> MethodConfig:
         ConfigError: It does not; names the first setting that differs.
     """
     try:
-        config = method.config.model_validate(dict(sent))
-    except ValidationError as error:
-        first = error.errors()[0]
+        config = method.config.of(sent, owner=method.name)
+    except ConfigError as error:
         raise ConfigError(
-            f"this site does not accept the coordinator's setting method.{'.'.join(map(str, first['loc']))}: "
-            f"{first['msg']}. Install the same release of graphsilo everywhere."
+            f"this site does not accept the coordinator's settings: {error} Install the same release of graphsilo "
+            f"everywhere."
         ) from None
     own = config.model_dump(mode="json")
     different = [name for name in {**own, **sent} if own.get(name) != sent.get(name)]
@@ -456,7 +454,7 @@ def members_of(
     members = []
     for client, path in silos:
         file = read_silo_file(path)
-        policy = DisclosurePolicy.from_mapping(file.policy, where=f"{path}: policy")
+        policy = DisclosurePolicy.of(file.policy, origin=str(path))
         if str(client) in may_send:
             granted = tuple(kind for kind in policy.kinds if kind in may_send[str(client)])
             policy = policy.model_copy(update={"kinds": granted})
