@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,6 +122,60 @@ Precision = Annotated[
 ]
 
 
+def _run_settings(
+    config: ConfigFile = None,
+    data: Data = None,
+    data_root: RunDataRoot = None,
+    partition: Rule = None,
+    clients: Clients = None,
+    partition_seed: CutSeed = None,
+    partition_file: CutFile = None,
+    scenario: ScenarioName = None,
+    task: TaskName = None,
+    model: ModelName = None,
+    method: MethodName = None,
+    rounds: Rounds = None,
+    seeds: Seeds = None,
+    assignments: Settings = None,
+    reference: References = None,
+    without: Without = None,
+    workers: Workers = None,
+    device: Device = None,
+    precision: Precision = None,
+) -> dict[str, Any]:
+    """What the flags of a run say: the configuration's file, settings by dotted name, and those of ``--set``."""
+    given = {
+        **data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
+        "scenario": scenario,
+        "task": task,
+        "model": model,
+        "method": method,
+        "method.rounds": rounds,
+        "run.seeds": None if seeds is None else whole_numbers(seeds, "--seeds"),
+        "run.references": references(reference),
+        "run.without": None if without is None else clients_of(without),
+        "run.workers": workers,
+        "run.device": device,
+        "run.precision": precision,
+    }
+    overrides = {name: value for name, value in given.items() if value is not None}
+    return {"path": config, "overrides": overrides, "assignments": assignments or []}
+
+
+def takes_run_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the flags of a run before its own; what they say comes as its first argument."""
+    shared = inspect.signature(_run_settings, eval_str=True).parameters
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        command(_run_settings(**{name: given.pop(name) for name in shared}), **given)
+
+    wrapped.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {each.name: each.annotation for each in [*shared.values(), *own]}
+    return wrapped
+
+
 @app.callback(invoke_without_command=True)
 def graphsilo(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
@@ -135,26 +191,9 @@ def graphsilo(
 
 
 @app.command(cls=Once)
+@takes_run_settings
 def run(
-    config: ConfigFile = None,
-    data: Data = None,
-    data_root: RunDataRoot = None,
-    partition: Rule = None,
-    clients: Clients = None,
-    partition_seed: CutSeed = None,
-    partition_file: CutFile = None,
-    scenario: ScenarioName = None,
-    task: TaskName = None,
-    model: ModelName = None,
-    method: MethodName = None,
-    rounds: Rounds = None,
-    seeds: Seeds = None,
-    assignments: Settings = None,
-    reference: References = None,
-    without: Without = None,
-    workers: Workers = None,
-    device: Device = None,
-    precision: Precision = None,
+    chosen: dict[str, Any],
     quiet: Annotated[bool, _how("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.")] = False,
     out: Annotated[
         Path | None, _where(metavar="DIR", help="Folder for the results; else the next free one in runs/.")
@@ -166,14 +205,8 @@ def run(
     """Train a federation, evaluate it, and write results and a report."""
     from graphsilo.cli.run import run_command
 
-    overrides = _overrides(
-        data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
-        scenario, task, model, method, rounds, seeds, reference, without, workers, device, precision,
-    )  # fmt: skip
     run_command(
-        config,
-        overrides=overrides,
-        assignments=assignments or [],
+        **chosen,
         out=out,
         resume=resume,
         quiet=quiet,
@@ -183,26 +216,9 @@ def run(
 
 
 @app.command(cls=Once)
+@takes_run_settings
 def plan(
-    config: ConfigFile = None,
-    data: Data = None,
-    data_root: RunDataRoot = None,
-    partition: Rule = None,
-    clients: Clients = None,
-    partition_seed: CutSeed = None,
-    partition_file: CutFile = None,
-    scenario: ScenarioName = None,
-    task: TaskName = None,
-    model: ModelName = None,
-    method: MethodName = None,
-    rounds: Rounds = None,
-    seeds: Seeds = None,
-    assignments: Settings = None,
-    reference: References = None,
-    without: Without = None,
-    workers: Workers = None,
-    device: Device = None,
-    precision: Precision = None,
+    chosen: dict[str, Any],
     bandwidth: Annotated[
         str | None, _apart(metavar="100Mbit/s", help="Rate of each site's line, for a run between machines.")
     ] = None,
@@ -219,14 +235,8 @@ def plan(
     """Estimate memory, bytes and time of a run, from its data and a few rounds of its method."""
     from graphsilo.cli.plan import plan_command
 
-    overrides = _overrides(
-        data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
-        scenario, task, model, method, rounds, seeds, reference, without, workers, device, precision,
-    )  # fmt: skip
     plan_command(
-        config,
-        overrides=overrides,
-        assignments=assignments or [],
+        **chosen,
         seconds=seconds,
         bandwidth=bandwidth,
         latency=latency,
@@ -379,35 +389,3 @@ def references(names: list[str] | None) -> list[str] | None:
     from graphsilo.experiments.config import REFERENCES
 
     return list(REFERENCES)
-
-
-def _overrides(
-    data: dict[str, Any],
-    scenario: str | None,
-    task: str | None,
-    model: str | None,
-    method: str | None,
-    rounds: int | None,
-    seeds: str | None,
-    reference: list[str] | None,
-    without: list[str] | None,
-    workers: int | None,
-    device: str | None,
-    precision: str | None,
-) -> dict[str, Any]:
-    """What the flags of a run say, by dotted name; without those that were not given."""
-    given = {
-        **data,
-        "scenario": scenario,
-        "task": task,
-        "model": model,
-        "method": method,
-        "method.rounds": rounds,
-        "run.seeds": None if seeds is None else whole_numbers(seeds, "--seeds"),
-        "run.references": references(reference),
-        "run.without": None if without is None else clients_of(without),
-        "run.workers": workers,
-        "run.device": device,
-        "run.precision": precision,
-    }
-    return {name: value for name, value in given.items() if value is not None}

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from graphsilo.data.scales import UNSCALED, Scaling
-from graphsilo.data.silos.scaling import FeatureScale
+from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.types import ClientId, Task
@@ -16,10 +15,9 @@ from graphsilo.types import ClientId, Task
 if TYPE_CHECKING:
     from graphsilo.federation.client import ModelSpec
     from graphsilo.federation.ledger import Ledger
-    from graphsilo.federation.registry import Method
-    from graphsilo.federation.settings import MethodConfig
     from graphsilo.runtime.exchange import Exchange
     from graphsilo.runtime.lost import StateLost
+    from graphsilo.runtime.setup import ClientSetup
 
 _MOST = 8
 """Classes or clients that are named before the rest is only counted."""
@@ -125,23 +123,12 @@ def _clients(numbers: list[int]) -> str:
 class Federations(Protocol):
     """Where the clients of a run live: makes a federation for each seed."""
 
-    def federation(
-        self,
-        method: Method,
-        config: MethodConfig,
-        models: Mapping[ClientId, ModelSpec],
-        seed: int,
-        device: str,
-        ledger: Ledger | None = None,
-        scaling: Scaling = UNSCALED,
-        scale: FeatureScale | None = None,
-    ) -> Exchange:
+    def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Exchange:
         """All clients, made anew for one seed.
 
         Args:
-            method, config, models, seed, device, ledger: What they are made from.
-            scaling: How their features are scaled.
-            scale: By what, where they agreed on it.
+            setup: What they are made from.
+            ledger: Where bytes are noted.
         """
 
     def for_reference(self, name: str) -> Federations:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.data.scales import UNSCALED
-from graphsilo.data.silos.scaling import FeatureScale, prepared
+from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
 from graphsilo.experiments.cohort import Cohort, Federations
@@ -21,7 +21,6 @@ from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
 from graphsilo.experiments.storage.results import seed_result
-from graphsilo.federation.client import ClientContext, common_model
 from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
@@ -35,6 +34,7 @@ from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.parking import Parking
 from graphsilo.runtime.local.placement import Room, graph_bytes
+from graphsilo.runtime.setup import ClientSetup
 
 CHECKPOINT_SHARE = 0.05
 """Most of a run's time that checkpoints take, where nobody says how often they are written."""
@@ -82,13 +82,13 @@ class SeedRun:
         return self._clients(self.method, ledger)
 
     def _clients(self, method: Method, ledger: Ledger) -> Exchange:
-        device, agreeing = self.config.run.device, method.client is ScalingClient
+        agreeing = method.client is ScalingClient
         # Whoever agrees on a scale looks at features as they were read.
         scaling = UNSCALED if agreeing else self.scaling
+        models, device = self.simulation.models, self.config.run.device
+        setup = ClientSetup(method, self.method_config, models, self.seed, device, scaling, self.scale)
         if self.elsewhere is not None and not (agreeing and isinstance(self.simulation, Simulation)):
-            return self.elsewhere.federation(
-                method, self.method_config, self.simulation.models, self.seed, device, ledger, scaling, self.scale
-            )
+            return self.elsewhere.federation(setup, ledger)
         if not isinstance(self.simulation, Simulation):
             raise RunError("clients whose data is elsewhere cannot be made in this process.")
         silos = {silo.client: silo for silo in self.simulation.silos}
@@ -96,22 +96,7 @@ class SeedRun:
         if self.parking is not None and not agreeing:
             sizes = sum(map(graph_bytes, silos.values()))
             room = Room(self.config.run.resident_clients, sizes, self.parking.fresh)
-        return InProcess(
-            sorted(silos),
-            lambda client: method.client(
-                ClientContext(
-                    client,
-                    prepared(silos[client], scaling, self.scale),
-                    self.method_config,
-                    self.simulation.models[client],
-                    self.seed,
-                    device,
-                    common_model(self.simulation.models),
-                )
-            ),
-            ledger,
-            room,
-        )
+        return InProcess(sorted(silos), lambda client: setup.client(silos[client]), ledger, room)
 
     def run(
         self, index: int, *, resume: bool, observer: Observer, label: str, folder: Path | None

@@ -27,6 +27,7 @@ from graphsilo.runtime.local.placement import beside_coordinator, expected_work
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned
 from graphsilo.runtime.local.worker import Foresight
 from graphsilo.runtime.local.workers import WorkerPool
+from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
 
 
@@ -50,7 +51,7 @@ def spread(pool, troubled, config_of, simulation_of):
     def make(**settings):
         typed = config_of(**settings).method_config()
         server, _, _ = conformance.assemble(troubled.METHOD, settings)
-        federation = pool.federation(troubled.METHOD, typed, simulation_of.models, 0, "cpu", Ledger())
+        federation = pool.federation(ClientSetup(troubled.METHOD, typed, simulation_of.models, 0), Ledger())
         federation.at("round", 1)
         return server, federation
 
@@ -171,7 +172,7 @@ def test_a_class_that_cannot_be_imported(troubled, config_of, simulation_of):
     pool = WorkerPool(simulation_of.silos, 3)
     with pytest.raises(FederationError, match=r"cannot import troubled\.|cannot import .*Hidden"):
         pool.federation(
-            replace(troubled.METHOD, client=Hidden), config_of().method_config(), simulation_of.models, 0, "cpu"
+            ClientSetup(replace(troubled.METHOD, client=Hidden), config_of().method_config(), simulation_of.models, 0)
         )
     # Both workers answered; none is out of step.
     assert len(pool.processes) == 2
@@ -194,7 +195,7 @@ def test_more_workers_than_clients_and_nothing_left_behind(simulation_of, troubl
     processes = list(pool.processes)
     assert len(processes) == 1
     assert sorted([pool.here, *pool.clients_of]) == [(0,), (1,)]
-    federation = pool.federation(troubled.METHOD, config_of().method_config(), simulation_of.models, 0, "cpu")
+    federation = pool.federation(ClientSetup(troubled.METHOD, config_of().method_config(), simulation_of.models, 0))
     assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 2
     assert [path.name.startswith("graphsilo-") for path in tmp_path.iterdir()] == [True]
     pool.close()

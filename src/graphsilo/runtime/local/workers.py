@@ -19,18 +19,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphsilo.data.scales import UNSCALED, Scaling
-from graphsilo.data.silos.scaling import FeatureScale, prepared
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import FederationError, RunError, several
-from graphsilo.federation.client import ClientContext, ModelSpec, common_model
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.model_files import scale_tensors
-from graphsilo.federation.registry import Method
-from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange, bundled
@@ -39,6 +34,7 @@ from graphsilo.runtime.local.parking import Parking, Residents, received_states,
 from graphsilo.runtime.local.placement import Room, beside_coordinator, expected_work, graph_bytes
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.runtime.lost import MOST_LOSSES, StateLost
+from graphsilo.runtime.setup import ClientSetup
 from graphsilo.types import ClientId
 
 _LONGEST_END = 20.0
@@ -115,23 +111,12 @@ class WorkerPool:
         self.processes.append(process)
         self.lines.append(Line(mine, down, up))
 
-    def federation(
-        self,
-        method: Method,
-        config: MethodConfig,
-        models: Mapping[ClientId, ModelSpec],
-        seed: int,
-        device: str,
-        ledger: Ledger | None = None,
-        scaling: Scaling = UNSCALED,
-        scale: FeatureScale | None = None,
-    ) -> Workers:
+    def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Workers:
         """Start all clients for one seed.
 
         Args:
-            method, config, models, seed, device, ledger: What they are made from.
-            scaling: How their features are scaled.
-            scale: By what, where they agreed on it.
+            setup: What they are made from.
+            ledger: Where bytes are noted.
 
         Raises:
             WorkerLost: A process has gone.
@@ -142,21 +127,21 @@ class WorkerPool:
             header = {
                 "do": "start",
                 "store": str(self.folder),
-                "client_class": [method.client.__module__, method.client.__qualname__],
-                "config_class": [type(config).__module__, type(config).__qualname__],
-                "config": config.model_dump(mode="json"),
+                "client_class": [setup.method.client.__module__, setup.method.client.__qualname__],
+                "config_class": [type(setup.config).__module__, type(setup.config).__qualname__],
+                "config": setup.config.model_dump(mode="json"),
                 "clients": list(clients),
-                "models": {str(client): models[client].wire() for client in clients},
-                "common": common_model(models).wire(),
-                "seed": seed,
-                "device": device,
+                "models": {str(client): setup.models[client].wire() for client in clients},
+                "common": setup.common.wire(),
+                "seed": setup.seed,
+                "device": setup.device,
                 "resident": self.resident,
                 "graph_bytes": self._graph_bytes[1 + index],
                 "processes": processes,
                 "parked": str(parked / str(1 + index)),
-                "scaling": scaling.tree(),
+                "scaling": setup.scaling.tree(),
             }
-            self.send(index, header, [] if scale is None else [encode_tree(scale_tensors(scale))])
+            self.send(index, header, [] if setup.scale is None else [encode_tree(scale_tensors(setup.scale))])
 
         def folder() -> Path:
             place = parked / "0"
@@ -165,22 +150,12 @@ class WorkerPool:
 
         here = Residents(
             self.here,
-            lambda client: method.client(
-                ClientContext(
-                    client,
-                    prepared(self._silos[client], scaling, scale),
-                    config,
-                    models[client],
-                    seed,
-                    device,
-                    common_model(models),
-                )
-            ),
+            lambda client: setup.client(self._silos[client]),
             Room(self.resident, self._graph_bytes[0], folder, processes),
         )
         for index in range(len(self.processes)):
             self.answer(index)
-        return Workers(self, here, seed, ledger)
+        return Workers(self, here, setup.seed, ledger)
 
     def for_reference(self, name: str) -> WorkerPool:
         """A pool keeps nothing between seeds, so that references need no place of their own."""

@@ -23,22 +23,18 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from graphsilo.data.scales import UNSCALED, Scaling
-from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
-from graphsilo.federation.client import ModelSpec, common_model
 from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
-from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient, message_of
-from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_bytes
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.protocol import Packet, ProtocolError
 from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, checked
+from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Unreachable
 from graphsilo.types import ClientId
 
@@ -51,34 +47,28 @@ class Remote(Exchange):
     def __init__(
         self,
         sites: RemoteSites,
-        method: Method,
-        config: MethodConfig,
-        models: Mapping[ClientId, ModelSpec],
-        seed: int,
-        device: str,
+        setup: ClientSetup,
         ledger: Ledger | None,
-        scaling: Scaling = UNSCALED,
-        scale: FeatureScale | None = None,
     ):
         super().__init__(list(sites.site_of), ledger)
-        self.sites, self.seed, self.run = sites, seed, sites.run
-        self._client = method.client
+        self.sites, self.seed, self.run = sites, setup.seed, sites.run
+        self._client = setup.method.client
         self.limits = sites.limits
-        self.minimum = config.min_clients
+        self.minimum = setup.config.min_clients
         self._begin = {
             "do": "open",
             "run": self.run,
-            "seed": seed,
-            "method": method.name,
-            "config": config.model_dump(mode="json"),
-            "device": device,
-            "common": common_model(models).wire(),
-            "agreeing": method.client is ScalingClient,
-            "scaling": scaling.tree(),
+            "seed": setup.seed,
+            "method": setup.method.name,
+            "config": setup.config.model_dump(mode="json"),
+            "device": setup.device,
+            "common": setup.common.wire(),
+            "agreeing": setup.method.client is ScalingClient,
+            "scaling": setup.scaling.tree(),
             **sites.told,
         }
-        self._scale = [] if scale is None else [encode(message_of(scale)).data]
-        self._models = {client: spec.wire() for client, spec in models.items()}
+        self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]
+        self._models = {client: spec.wire() for client, spec in setup.models.items()}
         self._opened: set[str] = set()
         self._refused: dict[ClientId, str] = {}
         self._marks: dict[str, str] = {}

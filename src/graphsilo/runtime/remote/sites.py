@@ -15,15 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from graphsilo.data.scales import UNSCALED, Scaling
-from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.errors import FederationError, one_line
-from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.ledger import Ledger
-from graphsilo.federation.registry import Method
-from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.lost import MOST_LOSSES, StateLost
 from graphsilo.runtime.protocol import Packet, ProtocolError, pack, unpack
+from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Transport, Unreachable
 from graphsilo.types import ClientId
 
@@ -198,30 +194,19 @@ class RemoteSites:
 
     # -- during a run ---------------------------------------------------------------------------------------------
 
-    def federation(
-        self,
-        method: Method,
-        config: MethodConfig,
-        models: Mapping[ClientId, ModelSpec],
-        seed: int,
-        device: str,
-        ledger: Ledger | None = None,
-        scaling: Scaling = UNSCALED,
-        scale: FeatureScale | None = None,
-    ) -> Remote:
+    def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Remote:
         """Open all clients for one seed. What ``told`` holds goes with it: schema, task and the like.
 
         Args:
-            method, config, models, seed, device, ledger: What they are made from.
-            scaling: How their features are scaled.
-            scale: By what, where they agreed on it.
+            setup: What they are made from.
+            ledger: Where bytes are noted.
 
         Raises:
             FederationError: Too few sites could open theirs.
         """
         from graphsilo.runtime.remote.federation import Remote  # which is made of sites
 
-        return Remote(self, method, config, models, seed, device, ledger, scaling, scale)
+        return Remote(self, setup, ledger)
 
     def recovering(self, lost: StateLost) -> None:
         """A run begins again from its checkpoint because of a site. Too often is too often: then the site is gone."""

@@ -1,0 +1,49 @@
+"""What the clients of one seed are made from, wherever they live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.silos.scaling import FeatureScale, prepared
+from graphsilo.data.silos.silo import Silo
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, common_model
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.types import ClientId
+
+
+@dataclass(frozen=True)
+class ClientSetup:
+    """What the clients of one seed are made from.
+
+    Attributes:
+        method, config: What they do.
+        models: Each client's backbone.
+        seed: Of all their randomness.
+        device: Where they compute.
+        scaling: How their features are scaled.
+        scale: By what, where they agreed on it.
+    """
+
+    method: Method
+    config: MethodConfig
+    models: Mapping[ClientId, ModelSpec]
+    seed: int
+    device: str = "cpu"
+    scaling: Scaling = UNSCALED
+    scale: FeatureScale | None = None
+
+    @property
+    def common(self) -> ModelSpec:
+        """The backbone of the common model."""
+        return common_model(self.models)
+
+    def client(self, silo: Silo) -> ClientBase:
+        """The client that has this silo."""
+        own = prepared(silo, self.scaling, self.scale)
+        spec = self.models[silo.client]
+        return self.method.client(
+            ClientContext(silo.client, own, self.config, spec, self.seed, self.device, self.common)
+        )
