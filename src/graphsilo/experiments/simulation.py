@@ -19,6 +19,7 @@ from graphsilo.data.partition import Partition, audit, partition_graphs
 from graphsilo.data.partition.options import parse_options
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_mode, check_ratios, refuse_ratios
 from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.silos.between import with_cut_links
 from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.parts import detached
 from graphsilo.data.silos.perturb import PerturbOptions, perturb
@@ -288,6 +289,8 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     else:
         silos = build_silos(graph, partition, **asked)
         silos = [replace(silo, fills=fills[silo.client if sizes else 0]) for silo in silos]
+        if method is not None and method.cut_links and (task, config.scenario.name) == ("node", "seen"):
+            silos = with_cut_links(silos, graph, partition)
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     if crop is not None and config.scenario.name != "open":

@@ -312,3 +312,52 @@ def _size(value: Any, weight: float) -> float:
         elif not tensor.is_floating_point():
             sizes.append(2.0**32)
     return max(sizes) * weight
+
+
+class RowAccumulator:
+    """Adds up rows by their ids, in float64, in the order given; holds the sums and nothing else.
+
+    Args:
+        width: Columns that every row must have.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._ids = torch.zeros(0, dtype=torch.int64)
+        self._places = torch.zeros(0, dtype=torch.int64)  # where the row of each id stands
+        self._rows = torch.zeros(0, width, dtype=torch.float64)
+
+    def add(self, message: Message) -> None:
+        """Add the fields ``ids`` and ``rows`` of one message.
+
+        Raises:
+            MessageError: It has no such fields, ids do not ascend, or rows have another width.
+        """
+        ids, rows = getattr(message, "ids", None), getattr(message, "rows", None)
+        if not isinstance(ids, Tensor) or not isinstance(rows, Tensor) or ids.dtype is not torch.int64:
+            raise MessageError(
+                f"{type(message).__name__} cannot be added up by rows: it needs the fields ids [n] int64 and "
+                f"rows [n, d] of floats."
+            )
+        if ids.dim() != 1 or rows.dim() != 2 or len(ids) != len(rows) or bool((ids[1:] <= ids[:-1]).any()):
+            raise MessageError(
+                f"{type(message).__name__}.ids must be one ascending number for each row; {tuple(ids.shape)} came with "
+                f"rows {tuple(rows.shape)}, in another order or twice."
+            )
+        if rows.shape[1] != self._rows.shape[1]:
+            raise MessageError(
+                f"{type(message).__name__}.rows must have {self._rows.shape[1]} columns; {rows.shape[1]} came."
+            )
+        known = torch.isin(ids, self._ids)
+        new, count = ids[~known], len(self._ids)
+        if count + len(new) > len(self._rows):
+            # Twice as much room as is needed, so that rows are copied once or twice in all.
+            room = self._rows.new_zeros(2 * (count + len(new)) if count else len(new), rows.shape[1])
+            room[:count] = self._rows[:count]
+            self._rows = room
+        self._ids, order = torch.cat([self._ids, new]).sort()
+        self._places = torch.cat([self._places, torch.arange(count, count + len(new))])[order]
+        self._rows.index_add_(0, self._places[torch.searchsorted(self._ids, ids)], rows.double())
+
+    def sums(self) -> tuple[Tensor, Tensor]:
+        """The ids, ascending, and the sum of each one's rows."""
+        return self._ids, self._rows[self._places]

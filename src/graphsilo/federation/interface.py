@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
+import torch
+from torch import Tensor
+
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.ledger import Ledger, Phase
@@ -166,8 +169,41 @@ class Total(_Answered, Generic[Reply]):
         return self.message
 
 
+@dataclass(frozen=True)
+class RowTotal(_Answered):
+    """Rows of all clients, added up by what they are called.
+
+    Attributes:
+        ids: [m] int64, ascending.
+        rows: [m, d] float64 sums.
+        clients: Who contributed.
+        failures: Who did not, and why.
+    """
+
+    ids: Tensor
+    rows: Tensor
+    clients: tuple[ClientId, ...]
+    failures: Mapping[ClientId, Failure] = field(default_factory=dict)
+
+    def require(self, minimum: int | None = None) -> RowTotal:
+        """Itself, if at least ``minimum`` clients contributed (None: all that were asked).
+
+        Raises:
+            FederationError: Too few did; the text names the first failure.
+        """
+        self._require(minimum)
+        return self
+
+    def of(self, ids: Tensor) -> Tensor:
+        """[k, d] float32 sums of these rows, in this order; zeros where nobody sent one."""
+        place = torch.searchsorted(self.ids, ids).clamp_(max=max(len(self.ids) - 1, 0))
+        if not len(self.ids):
+            return self.rows.new_zeros(len(ids), self.rows.shape[1]).float()
+        return torch.where((self.ids[place] == ids)[:, None], self.rows[place], 0.0).float()
+
+
 class Federation(ABC):
-    """What a server may do. Every runtime implements these two calls; nothing else leads to a client.
+    """What a server may do. Every runtime implements these three calls; nothing else leads to a client.
 
     Attributes:
         clients: Ids of all clients, ascending.
@@ -214,6 +250,27 @@ class Federation(ABC):
         Fields that the request has, too, are compared with it as by ``ask``. Beyond that the answers that are summed
         are those with the names and shapes that most have; the others have failed, all of them where none is in the
         majority.
+        """
+
+    @abstractmethod
+    def sum_rows(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        *,
+        width: int,
+        to: Sequence[ClientId] | None = None,
+        timeout: float | None = None,
+    ) -> RowTotal:
+        """Send a request and receive only the sums of the answers' rows: those with the same id are added.
+
+        Each answer is added as it comes, so that memory holds the sums and one answer.
+
+        Args:
+            handler: The client's step; its answer has the fields ``ids`` [n] int64, ascending, and ``rows`` [n, d] of
+                floats.
+            request, to, timeout: As for ``ask``.
+            width: d. An answer with other rows is none.
         """
 
     def at(self, phase: Phase, round: int) -> None:
@@ -267,7 +324,12 @@ class CountingFederation(Federation):
         self.summed.add(handler.name)
         return self.inner.sum(handler, request, **options)
 
+    def sum_rows(self, handler: Handler[Request, Reply], request: Any, **options: Any) -> RowTotal:
+        self.summed.add(handler.name)
+        return self.inner.sum_rows(handler, request, **options)
+
 
 __all__ = [
-    "Accumulator", "CountingFederation", "Failure", "Federation", "Handler", "Replies", "Total", "handler",
+    "Accumulator", "CountingFederation", "Failure", "Federation", "Handler", "Replies", "RowTotal", "Total",
+    "handler",
 ]  # fmt: skip

@@ -58,6 +58,7 @@ class Listing:
         alone: Its clients hear nothing of each other (a reference, not a federation).
         backbone: Whether its clients run a backbone, so that ``model`` settings mean something.
         elsewhere: What the method is on other backbones than the paper's, where that is another method.
+        cut_links: Whether its clients use the links between silos, of which each knows those of its own nodes.
         quick: Settings that shorten a trial run and leave every step in.
         source: The package that it comes from.
     """
@@ -77,6 +78,7 @@ class Listing:
     alone: bool = False
     backbone: bool = True
     elsewhere: str | None = None
+    cut_links: bool = False
     quick: Mapping[str, Any] = field(default_factory=dict)
     source: str = "graphsilo"
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError, one_line
+from graphsilo.federation.accumulator import RowAccumulator
 from graphsilo.federation.codec import decode_known, encode
 from graphsilo.federation.interface import (
     Accumulator,
@@ -22,6 +23,7 @@ from graphsilo.federation.interface import (
     Replies,
     Reply,
     Request,
+    RowTotal,
     Total,
 )
 from graphsilo.federation.kinds import LARGEST_WEIGHT
@@ -99,6 +101,30 @@ class Exchange(Federation):
         for client, text in total.outvoted().items():
             failures[client] = self._failed(client, handler, MessageError(text))
         return Total(total.message(), tuple(total.clients), dict(sorted(failures.items())))
+
+    def sum_rows(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        *,
+        width: int,
+        to: Sequence[ClientId] | None = None,
+        timeout: float | None = None,
+    ) -> RowTotal:
+        total = RowAccumulator(width)
+        clients: list[ClientId] = []
+        failures: dict[ClientId, Failure] = {}
+        for client, reply, _ in self._exchange(handler, request, to, timeout):
+            if not isinstance(reply, Failure):
+                try:
+                    total.add(reply)
+                except MessageError as error:
+                    reply = self._failed(client, handler, error)
+            if isinstance(reply, Failure):
+                failures[client] = reply
+            else:
+                clients.append(client)
+        return RowTotal(*total.sums(), tuple(clients), failures)
 
     def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
         """An answer that cannot be taken, as a failure of who sent it."""

@@ -459,8 +459,10 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
     from graphsilo.errors import RunError
     from graphsilo.experiments.effects import check_clients, settled
     from graphsilo.experiments.simulation import prepare
+    from graphsilo.federation import registry
 
-    simulation = prepare(settled(config))
+    method = registry.load(config.method.name)
+    simulation = prepare(settled(config), method if method.cut_links else None)
     check_clients(config, simulation.partition)
     settled(config, task=simulation.task, partition=simulation.partition)
     silos, scaling = simulation.silos, simulation.scaling

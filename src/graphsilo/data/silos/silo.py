@@ -57,6 +57,21 @@ class Links:
 
 
 @dataclass(frozen=True, eq=False)
+class CutLinks:
+    """Links between a silo's nodes and those of other silos: both silos know them, and neither has them as edges.
+
+    Attributes:
+        ids: [n] int64 what the silo's own nodes are called among silos, by local number.
+        node: [m] int64 the own end of each link, a local number.
+        other: [m] int64 what the other end is called.
+    """
+
+    ids: NDArray[np.int64]
+    node: NDArray[np.int64]
+    other: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class EvaluationSet:
     """One question asked at test time: a graph and the items to be classified on it.
 
@@ -94,6 +109,7 @@ class Silo:
         fills: What an empty cell of each feature is filled with, by the feature's name; None where none may be empty.
             Private, and kept with the models, so that rows of a later table are filled alike.
         scale: By what all its features were scaled, or None where they are as they were read.
+        cut: Links to nodes of other silos that lead to its own; None where it is not known whether there are any.
     """
 
     client: ClientId
@@ -107,6 +123,7 @@ class Silo:
     facts: Mapping[str, float | int | list[int]] = field(default_factory=dict)
     fills: Mapping[str, float] | None = None
     scale: FeatureScale | None = None
+    cut: CutLinks | None = None
 
     @property
     def num_items(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
+from graphsilo.data.silos.silo import CutLinks, EvaluationSet, Links, Schema, Silo
 from graphsilo.data.sources.files import by_global_id
 from graphsilo.data.truth import words_of
 from graphsilo.types import ClientId
@@ -53,6 +53,8 @@ class SiloStore:
             )
         if silo.links is not None:
             arrays.update({f"links-{key}": getattr(silo.links, key) for key in silo.links.__dataclass_fields__})
+        if silo.cut is not None:
+            arrays.update({f"cut-{key}": getattr(silo.cut, key) for key in silo.cut.__dataclass_fields__})
         for key, array in arrays.items():
             np.save(self.folder / f"{name}.{key}.npy", array, allow_pickle=False)
         head = {
@@ -81,6 +83,7 @@ class SiloStore:
             schema[key] = _words(schema[key])
         schema["booleans"] = words_of(schema["booleans"])
         links = {key.removeprefix("links-"): array for key, array in arrays.items() if key.startswith("links-")}
+        cut = {key.removeprefix("cut-"): array for key, array in arrays.items() if key.startswith("cut-")}
         return Silo(
             client=client,
             graph=self._read_graph(head["graph"]),
@@ -100,6 +103,7 @@ class SiloStore:
             noisy_labels=arrays.get("noisy_labels"),
             facts=head["facts"],
             fills=head["fills"],
+            cut=CutLinks(**cut) if cut else None,
         )
 
     def _array(self, name: str) -> np.ndarray:
