@@ -36,6 +36,7 @@ VARIANTS = [
     ("fedpg", {"neighbour_weights": "scorer"}),
     ("fedpg", {"annotation": "labelled", "batch_size": 8}),
     ("fairfgl", {"pseudo_labels": True}),
+    ("fedgcn", {"hops": 1}),
     ("fedsage", {"fan_out": 2}),
     ("fedsage_plus", {"exchange": "outputs"}),
     ("fedsage_plus", {"neighgen": "shared"}),

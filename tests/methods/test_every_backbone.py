@@ -61,6 +61,12 @@ def test_it_runs_or_refuses(method, model):
     elif method == "fedpg" and model in NO_HIDDEN_LAYER:
         with pytest.raises(ConfigError, match=rf"{model} as it is set has no hidden layer.*Set model\.layers to 2"):
             run(config)
+    elif method == "fedgcn" and model not in ("gcn", "sgc_stacked"):
+        with pytest.raises(
+            UnsupportedError, match=rf"{model} makes no such sums\. Use --model gcn, or --set method\.hops=0"
+        ):
+            run(config)
+        assert runs(config_of(method, model, **{"method.hops": 0}))
     else:
         assert runs(config)
 

@@ -32,6 +32,7 @@ METHODS = {name: registry.load(name) for name in registry.names() if name not in
 
 BASE: dict[str, dict[str, Any]] = {
     "fairfgl": {"lr": 0.3, "local_epochs": 2},
+    "fedgta": {"threshold": 0.57},
     "fedlog": {
         "generator_epochs": 3, "networks": 3, "prototypes": 4, "embedding_dim": 8, "batch_size": 8, "interp": 4,
         "interaction_layers": 2,
@@ -64,6 +65,8 @@ VALUES: dict[str, dict[str, list[Value]]] = {
         "alignment": [0.0],
         "correction_margin": [0.5], "top_k": [0.2], "eta": [0.8],
     },
+    "fedgcn": {"lr": [0.1], "momentum": [0.5]},
+    "fedgta": {"steps": [1], "alpha": [1.0], "heat": [0.1], "order": [1], "threshold": [1.0]},
     "fedlog": {
         "batch_size": [0, 3], "prototype_lr": [0.01], "embedding_dim": [6], "prototypes": [3],
         "degree_threshold": [0.0], "norm_weight": [1.0], "interaction_layers": [1], "interp": [0, 2],
@@ -108,6 +111,8 @@ WITH: dict[tuple[str, str], Settings] = {
     ("fedpg", "neighbourhood"): {"hops": 2},
     ("fedpg", "max_neighbours"): {"hops": 3, "neighbourhood": "within", "centred": False},
     ("fedpg", "discrepancy"): {"margin": 2.0},
+    ("fedgta", "moments"): {"threshold": 0.552},  # raw and hybrid moments differ little
+    ("fedgcn", "reset_optimizer"): {"momentum": 0.5},
     ("fedlog", "difficulty_decrease"): {"difficulty_step": 0.2, "difficulty_threshold": 0.1},
     ("fedlog", "pretrain_patience"): {"pretrain_epochs": 15, "lr": 0.01},
     ("fedlog", "rate_permutation"): {"rate_noise": 0.1},
@@ -283,7 +288,7 @@ def silos_for(task: str) -> tuple[Silo, ...]:
             **({"partition.ratios": [0.4, 0.3, 0.3]} if task == "node" else {}),
         }
     )  # fmt: skip
-    first, *others = prepare(config, METHODS["fedavg"]).silos
+    first, *others = prepare(config, METHODS["fedgcn" if task == "node" else "fedavg"]).silos
     return (replace(first, train=first.train[:-5]), *others)
 
 

@@ -39,6 +39,19 @@ SENT = {
         train bitmap: model uint8 optional relayed
         train num_samples: counts
     """,
+    "fedgcn": f"""{MEAN}
+        border own: topology int64 [own]
+        border degrees: topology int64 [own] relayed
+        border beyond: topology int64 [beyond]
+        sums ids: topology int64 [nodes]
+        sums rows: statistic float32 [nodes, features] recoverable per_class=False
+        install clients: counts
+    """,
+    "fedgta": """
+        train weights: model float32
+        train moments: statistic float32 [classes, moments] per_class=True
+        train confidence: statistic per_class=False
+    """,
     "fedlog": f"""{MEAN}
         check_range outside: counts
         pretrain clients: counts

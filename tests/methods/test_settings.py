@@ -65,6 +65,17 @@ TABLES = {
         clustering True
         eta None (0, inf)
     """,
+    "fedgcn": f"""{AVERAGING}
+        lr 0.5 (0, inf)
+        hops 2
+    """,
+    "fedgta": f"""{LOCAL_TRAINING}
+        steps 5 [1, inf)
+        alpha 0.5 (0, 1]
+        heat 20.0 (0, inf)
+        order 6 [1, inf)
+        threshold 0.5 [-1, 1]
+    """,
     "fedlog": f"""{ROUNDS}
         local_epochs 1 [1, inf)
         batch_size 64 [0, inf)
@@ -237,6 +248,8 @@ EVERY_TASK, BOTH_MODELS = ("node", "graph", "link"), ("own", "aggregate")
 ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fairfgl": (("node",), BOTH_MODELS, set(), {"name": "gcn", "hidden": [64]}),
     "fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
+    "fedgcn": (("node",), ("aggregate", "own"), set(), {"name": "gcn", "hidden": [16]}),
+    "fedgta": (("node",), ("aggregate", "own"), {"edge_weights"}, {"name": "gamlp"}),
     "fedlog": (("node",), ("own",), set(), {"name": "sage", "hidden": [128]}),
     "fedpg": (("node", "graph"), ("own",), {"heterogeneous"}, {"node": {"name": "gamlp"}, "graph": {"name": "gin"}}),
     "fedprox": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),

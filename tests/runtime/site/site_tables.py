@@ -63,6 +63,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },  # one tensor under two names
     "majority": {"method.rounds": 1},
     "opfgl": {},
+    "fedgta": {"method.participation": 0.7},
     "fedpg": {},
     "fairfgl": {},
     "fedlog": {"method.rounds": 2},

@@ -1,0 +1,75 @@
+"""FedGCN — sums of neighbours' features, exchanged once.
+
+Yao, Jin, Ravi, Joe-Wong. "FedGCN: Convergence-Communication Tradeoffs in Federated Training of Graph Convolutional
+Networks". NeurIPS 2023.
+
+FedAvg of a GCN whose first propagation is that of the whole graph: before round 1 the silos add up, over the links
+between them, what the neighbours of each node contribute.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from graphsilo.errors import UnsupportedError
+from graphsilo.federation.interface import Federation
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerContext
+from graphsilo.methods import fedavg
+from graphsilo.methods.fedgcn.client import Client
+from graphsilo.methods.fedgcn.config import FedGCNConfig
+from graphsilo.methods.fedgcn.messages import Degrees, Empty, Totals
+
+CONVOLUTIONS = ("gcn", "sgc_stacked")
+"""Backbones whose every layer is Â H W."""
+
+
+class Server(fedavg.Server[FedGCNConfig]):
+    """Adds up neighbours once, then averages models."""
+
+    client = Client
+
+    def __init__(self, context: ServerContext[FedGCNConfig]):
+        super().__init__(context)
+        if context.config.hops and context.common.name not in CONVOLUTIONS:
+            raise UnsupportedError(
+                f"FedGCN gives a graph convolution the sums that its first layer would make; "
+                f"{context.common.name} makes no such sums. Use --model gcn, or --set method.hops=0, which is FedAvg."
+            )
+
+    def set_up(self, federation: Federation) -> None:
+        if not self.config.hops:
+            return
+        minimum = self.config.min_clients
+        borders = federation.ask(Client.border, Empty()).require(minimum)
+        ids, order = torch.cat([border.own for _, border in borders]).sort()
+        degrees = torch.cat([border.degrees for _, border in borders])[order]
+        requests = {}
+        for client, border in borders:
+            place = torch.searchsorted(ids, border.beyond).clamp_(max=max(len(ids) - 1, 0))
+            found = degrees[place] * (ids[place] == border.beyond) if len(ids) else torch.zeros_like(border.beyond)
+            requests[client] = Degrees(degrees=found)
+        totals = federation.sum_rows(Client.sums, requests, width=self.schema.num_features).require(minimum)
+        wanted = {client: border.own for client, border in borders if client in totals.clients}
+        if self.config.hops == 2:
+            wanted = {client: torch.cat([own, borders[client].beyond]) for client, own in wanted.items()}
+        federation.ask(Client.install, {client: Totals(rows=totals.of(ids)) for client, ids in wanted.items()}).require(
+            minimum
+        )
+
+
+METHOD = Method(
+    name="fedgcn",
+    family="missing neighbours",
+    title="FedGCN",
+    citation='Yao et al. "FedGCN: Convergence-Communication Tradeoffs in Federated Training of Graph Convolutional '
+    'Networks". NeurIPS 2023.',
+    summary="FedAvg of a GCN whose first propagation spans all silos: sums of neighbours, exchanged once.",
+    config=FedGCNConfig,
+    client=Client,
+    server=Server,
+    tasks=("node",),
+    evaluates=("aggregate", "own"),
+    model={"name": "gcn", "hidden": [16]},
+    cut_links=True,
+)

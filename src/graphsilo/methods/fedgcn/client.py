@@ -1,0 +1,158 @@
+"""FedGCN's client: its share of everybody's sums, and a model on the totals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.data.graph import Graph
+from graphsilo.errors import UnsupportedError
+from graphsilo.federation.client import ClientContext
+from graphsilo.federation.interface import handler
+from graphsilo.federation.message import Tensors
+from graphsilo.methods import fedavg
+from graphsilo.methods.fedgcn.config import FedGCNConfig
+from graphsilo.methods.fedgcn.messages import Border, Degrees, Done, Empty, Sums, Totals
+from graphsilo.models.given import GivenTensors
+from graphsilo.models.view import GraphTensors, Matrix, dense_if_filled
+from graphsilo.training.label_propagation import without_loops
+from graphsilo.training.objective import ClassifyItems
+
+
+class Held(NamedTuple):
+    """The nodes that a client knows of, own ones first and then those beyond the border.
+
+    Attributes:
+        adjacency: [m, m] links with an own end, and a loop at each own node.
+        degrees: [n] of own nodes in the whole graph, with the loop.
+        border: Own nodes with links to other silos, by ascending id.
+        ids: Of the border, then of the nodes beyond it.
+    """
+
+    adjacency: sp.coo_matrix
+    degrees: NDArray[np.int64]
+    border: NDArray[np.int64]
+    ids: Tensor
+
+
+class Client(fedavg.Client[FedGCNConfig]):
+    """Trains a GCN whose first propagation is that of the whole graph."""
+
+    def __init__(self, context: ClientContext[FedGCNConfig]):
+        super().__init__(context)
+        self._sums: dict[str, Tensor] = {}  # degrees beyond the border, then totals
+        self._given: GivenTensors | None = None
+        scored = [evaluation.graph for evaluation in self.silo.evaluations if evaluation.name != "global"]
+        if self.config.hops and (self.silo.cut is None or any(graph is not self.silo.graph for graph in scored)):
+            raise UnsupportedError(
+                f"client {self.id}: FedGCN adds up neighbours over the links between silos, on the graph that is both "
+                f"trained on and scored. That takes one undirected graph that was cut into silos, the scenario 'seen' "
+                f"and nothing under perturb; between machines, silos that `graphsilo silo export` wrote for fedgcn. "
+                f"--set method.hops=0 does without, and is FedAvg."
+            )
+
+    @cached_property
+    def held(self) -> Held:
+        """What is known before anything was exchanged."""
+        cut, graph = self.silo.cut, self.silo.graph
+        assert cut is not None
+        assert isinstance(graph, Graph)
+        count, inside = graph.num_nodes, without_loops(graph.adjacency()).tocoo()
+        border, beyond = np.unique(cut.node), np.unique(cut.other)
+        border = border[np.argsort(cut.ids[border])]
+        far, own, size = count + np.searchsorted(beyond, cut.other), np.arange(count), count + len(beyond)
+        row = np.concatenate([inside.row, own, cut.node, far])
+        column = np.concatenate([inside.col, own, far, cut.node])
+        adjacency = sp.coo_matrix((np.ones(len(row)), (row, column)), (size, size))
+        degrees = np.bincount(row, minlength=size)[:count]
+        return Held(adjacency, degrees, border, torch.from_numpy(np.concatenate([cut.ids[border], beyond])))
+
+    @handler
+    def border(self, request: Empty) -> Border:
+        """Name the nodes that links to other silos join."""
+        inside = len(self.held.border)
+        degrees = torch.from_numpy(self.held.degrees[self.held.border])
+        return Border(own=self.held.ids[:inside], degrees=degrees, beyond=self.held.ids[inside:])
+
+    @handler
+    def sums(self, request: Degrees) -> Sums:
+        """Add up what own nodes contribute to the nodes of the border and beyond it."""
+        self._sums = {"degrees": request.degrees.clone()}
+        count = self.silo.num_items
+        rows = self._normalised()[np.concatenate([self.held.border, np.arange(count, self.held.adjacency.shape[0])])]
+        found: Any = rows[:, :count] @ self._features
+        dense = found.toarray() if hasattr(found, "toarray") else found
+        order = self.held.ids.argsort()
+        return Sums(ids=self.held.ids[order], rows=torch.from_numpy(dense)[order])
+
+    @handler
+    def install(self, request: Totals) -> Done:
+        """Take everybody's sums: from now on the first layer is made of them."""
+        self._take({**self._sums, "totals": request.rows.clone()})
+        return Done(clients=1)
+
+    @property
+    def _features(self) -> Any:
+        assert isinstance(self.silo.graph, Graph)
+        return self.silo.graph.features
+
+    def _normalised(self) -> sp.csr_matrix:
+        """[m, m] Â with degrees of the whole graph; a node whose degree nobody says counts for nothing."""
+        degrees = np.concatenate([self.held.degrees, self._sums["degrees"].numpy()]).astype(np.float64)
+        root = np.divide(1.0, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
+        links = self.held.adjacency
+        values = (root[links.row] * root[links.col]).astype(np.float32)
+        return sp.csr_matrix((values, (links.row, links.col)), links.shape)
+
+    def _take(self, sums: Mapping[str, Tensor]) -> None:
+        """Own sums where all neighbours are own, totals elsewhere."""
+        self._sums = dict(sums)
+        if "totals" not in sums:
+            return
+        count, totals = self.silo.num_items, sums["totals"].numpy()
+        known = np.concatenate([self.held.border, count + np.arange(len(totals) - len(self.held.border))])
+        size = count + len(known) - len(self.held.border)
+        matrix = self._normalised()[:size, :size]
+        others = sp.diags(np.isin(np.arange(size), known, invert=True).astype(np.float32))
+        places = sp.csr_matrix((np.ones(len(known), np.float32), (known, np.arange(len(known)))), (size, len(known)))
+        own: Matrix = (others @ matrix[:, :count]) @ self._features
+        if sp.issparse(own):
+            rows = dense_if_filled(sp.csr_matrix(own + places @ sp.csr_matrix(totals)))
+        else:
+            rows = own + places @ totals
+        self._given = GivenTensors(matrix, rows, count, self.silo.schema.num_classes, self.context.device)
+        self.trainer.objective = ClassifyItems(self._given, self.silo)
+
+    def _known(self, data: GraphTensors) -> GraphTensors:
+        return data if self._given is None or data.graph is not self.silo.graph else self._given
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        return super().predict(self._known(data), view)
+
+    def embed(self, data: GraphTensors) -> Tensor | None:
+        return super().embed(self._known(data))
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "sums": dict(self._sums)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._take(state["sums"])
+
+    def final_models(self) -> dict[str, Tensors]:
+        return {**super().final_models(), **({"sums": self._sums} if self._given else {})}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        super().load_final(models)
+        self._take(models.get("sums", {}))
+
+    def release(self) -> None:
+        if self._given is not None:
+            self._given.clear()

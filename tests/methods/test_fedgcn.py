@@ -1,0 +1,196 @@
+"""FedGCN: sums over silos are those of the whole graph, and so is what the model says of a silo's own nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from graphsilo.data.silos.store import SiloStore
+from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.simulation import prepare
+from graphsilo.federation import registry
+from graphsilo.federation.client import ClientContext, log_probabilities
+from graphsilo.federation.server import ServerContext
+from graphsilo.methods.fedgcn.messages import Border
+from graphsilo.models.view import GraphTensors
+from graphsilo.runtime.local.in_process import InProcess
+
+
+def simulation_of(method="fedgcn", *, data="citation-sbm", **settings):
+    config = load_config(
+        overrides={
+            "data.name": data, "data.generator": {"nodes": 90, "features": 12},
+            "partition.rule": "random", "partition.clients": 4, "method.name": method, "model.name": "gcn",
+            "model.hidden": 5, "evaluation.modes": ["aggregate_local", "aggregate_global"],
+            **{f"method.{name}": value for name, value in settings.items()},
+        }
+    )  # fmt: skip
+    loaded = registry.load(method)
+    return loaded, config, prepare(config, loaded)
+
+
+def federation_of(method="fedgcn", silos=None, **settings):
+    """A federation after set-up, and the graph that was cut."""
+    loaded, config, simulation = simulation_of(method, **settings)
+    by_client = {silo.client: silo for silo in silos or simulation.silos}
+    typed, models = config.method_config(), simulation.models
+    federation = InProcess(
+        list(by_client),
+        lambda client: loaded.client(ClientContext(client, by_client[client], typed, models[client], 0)),
+    )
+    server = loaded.server(ServerContext(typed, simulation.schema, models, 0, federation.clients))
+    federation.at("setup", 0)
+    server.set_up(federation)
+    whole = next(each.graph for each in simulation.silos[0].evaluations if each.name == "global")
+    return server, federation, whole
+
+
+@pytest.mark.parametrize("data", ["citation-sbm", "heterophily-sbm"], ids=["sparse", "dense"])
+def test_two_hops_say_of_own_nodes_what_one_gcn_on_the_whole_graph_says(data):
+    server, federation, whole = federation_of(data=data)
+    expected = log_probabilities(server.build_model(), GraphTensors(whole), "node")
+    cut = 0
+    for number in federation.clients:
+        client = federation.client(number)
+        found = client.predict(client.data)
+        nodes = client.silo.graph.global_ids
+        assert found.shape == (len(nodes), whole.num_classes)
+        assert (found - expected[nodes]).abs().max() < 1e-6
+        cut += len(client.silo.cut.node)
+    assert cut > 100  # most links lead elsewhere: without them it would be another model
+    alone = federation_of(hops=0, data=data)[1].client(0)
+    assert (alone.predict(alone.data) - expected[alone.silo.graph.global_ids]).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_totals_are_the_first_propagation_of_the_whole_graph(hops):
+    """With one hop a silo's first layer is exact and its second lacks the others' nodes."""
+    _, federation, whole = federation_of(hops=hops)
+    sums = GraphTensors(whole).hop_matrix(1, "gcn")
+    sums = sums if isinstance(sums, np.ndarray) else sums.toarray()
+    for number in federation.clients:
+        client = federation.client(number)
+        given, ids = client._given, client.silo.graph.global_ids
+        rows = given.rows if isinstance(given.rows, np.ndarray) else given.rows.toarray()
+        beyond = np.unique(client.silo.cut.other)
+        assert len(rows) == len(ids) + (len(beyond) if hops == 2 else 0)
+        assert np.abs(rows - sums[np.concatenate([ids, beyond])[: len(rows)]]).max() < 1e-6
+        matrix = GraphTensors(whole).matrix("gcn")[ids][:, np.concatenate([ids, beyond])[: len(rows)]]
+        assert abs(given.matrix("gcn")[: len(ids)] - matrix).max() < 1e-7
+
+
+def test_no_hops_are_fedavg_bit_for_bit():
+    settings = {"optimizer": "sgd", "lr": 0.5, "weight_by": "uniform"}
+    models = []
+    for method, more in (("fedgcn", {"hops": 0}), ("fedavg", settings)):
+        server, federation, _ = federation_of(method, **more)
+        for number in (1, 2, 3):
+            federation.at("round", number)
+            server.round(federation, number)
+        models.append(server.weights)
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[1])
+
+
+def test_features_cross_in_set_up_alone():
+    server, federation, _ = federation_of()
+    ledger = federation.ledger
+    assert {row[4] for row in ledger.rows()} == {"border", "sums", "install"}
+    federation.at("round", 1)
+    server.round(federation, 1)
+    assert {row[4] for row in ledger.rows() if row[1] == 1} == {"train"}
+    # Up: a row of 12 floats and an id for each node of the border and beyond it; down: the same without the ids.
+    for number in federation.clients:
+        cut = federation.client(number).silo.cut
+        held = len(np.unique(cut.node)) + len(np.unique(cut.other))
+        sizes = {
+            (row[3], row[7]): row[8]
+            for row in ledger.rows()
+            if row[2] == number and row[4] in ("sums", "install") and row[7] == "statistic"
+        }
+        assert sizes["up", "statistic"] == pytest.approx(48 * held, abs=64)
+        assert sizes["down", "statistic"] == pytest.approx(48 * held, abs=64)
+
+
+def test_training_moves_with_the_neighbours_elsewhere():
+    """One step of the loss on own training nodes: its gradient is that of the whole graph's model on these nodes."""
+    _, federation, whole = federation_of(local_epochs=1, weight_decay=0.0)
+    client = federation.client(1)
+    client.model.dropout = 0.0
+    items = client.silo.graph.global_ids[client.silo.train]
+    model = federation_of()[0].build_model()
+    logits = model(GraphTensors(whole).full)[torch.from_numpy(items)]
+    loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(whole.labels[items]))
+    expected = torch.autograd.grad(loss, list(model.parameters()))
+    found = client.trainer.objective.gradients(client.model, next(client.trainer.objective.batches(0, None)), None,
+                                               client.trainer.parameters)  # fmt: skip
+    for mine, theirs in zip(found, expected, strict=True):
+        assert (mine - theirs).abs().max() < 1e-6
+
+
+def test_a_client_comes_back_from_its_state_and_its_models():
+    server, federation, _ = federation_of()
+    federation.at("round", 1)
+    server.round(federation, 1)
+    client = federation.client(0)
+    before = client.predict(client.data)
+    fresh = [type(client)(client.context) for _ in range(2)]
+    fresh[0].load_state(client.state())
+    fresh[1].load_final(client.final_models())
+    for other in fresh:
+        assert torch.equal(other.predict(other.data), before)
+
+
+def test_silos_from_a_store_know_their_links(tmp_path):
+    _, _, simulation = simulation_of()
+    store = SiloStore(tmp_path)
+    for silo in simulation.silos:
+        store.write(silo)
+    silos = [replace(SiloStore(tmp_path).read(silo.client)) for silo in simulation.silos]
+    found = federation_of(silos=silos)[1].client(2)
+    usual = federation_of()[1].client(2)
+    assert torch.equal(found.predict(found.data), usual.predict(usual.data))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda silo: replace(silo, cut=None), lambda silo: replace(silo, graph=silo.graph.with_edges(silo.graph.edges))],
+    ids=["no links known", "another graph is scored"],
+)
+def test_what_it_cannot_serve_is_refused(change):
+    _, _, simulation = simulation_of()
+    with pytest.raises(UnsupportedError, match=r"client 0: FedGCN adds up neighbours.*hops=0 does without"):
+        federation_of(silos=[change(silo) for silo in simulation.silos])
+    federation_of(silos=[change(silo) for silo in simulation.silos], hops=0)
+
+
+def test_whose_degree_nobody_says_counts_for_nothing(monkeypatch):
+    """A silo that fails in set-up takes its nodes along; the others go on with the rest."""
+    from graphsilo.methods.fedgcn.client import Client
+
+    plain = Client.border.function
+
+    def failing(self, request):
+        if self.id == 3:
+            raise RuntimeError("no answer")
+        return plain(self, request)
+
+    monkeypatch.setattr(Client.border, "function", failing)
+    _, federation, _ = federation_of(min_clients=3)
+    client = federation.client(0)
+    matrix, count = client._given.matrix("gcn"), client.silo.num_items
+    absent = np.isin(np.unique(client.silo.cut.other), federation.client(3).silo.graph.global_ids)
+    assert absent.any()
+    assert abs(matrix[:, count:][:, absent]).sum() == 0
+    assert torch.isfinite(client.predict(client.data)).all()
+
+
+def test_a_border_that_cannot_be_is_refused():
+    one = torch.ones(1, dtype=torch.int64)
+    with pytest.raises(MessageError, match="must ascend"):
+        Border(own=torch.tensor([4, 4]), degrees=torch.tensor([2, 2]), beyond=one).check()
+    with pytest.raises(MessageError, match="degree of 2"):
+        Border(own=one, degrees=one, beyond=one).check()

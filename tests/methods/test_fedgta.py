@@ -1,0 +1,105 @@
+"""FedGTA: confidence, moments and mixing weights worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from graphsilo.errors import MessageError
+from graphsilo.federation.interface import Replies
+from graphsilo.methods.fedgta import TrainReply, confidence_of, moments_of
+from graphsilo.training.local import weights_of
+
+
+def test_confidence_of_certain_and_of_undecided_rows():
+    """Σ_v d_v C/e where rows are one-hot, Σ_v d_v (C/e − log C) where they are uniform; d = 2 and 3, C = 4."""
+    degrees = torch.tensor([2.0, 3.0]).double()
+    certain = torch.eye(4).double()[:2]
+    assert confidence_of(certain, degrees) == pytest.approx(5 * 4 / math.e, abs=1e-6)
+    assert confidence_of(torch.full((2, 4), 0.25).double(), degrees) == pytest.approx(
+        5 * (4 / math.e - math.log(4)), abs=1e-6
+    )
+    assert confidence_of(torch.full((2, 3), math.exp(-1)).double(), degrees) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_moments_by_hand():
+    rows = torch.tensor([[0.0, 1.0], [0.5, 0.5]]).double()
+    raw = [[0.25, 0.125, 0.0625], [0.75, 0.625, 0.5625]]
+    central = [[0.0, 0.0625, 0.0], [0.0, 0.0625, 0.0]]  # ± 1/4 about the mean
+    assert moments_of(rows, "raw", 3).tolist() == raw
+    assert moments_of(rows, "central", 3).tolist() == central
+    assert moments_of(rows, "hybrid", 3).tolist() == [one + two for one, two in zip(raw, central, strict=True)]
+
+
+def test_predictions_spread_by_hand(kit):
+    """Two nodes and their edge, the first for training; one step, α = 1/2, heat 1.
+
+    With loops every entry of S is 1/2. From Y = [[1, 0], [p, q]]: the second row becomes
+    ½·½ (Y_0 + Y_1) + ½ Y_1 = [¼ + ¾ p, ¾ q]; the first stands for its label again.
+    """
+    silo = kit.tiny_silo(0, nodes=2, train=[0])
+    _, federation = kit.build("fedgta", [silo], steps=1, heat=1.0, moments="raw", order=1)
+    client = federation.client(0)
+    p, q = 0.2, 0.8
+    moments, confidence = client.described(torch.tensor([[0.6, 0.4], [p, q]]).double())
+    second = torch.softmax(torch.tensor([0.25 + 0.75 * p, 0.75 * q]).double(), 0)
+    assert moments.flatten().tolist() == pytest.approx([(1 + float(second[0])) / 2, float(second[1]) / 2])
+    terms = sum(float(value * value.log()) + 1 / math.e for value in second)
+    assert confidence == pytest.approx(2 * (2 / math.e + terms), abs=1e-6)  # every node has one edge and its loop
+
+
+def test_a_client_without_edges_has_a_say(kit):
+    silo = kit.tiny_silo(0)
+    bare = replace(silo, graph=silo.graph.with_edges(np.zeros((2, 0), dtype=np.int64)))
+    _, federation = kit.build("fedgta", [bare])
+    _, confidence = federation.client(0).described(torch.full((6, 2), 0.5).double())
+    assert confidence > 0
+
+
+def replies_of(rows):
+    """Moments and confidence of each client, from client 3 upwards."""
+    return Replies(
+        {
+            3 + place: TrainReply(weights={}, moments=torch.tensor([moments]), confidence=confidence)
+            for place, (moments, confidence) in enumerate(rows)
+        }
+    )
+
+
+ROWS = [([1.0, 0.0], 2.0), ([2.0, 0.2], 6.0), ([0.0, 3.0], 4.0)]
+
+
+def test_mixing_weights_by_hand(kit):
+    """The first two point the same way (cosine 0.995); the third is alone with cosines 0 and 0.0995."""
+    server, _ = kit.build("fedgta", [kit.tiny_silo(client) for client in range(3)], threshold=0.5)
+    assert server.shares(replies_of(ROWS)).tolist() == [[2.0, 6.0, 0.0], [2.0, 6.0, 0.0], [0.0, 0.0, 4.0]]
+    assert server.log["accepted"] == pytest.approx(5 / 9)
+    server, _ = kit.build("fedgta", [kit.tiny_silo(client) for client in range(3)], threshold=0.05)
+    assert server.shares(replies_of(ROWS)).tolist() == [[2.0, 6.0, 0.0], [2.0, 6.0, 4.0], [0.0, 6.0, 4.0]]
+
+
+def test_at_a_threshold_of_one_everybody_keeps_its_own(kit):
+    server, federation = kit.build("fedgta", [kit.tiny_silo(client) for client in range(3)], threshold=1.0)
+    federation.at("round", 1)
+    server.round(federation, 1)
+    for client in range(3):
+        own = weights_of(federation.client(client).model)
+        assert all(torch.equal(server.aggregates()[client][name], own[name]) for name in own)
+
+
+def test_clients_that_are_alike_share_the_plain_mean_and_the_scale_of_confidence_is_nothing(kit):
+    server, _ = kit.build("fedgta", [kit.tiny_silo(client) for client in range(3)])
+    same = [([1.0, 1.0], confidence) for confidence in (1.0, 2.0, 5.0)]
+    shares = server.shares(replies_of(same))
+    assert shares.tolist() == [[1.0, 2.0, 5.0]] * 3
+    scaled = server.shares(replies_of([(moments, 10 * confidence) for moments, confidence in same]))
+    assert torch.equal(shares / shares.sum(1, keepdim=True), scaled / scaled.sum(1, keepdim=True))
+
+
+def test_a_confidence_below_zero_is_refused():
+    with pytest.raises(MessageError, match="at least 0; -1 came"):
+        TrainReply(weights={}, moments=torch.zeros(1, 1), confidence=-1.0).check()
