@@ -8,6 +8,8 @@ Use it in a test of your own method::
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import math
 import tempfile
@@ -21,10 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import Silo
-from graphsilo.errors import MessageError
+from graphsilo.data.sources.files import save_graph
+from graphsilo.errors import FederationError, MessageError
 from graphsilo.evaluate.metrics import leading
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.evaluation import evaluate, modes_of
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
@@ -40,7 +45,7 @@ from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.types import ClientId
+from graphsilo.types import ClientId, Task
 
 SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
 
@@ -50,7 +55,7 @@ class ConformanceError(AssertionError):
 
 
 def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, workers: bool = False) -> None:
-    """Run every check.
+    """Run every check for every task of the method, and with different models where it allows them.
 
     Args:
         method: The registry entry.
@@ -64,8 +69,9 @@ def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, w
     wanted = method.quick if settings is None else settings
     registry.register(method)
     try:
-        for check in CHECKS:
-            check(method, wanted)
+        for variant in variants(method).values():
+            for check in CHECKS:
+                check(variant, wanted)
         if workers:
             check_workers(method, wanted)
     finally:
@@ -73,6 +79,26 @@ def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, w
             del registry._REGISTERED[method.name]
         else:
             registry.register(known)
+
+
+def variants(method: Method) -> dict[str, Method]:
+    """The entry for one task at a time, and for different models where clients may have some; by what it is for.
+
+    Each check can be given one of them instead of the entry itself, which it tries with its first task.
+    """
+    found = {str(task): replace(method, tasks=(task,)) for task in method.tasks}
+    if method.heterogeneous and method.backbone:
+        first = method.tasks[0]
+        found["different models"] = replace(method, tasks=(first,), model={"pool": POOLS[first]})
+    return found
+
+
+POOLS: Mapping[Task, list[dict[str, Any]]] = {
+    "node": [{"name": "gcn", "hidden": 8}, {"name": "mlp", "hidden": 8}, {"name": "sage", "hidden": 8}],
+    "graph": [{"name": "gin", "hidden": 8}, {"name": "gcn", "hidden": 8}],
+    "link": [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}],
+}
+"""Different models of the clients of a small run, by task."""
 
 
 def check_registered(method: Method, settings: Mapping[str, Any]) -> None:
@@ -205,6 +231,82 @@ def traces(
 
 LIES: Sequence[str] = ("not a number", "infinity", "too large", "another type", "other names or shapes")
 """What a client of ``check_liars`` answers."""
+
+
+def check_failing_client(method: Method, settings: Mapping[str, Any]) -> None:
+    """A client that fails is named; where fewer answers are allowed the others go on, and what they make is finite."""
+    if method.pooled:
+        return
+    for failing in (0, 3):
+        for since in (0, 2):
+            runtime = partial(_Failing, failing, since)
+            server, federation, _ = assemble(method, {**settings, "min_clients": 1}, runtime=runtime)
+            play(server, federation, rounds=3)
+            others = [client for client in federation.clients if client != failing]
+            _require_scored(method, server, federation, others, f"after client {failing} failed from round {since} on")
+            server, federation, _ = assemble(method, {**settings, "min_clients": None}, runtime=runtime)
+            try:
+                play(server, federation, rounds=3)
+            except FederationError as error:
+                _require(
+                    f"client {failing} failed" in str(error), method, f"when client {failing} failed, it said: {error}"
+                )
+            else:
+                _require(
+                    not getattr(federation, "has_failed", False),
+                    method,
+                    f"client {failing} failed, every client had to answer, and it went on",
+                )
+
+
+class _Failing(InProcess):
+    """One client that answers no more from a round on; in round 0, set-up, it answers nothing at all."""
+
+    def __init__(self, failing: ClientId, since: int, *arguments: Any):
+        super().__init__(*arguments)
+        self.failing, self.since, self.has_failed = failing, since, False
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        for client, answer in super().deliver(handler, round, outgoing, timeout):
+            if client == self.failing and round >= self.since:
+                self.has_failed = True
+                yield client, Failure(client, handler, "RuntimeError", "it is broken")
+            else:
+                yield client, answer
+
+
+def check_late_client(method: Method, settings: Mapping[str, Any]) -> None:
+    """A client that is first asked in round 3 can be scored before and afterwards, by every view."""
+    if method.pooled:
+        return
+    server, federation, spy = assemble(method, settings)
+    late = federation.clients[-1]
+    server.select = lambda federation, number: tuple(
+        client for client in federation.clients if number >= 3 or client != late
+    )
+    play(server, spy, rounds=2)
+    _require_scored(method, server, federation, federation.clients, f"before client {late} was ever asked")
+    if server.rounds >= 3:
+        federation.at("round", 3)
+        server.round(spy, 3)
+        _require_scored(
+            method, server, federation, federation.clients, f"after client {late} was first asked in round 3"
+        )
+
+
+def _require_scored(method: Method, server: Any, federation: InProcess, clients: Sequence[ClientId], when: str) -> None:
+    """Every view of these clients gives scores, and every aggregate is finite."""
+    federation.at("evaluation", 9)
+    config = RunConfig().evaluation
+    found = evaluate(federation, server, method.client, modes_of(config, method), auc=False, to=clients)
+    for view, sets in found.items():
+        _require(
+            sets["seen"].clients == tuple(clients), method, f"{when}, the view {view} scores {sets['seen'].clients}"
+        )
+    tensors = [tensor for aggregate in server.aggregates().values() for tensor in aggregate.values()]
+    _require(all(map(_is_finite, tensors)), method, f"{when}, an aggregate is not finite")
 
 
 def check_liars(method: Method, settings: Mapping[str, Any]) -> None:
@@ -344,25 +446,60 @@ CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_single_client,
     check_labels_stay,
     check_liars,
+    check_failing_client,
+    check_late_client,
 )
 
 
 def small_config(
     method: Method, settings: Mapping[str, Any], *, clients: int = 4, run: Mapping[str, Any] | None = None
 ) -> RunConfig:
-    """Three rounds on a generated graph of 150 nodes."""
+    """Three rounds, or as many as the method has, of its first task: on a generated graph of 150 nodes (300 for links),
+    or on 40 rings and paths."""
+    task = method.tasks[0]
     overrides: dict[str, Any] = {
         "data.name": "citation-sbm",
-        "data.generator": dict(SMALL),
+        "data.generator": dict(SMALL) if task == "node" else {**SMALL, "nodes": 300},
         "partition.rule": "random" if clients > 1 else "louvain",
         "partition.clients": clients,
         "evaluation.models": False,
     }
-    rounds = {"rounds": 3} if "rounds" in method.config.model_fields else {}
+    if task != "node":
+        overrides["task"] = task
+    if task == "graph":
+        del overrides["data.generator"]
+        overrides |= {"data.name": str(_rings()), "partition.rule": "dirichlet"}
+    rounds = {"rounds": min(3, most_rounds(method))} if "rounds" in method.config.model_fields else {}
     overrides.update({f"run.{name}": value for name, value in (run or {}).items()})
     # Said for many runs, in some of which a setting that shortens a step, or a backbone's, has nothing to do.
-    several = {"method": {"name": method.name, **rounds, **settings}, "model": {"hidden": 8}}
+    pool = (method.model or {}).get("pool")
+    model = {"hidden": 8} if pool is None else {"pool": pool}
+    several = {"method": {"name": method.name, **rounds, **settings}, "model": model}
     return load_config(several, overrides=overrides)
+
+
+def most_rounds(method: Method) -> float:
+    """The largest number of rounds that the method's settings take."""
+    bounds = [getattr(bound, "le", None) for bound in method.config.model_fields["rounds"].metadata]
+    return min((bound for bound in bounds if bound is not None), default=math.inf)
+
+
+@functools.cache
+def _rings() -> Path:
+    """A file with 40 graphs of six nodes, rings and paths, that lasts as long as the process."""
+    folder = tempfile.TemporaryDirectory(prefix="graphsilo-rings-")
+    atexit.register(folder.cleanup)
+    count, first = 40, np.arange(240)
+    is_ring, is_last = (first // 6) % 2 == 0, first % 6 == 5
+    kept = is_ring | ~is_last
+    ends = np.stack([first, np.where(is_last, first - 5, first + 1)])[:, kept]
+    features = np.random.default_rng(0).standard_normal((240, 5)).astype(np.float32)
+    edges = np.concatenate([ends, ends[::-1]], axis=1)
+    union = Graph(features, edges, np.full(240, -1, dtype=np.int64), 2, "rings")
+    labels = (np.arange(count) % 2).astype(np.int64)
+    return save_graph(
+        Path(folder.name) / "rings.npz", GraphCollection(union, 6 * np.arange(count + 1), labels, 2, "rings")
+    )
 
 
 def assemble(
@@ -486,21 +623,36 @@ COSTS = frozenset(
 
 
 def impoverish(silos: Sequence[Silo]) -> list[Silo]:
-    """The same silos: the first without training nodes, the second with one class, the third without edges."""
+    """The same silos: the first with nothing to train on, the second with one class, the third without edges."""
     changed = list(silos)
-    changed[0] = replace(changed[0], train=changed[0].train[:0])
+    links = changed[0].links
+    nothing = None if links is None else replace(links, train=links.train[:, :0])
+    changed[0] = replace(changed[0], train=changed[0].train[:0], links=nothing)
     if len(changed) > 1:
         labels = changed[1].labels[changed[1].train]
         changed[1] = replace(changed[1], train=changed[1].train[labels == labels[0]] if len(labels) else labels)
     if len(changed) > 2:
-        bare = changed[2].graph.with_edges(np.zeros((2, 0), dtype=np.int64))  # type: ignore[union-attr]
+        bare = _without_edges(changed[2].graph)
         first = replace(changed[2].seen, graph=bare)
         changed[2] = replace(changed[2], graph=bare, evaluations=(first, *changed[2].evaluations[1:]))
     return changed
 
 
+def _without_edges(graph: Graph | GraphCollection) -> Graph | GraphCollection:
+    if isinstance(graph, GraphCollection):
+        return replace(graph, union=graph.union.with_edges(np.zeros((2, 0), dtype=np.int64)))
+    return graph.with_edges(np.zeros((2, 0), dtype=np.int64))
+
+
 def hide_labels(silo: Silo, *, validation: bool = True) -> Silo:
-    """The same silo with the labels of everything outside its training (and its validation) items permuted."""
+    """The same silo with the labels of everything outside its training (and its validation) items permuted; of links,
+    with pairs that are linked taken for pairs that are not."""
+    if silo.links is not None:
+        links = silo.links
+        links = replace(links, test=links.test_negative, test_negative=links.test)
+        if validation:
+            links = replace(links, val=links.val_negative, val_negative=links.val)
+        return replace(silo, links=links)
     graph = silo.graph
     labels = graph.labels.copy()
     kept = silo.train if validation else np.concatenate([silo.train, silo.seen.items["val"]])
@@ -547,5 +699,5 @@ def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
 __all__ = [
     "CHECKS", "COSTS", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_parking",
     "check_workers", "handlers_of", "hide_labels", "messages_of", "needs_only_sums", "numbers", "play", "small_config",
-    "traces",
+    "traces", "variants",
 ]  # fmt: skip
