@@ -3,24 +3,24 @@
 Arivazhagan et al. "Federated Learning with Personalization Layers". arXiv 1912.00818, 2019.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from graphsilo.federation.averaging import AveragingServer
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
-from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig
 from graphsilo.federation.training_client import TrainingClient
-from graphsilo.training.local import weights_of
+from graphsilo.types import ClientId
 
 
 class TrainRequest(Message):
-    encoder: Tensors = sends("model")
+    weights: Tensors = sends("model")
 
 
 class TrainReply(Message):
-    encoder: Tensors = sends("model", weighted_by="num_samples")
+    weights: Tensors = sends("model", weighted_by="num_samples")
     num_samples: float = sends("counts")
 
 
@@ -31,28 +31,20 @@ class Client(TrainingClient[LocalTrainingConfig]):
 
     @handler
     def train(self, request: TrainRequest) -> TrainReply:
-        self.download(request.encoder)
+        self.download(request.weights)
         self.run_epochs()
-        return TrainReply(encoder=self.upload(), num_samples=float(self.trainer.objective.num_samples))
+        return TrainReply(weights=self.upload(), num_samples=float(self.trainer.objective.num_samples))
 
 
-class Server(ServerBase[LocalTrainingConfig]):
+class Server(AveragingServer[LocalTrainingConfig]):
     def __init__(self, context: ServerContext[LocalTrainingConfig]):
         super().__init__(context)
-        model = self.build_model()
-        self.encoder = {name: weights_of(model)[name] for name in model.encoder_names()}
+        names = self.build_model().encoder_names()
+        self.weights = {name: self.weights[name] for name in names}
 
-    def round(self, federation: Federation, number: int) -> None:
-        total = federation.sum(Client.train, TrainRequest(encoder=self.encoder), to=self.select(federation, number))
-        reply = total.require(self.config.min_clients)
-        if reply.num_samples > 0:
-            self.encoder = {name: (value / reply.num_samples).float() for name, value in reply.encoder.items()}
-
-    def state(self) -> dict[str, Any]:
-        return {"encoder": dict(self.encoder)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.encoder = dict(state["encoder"])
+    def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
+        request = TrainRequest(weights=self.weights)
+        return federation.sum(Client.train, request, to=clients).require(self.config.min_clients)
 
 
 METHOD = Method(

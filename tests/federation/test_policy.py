@@ -25,7 +25,8 @@ from graphsilo.federation.policy import (
 )
 from graphsilo.federation.scaling import FeatureSquares
 
-NAMES = [name for name in registry.names() if not registry.load(name).pooled]
+NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
+"""All but FedGCN, which tells of edges and is refused by default."""
 
 
 class Report(Message):
@@ -83,7 +84,7 @@ def test_the_default_lets_out_what_methods_send_by_default():
     assert made == DisclosurePolicy.of(None) == DisclosurePolicy()
     assert set(KINDS) - set(made.kinds) == {"topology", "logits"}
     assert (made.max_message_bytes, made.max_run_bytes, made.methods) == (268_435_456, None, None)
-    for name in registry.names():
+    for name in set(registry.names()) - {"fedgcn"}:
         made.check_method(name, registry.load(name).config(), [1, 0, 3])
 
 
@@ -189,11 +190,24 @@ def test_rounds():
         gate.admit(51)
 
 
+def test_fedgcn_is_let_out_by_those_who_allow_edges_and_features_to_be_told():
+    config = registry.load("fedgcn").config()
+    assert "Border.own, which 'border' sends, discloses facts about edges" in refusal(policy(), "fedgcn")
+    kinds = [kind for kind in KINDS if kind != "logits"]
+    assert "lets features of single nodes be computed" in refusal(policy(kinds=kinds), "fedgcn")
+    made = policy(kinds=kinds, recoverable=True)
+    made.check_method("fedgcn", config, [9])
+    assert "Border.degrees, which 'border' sends, goes on" in refusal(
+        policy(kinds=kinds, recoverable=True, relay=False), "fedgcn"
+    )
+
+
 def test_small_classes_before_a_run():
     made = policy(min_class_count=5)
     for name in NAMES:
         made.check_method(name, registry.load(name).config(), [5, 0, 9])
-    for name, field in (("fedlog", "GeneratorReply.generators"), ("fedpg", "TrainReply.prototypes")):
+    fields = {"fedlog": "GeneratorReply.generators", "fedpg": "TrainReply.prototypes", "fedgta": "TrainReply.moments"}
+    for name, field in fields.items():
         assert f"{field}, which" in refusal(made, name, [5, 4, 9])
     for name in ("fedavg", "fedprox", "fedsage", "fedsage_plus", "fairfgl", "local"):
         made.check_method(name, registry.load(name).config(), [5, 4, 9])
