@@ -5,11 +5,9 @@ A page asks for one with a comment such as ``<!-- settings: fedavg -->``. MkDocs
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 import re
-import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -57,66 +55,25 @@ def code(value: Any) -> str:
     return f"`{value}`" if value != "" else "(empty)"
 
 
-def described(kind: type | Callable[..., Any], section: str) -> dict[str, str]:
-    """Name to text of the entries under ``Attributes:`` or ``Args:`` of a Google docstring."""
-    lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
-    if f"{section}:" not in lines:
-        return {}
-    found: dict[str, str] = {}
-    current: list[str] = []
-    for line in lines[lines.index(f"{section}:") + 1 :]:
-        entry = re.match(r"^    ([A-Za-z_][\w, ]*?): (.*)$", line)
-        if entry:
-            current = [name.strip() for name in entry[1].split(",")]
-            found.update(dict.fromkeys(current, entry[2]))
-        elif line.startswith("     ") and current:
-            found.update({name: f"{found[name]} {line.strip()}" for name in current})
-        elif line.strip():
-            break
-    return {name: text.replace("``", "`") for name, text in found.items()}
+HEAD = ("setting", "default", "values", "meaning", "source of the default")
 
 
-def options_table(kind: type) -> str:
-    """Name, default and meaning of each field of an options dataclass."""
-    texts = described(kind, "Attributes")
-    rows = [(f"`{item.name}`", code(_default(item)), texts[item.name]) for item in dataclasses.fields(kind)]
-    return table(("option", "default", "meaning"), rows) if rows else "It has no options."
+def group(kind: Any, section: str = "") -> str:
+    """The table of a group of settings; without the column of sources where none has one."""
+    from graphsilo.settings import rows
+
+    found = list(rows(kind))
+    if not found:
+        return "It has no settings."
+    width = 5 if any(source for *_, source in found) else 4
+    dot = f"{section}." if section else ""
+    return table(HEAD[:width], ((f"`{dot}{name}`", code(default), *rest)[:width] for name, default, *rest in found))
 
 
-def _default(item: dataclasses.Field[Any]) -> Any:
-    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
-
-
-def type_name(annotation: Any) -> str:
-    """A type as a person writes it."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return ", ".join(f"`{argument}`" for argument in arguments)
-    if origin is typing.Union or type(annotation).__name__ == "UnionType":
-        return " or ".join(type_name(argument) for argument in arguments)
-    if annotation is type(None):
-        return "none"
-    if origin in (list, tuple):
-        inner = [type_name(argument) for argument in arguments if argument is not Ellipsis]
-        return f"list of {inner[0]}" if len(set(inner)) == 1 else f"({', '.join(inner)})"
-    words = {int: "whole number", float: "number", bool: "true or false", str: "text", dict: "table"}
-    return words.get(origin or annotation, getattr(annotation, "__name__", str(annotation)))
-
-
-def _settings_rows(kind: Any) -> list[tuple[str, str, str, str, str]]:
-    rows = []
-    for name, field in kind.model_fields.items():
-        extra: Mapping[str, Any] = field.json_schema_extra or {}
-        bounds = " ".join(
-            f"{sign} {getattr(rule, key):g}"
-            for rule in field.metadata
-            for key, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
-            if hasattr(rule, key)
-        )
-        default = field.get_default(call_default_factory=True)
-        rows.append((f"`{name}`", code(default), f"{type_name(field.annotation)} {bounds}".strip(),
-                     str(field.description or ""), str(extra.get("source", ""))))  # fmt: skip
-    return rows
+def named(path: str) -> str:
+    """The settings of a class named as ``module:Class``."""
+    module, _, name = path.partition(":")
+    return group(getattr(importlib.import_module(module), name))
 
 
 # -- the tables ----------------------------------------------------------------------------------------------------
@@ -153,12 +110,9 @@ def catalog() -> str:
 
 def generator(name: str) -> str:
     """Settings of a generated data set."""
-    from graphsilo.data.sources.generated import GENERATORS, citation_sbm
+    from graphsilo.data.sources.generated import GENERATORS
 
-    texts = described(citation_sbm, "Args")
-    parameters = inspect.signature(GENERATORS[name]).parameters.values()
-    rows = [(f"`{item.name}`", code(item.default), texts[item.name]) for item in parameters]
-    return table(("setting", "default", "meaning"), rows)
+    return group(GENERATORS[name][0])
 
 
 def rules() -> str:
@@ -168,7 +122,7 @@ def rules() -> str:
     parts = []
     for rule in known():
         source = f" Source: {rule.source}." if rule.source else ""
-        parts.append(f"### `{rule.name}`\n\n{_sentence(rule.summary)}{source}\n\n{options_table(rule.options)}")
+        parts.append(f"### `{rule.name}`\n\n{_sentence(rule.summary)}{source}\n\n{group(rule.options)}")
     return "\n\n".join(parts)
 
 
@@ -178,9 +132,9 @@ def graph_rules() -> str:
 
     rows = []
     for rule in known():
-        names = ", ".join(f"`{item.name}` = {code(item.default)}" for item in dataclasses.fields(rule.options))
+        names = ", ".join(f"`{name}` = {code(field.default)}" for name, field in rule.options.model_fields.items())
         rows.append((f"`{rule.name}`", rule.summary, names or "none"))
-    return table(("rule", "what it does", "options"), rows)
+    return table(("rule", "what it does", "settings"), rows)
 
 
 def split_ratios() -> str:
@@ -196,12 +150,6 @@ def split_ratios() -> str:
         ((", ".join(names), *(f"{share:g}" for share in shares)) for shares, names in groups.items()),
         align=" rrr",
     )
-
-
-def options(path: str) -> str:
-    """Options of a dataclass named as ``module:Class``."""
-    module, _, name = path.partition(":")
-    return options_table(getattr(importlib.import_module(module), name))
 
 
 def scenarios() -> str:
@@ -223,9 +171,7 @@ def models() -> str:
     parts = [head, "## Settings"]
     for item in entries:
         also = f" Also called {', '.join(f'`{alias}`' for alias in item.aliases)}." if item.aliases else ""
-        rows = ((f"`{name}`", code(value), wanted, text) for name, value, wanted, text in known.describe(item.name))
-        settings = table(("setting", "default", "values", "meaning"), rows)
-        parts.append(f"### `{item.name}`\n\n{_sentence(item.summary)}{also}\n\n{settings}")
+        parts.append(f"### `{item.name}`\n\n{_sentence(item.summary)}{also}\n\n{group(item.settings)}")
     return "\n\n".join(parts)
 
 
@@ -246,13 +192,22 @@ def pools() -> str:
 def configuration() -> str:
     """Every setting of a configuration file but those of rules, models and methods."""
     from graphsilo.experiments.config import SECTIONS, RunConfig
+    from graphsilo.settings import rows
 
-    head = ("setting", "default", "values", "meaning", "source of the default")
-    top = [row for row in _settings_rows(RunConfig) if row[0].strip("`") not in SECTIONS]
-    parts = ["### Top level", table(head[:4], (row[:4] for row in top))]
+    top = [(f"`{name}`", code(default), *rest) for name, default, *rest in rows(RunConfig) if name not in SECTIONS]
+    parts = ["### Top level", table(HEAD[:4], (row[:4] for row in top))]
     for name, kind in SECTIONS.items():
-        rows = [(f"`{name}.{row[0].strip('`')}`", *row[1:]) for row in _settings_rows(kind)]
-        parts += [f"### `{name}`", _sentence(kind.__doc__ or ""), table(head, rows)]
+        parts += [f"### `{name}`", _sentence(kind.__doc__ or ""), group(kind, name)]
+    return "\n\n".join(parts)
+
+
+def every_setting() -> str:
+    """Every setting of every section, with those of each rule, model, method and data set."""
+    from graphsilo.experiments.config import every_group
+
+    parts = []
+    for section, owner, kind in every_group():
+        parts += [f"### `{section}`, {owner}" if owner else f"## `{section}`", group(kind, section)]
     return "\n\n".join(parts)
 
 
@@ -260,8 +215,7 @@ def settings(name: str) -> str:
     """Settings of a method."""
     from graphsilo.federation import registry
 
-    head = ("setting", "default", "values", "meaning", "source of the default")
-    return table(head, _settings_rows(registry.load(name).config))
+    return group(registry.load(name).config)
 
 
 def metrics() -> str:
@@ -311,20 +265,22 @@ def _disclosure_notes(spec: Any) -> Iterable[str]:
 
 
 def _form(spec: Any) -> str:
+    from graphsilo.settings import allowed
+
     forms = {"tensor": "tensor", "tensors": "named tensors", "tensor_list": "list of tensors"}
-    return forms.get(spec.form) or type_name(spec.plain_type)
+    return forms.get(spec.form) or allowed(spec.plain_type, signs=True)
 
 
 def policy() -> str:
     """The keys of a silo's policy."""
     from graphsilo.federation.kinds import KINDS
     from graphsilo.federation.policy import DEFAULT_KINDS, DisclosurePolicy
+    from graphsilo.settings import rows
 
     rest = " and ".join(f"`{kind}`" for kind in KINDS if kind not in DEFAULT_KINDS)
-    rows = [list(row[:4]) for row in _settings_rows(DisclosurePolicy)]
-    for row in rows:
-        row[1] = f"all but {rest}" if row[0] == "`kinds`" else row[1]
-    return table(("key", "default", "values", "meaning"), rows)
+    told = ((f"`{name}`", f"all but {rest}" if name == "kinds" else code(default), *more)
+            for name, default, *more, _ in rows(DisclosurePolicy))  # fmt: skip
+    return table(("key", *HEAD[1:4]), told)
 
 
 def kinds() -> str:
@@ -396,13 +352,14 @@ TABLES: dict[str, Callable[..., str]] = {
     "commands": commands,
     "configuration": configuration,
     "conformance": conformance,
+    "every-setting": every_setting,
     "generator": generator,
     "graph-rules": graph_rules,
     "kinds": kinds,
     "messages": messages,
     "metrics": metrics,
     "models": models,
-    "options": options,
+    "options": named,
     "policy": policy,
     "pools": pools,
     "rules": rules,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.settings import Settings, Share, Width, allowed, rows, setting, wanted
+from graphsilo.settings import Settings, Share, Width, Widths, allowed, rows, setting, wanted
 
 
 class Door(Settings):
@@ -20,7 +20,7 @@ class House(Settings):
 
     colour: Literal["red", "green"] = setting("red", "of the walls", source="the town")
     storeys: int = setting(2, "how many", ge=1)
-    widths: Width | tuple[Width, ...] = setting(3, "one, or one per storey", min_length=1)
+    widths: Width | Widths = setting(3, "one, or one per storey")
     shares: tuple[Share, Share] | None = setting(None, "of two owners")
     cellar: bool = setting(False, "is there one")
     doors: list[Door] = setting([], "each with its height")
@@ -40,6 +40,8 @@ class House(Settings):
         ({"colour": 3}, "house.colour must be one of red, green; got 3."),
         ({"cellar": 1}, "house.cellar must be true or false; got 1."),
         ({"widths": 0}, "house.widths must be at least 1; got 0."),
+        ({"widths": []},
+         "house.widths must be a whole number at least 1 or a list of one or more whole numbers at least 1; got []."),
         ({"widths": [4, 0]}, "house.widths.1 must be at least 1; got 0."),
         ({"shares": [0.5, 1.5]}, "house.shares.1 must be at least 0 and at most 1; got 1.5."),
         ({"shares": [1]}, "house.shares must be a list of 2 numbers at least 0 and at most 1 or none; got [1]."),
@@ -48,7 +50,7 @@ class House(Settings):
          "house.front.height must be a finite number above 0 and at most 3; got nan."),
         ({"doors": [{}, {"height": -1}]}, "house.doors.1.height must be above 0 and at most 3; got -1."),
         ({"doors": [3]}, "house.doors.0 must be a table of settings; got 3."),
-        ({"more": 3}, "house.more must be a table of settings; got 3."),
+        ({"more": 3}, "house.more must be a table; got 3."),
         ({"storeyz": 3}, "unknown setting 'house.storeyz' for ours; did you mean 'house.storeys'?"),
         ({"front": {"hieght": 3}}, "unknown setting 'house.front.hieght' for ours; did you mean 'house.front.height'?"),
         ({"storeys": 0, "cellar": 1},
@@ -124,7 +126,7 @@ def test_a_validator_says_what_it_wants() -> None:
         (list[Literal["a", "b"]], "a list of words out of a, b", "list of words out of a, b"),
         (tuple[Share, ...], "a list of numbers at least 0 and at most 1", "list of numbers ≥ 0, ≤ 1"),
         (tuple[float, float], "a list of 2 numbers", "list of 2 numbers"),
-        (str | dict[str, Any], "text or a table of settings", "text or table of settings"),
+        (str | dict[str, Any], "text or a table", "text or table"),
         (Any, "a value", "value"),
     ],
     ids=str,

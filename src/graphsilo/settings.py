@@ -19,7 +19,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, get_args, get_origin
 
@@ -57,7 +57,8 @@ NotNegative: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 Width: TypeAlias = Annotated[int, Field(ge=1)]
-"""Types of what stands in a list; a setting that is one number has its bounds in ``setting``."""
+Widths: TypeAlias = Annotated[tuple[Width, ...], Field(min_length=1)]
+"""Types of what stands in a list or is one of several things; a plain number has its bounds in ``setting``."""
 
 
 def wanted(text: str) -> Exception:
@@ -86,18 +87,27 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(_refusal(type(self), error, type(self).section, "")) from None
+            raise ConfigError(_refusal(type(self), error, type(self).section)) from None
 
     # A group within a group is made without this, so that all mistakes are found before one is raised.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
-    def of(cls, values: object = None, *, owner: str = "", section: str | None = None, origin: str = "") -> Self:
+    def of(
+        cls,
+        values: object = None,
+        *,
+        owner: str = "",
+        beside: Iterable[str] = (),
+        section: str | None = None,
+        origin: str = "",
+    ) -> Self:
         """The group that a person wrote.
 
         Args:
             values: By name, an instance, which passes through, or None for the defaults.
             owner: Whose settings they are, for the refusal of an unknown one: ``dirichlet``.
+            beside: Names that stand beside these and may have been meant by an unknown one.
             section: What stands before the dot of their names, where it is not the class's own.
             origin: Where they were read, such as a file; errors begin with it.
 
@@ -112,7 +122,7 @@ class Settings(BaseModel):
                 raise ConfigError(f"{where or 'it'} must be a table of settings; got {shown(values)}.")
             return super().model_validate(dict(values or {}))
         except ValidationError as error:
-            refusal = _refusal(cls, error, where, owner)
+            refusal = _refusal(cls, error, where, owner, beside)
         except ConfigError as error:
             refusal = str(error)
         raise ConfigError(f"{origin}: {refusal}" if origin else refusal)
@@ -127,8 +137,7 @@ class Settings(BaseModel):
     def _refuse_unknown(cls, values: Any) -> Any:
         for name in values if isinstance(values, dict) else ():
             if name not in cls.model_fields:
-                hint = nearest(str(name), cls.model_fields) if cls.model_fields else "it has no settings of its own."
-                raise PydanticCustomError("unknown", "{hint}", {"name": str(name), "hint": hint})
+                raise PydanticCustomError("unknown", "{name}", {"name": str(name), "known": [*cls.model_fields]})
         return values
 
     @field_validator("*", mode="before")
@@ -146,7 +155,9 @@ class Settings(BaseModel):
 # -- a refusal -----------------------------------------------------------------------------------------------------
 
 
-def _refusal(kind: type[Settings], error: ValidationError, section: str, owner: str) -> str:
+def _refusal(
+    kind: type[Settings], error: ValidationError, section: str, owner: str = "", beside: Iterable[str] = ()
+) -> str:
     """pydantic's complaints in one paragraph, each with the dotted name of what it is about."""
     found: dict[str, str] = {}
     for item in error.errors(include_url=False):
@@ -157,7 +168,8 @@ def _refusal(kind: type[Settings], error: ValidationError, section: str, owner: 
         path, annotation, metadata = _place(kind, loc, section)
         if item["type"] == "unknown":
             name = f"{path}.{context['name']}" if path else context["name"]
-            hint = context["hint"]
+            known = [*context["known"], *beside]
+            hint = nearest(context["name"], known) if known else "it has no settings of its own."
             if path and hint.startswith("did you mean '"):
                 hint = hint.replace("'", f"'{path}.", 1)
             found.setdefault(name, f"unknown setting '{name}'{f' for {owner}' if owner else ''}; {hint}")
@@ -188,7 +200,7 @@ def _place(kind: Any, loc: Sequence[str | int], section: str) -> tuple[str, Any,
                 inner = arguments[0], ()
             elif isinstance(arm, type) and issubclass(arm, Settings) and part in arm.model_fields:
                 inner = arm.model_fields[str(part)].annotation, arm.model_fields[str(part)].metadata
-            elif origin in (dict, Mapping) and inner is None and not _is_arm(part):
+            elif origin is dict and inner is None and not _is_arm(part):
                 inner = arguments[1], ()
         if inner is not None:
             parts.append(str(part))
@@ -234,8 +246,8 @@ _WORDS = {
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
     str: ("text", "texts"),
-    dict: ("a table of settings", "tables of settings"),
-    Mapping: ("a table of settings", "tables of settings"),
+    dict: ("a table", "tables"),
+    BaseModel: ("a table of settings", "tables of settings"),
     list: ("a list", "lists"),
 }
 """One of a type, and several."""
@@ -273,11 +285,12 @@ def allowed(annotation: Any, metadata: Sequence[Any] = (), *, signs: bool = Fals
         else:
             kind = origin or arm
             group = isinstance(kind, type) and issubclass(kind, BaseModel)
-            word = _WORDS.get(dict if group else kind, ("a value", "values"))[plural]
+            word = _WORDS.get(BaseModel if group else kind, ("a value", "values"))[plural]
             word = word.removeprefix("a ") if signs else word
             found.append(f"{word} {(', ' if signs else ' and ').join(limits)}".strip())
-    if any(arm is NoneType for arm, _ in _arms(annotation)):
-        found.append("none")
+    arms = [arm for arm, _ in _arms(annotation)]
+    if NoneType in arms:
+        found.append("null" if any("none" in get_args(arm) for arm in arms) else "none")
     return " or ".join(dict.fromkeys(found))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from graphsilo.cli import doctor
-from graphsilo.cli.explain import documented
 from graphsilo.data.partition import Partition
 
 DATA = ["--set", "data.nodes=150", "--set", "data.classes=3", "--set", "data.features=40",
@@ -61,19 +60,17 @@ def test_explain_others(call):
     assert "It has no settings of its own." in call("explain", "random")[1]
 
 
-def test_documented_attributes():
-    class Shape:
-        """A shape.
-
-        Attributes:
-            sides: How many: at least
-                three.
-            width, height: In cm.
-
-        Nothing of this: counts.
-        """
-
-    assert documented(Shape) == {"sides": "How many: at least three.", "width": "In cm.", "height": "In cm."}
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fedprox", "number ≥ 0"), ("gcn", "number ≥ 0, < 1"), ("GraphSAGE", "whole number ≥ 1"),
+        ("dirichlet", "number > 0"), ("features", "strict, degree"), ("Citation-SBM", "number > 0, ≤ 0.5"),
+        ("cora", "whole number ≥ 1 or none"), ("open", "number > 0, < 1"), ("perturb", "number ≥ 0, ≤ 1"),
+        ("run", "whole number ≥ 1"), ("policy", "whole number ≥ 1 or none"),
+    ],
+)  # fmt: skip
+def test_explain_shows_the_bounds_of_every_kind(call, name, words):
+    assert words in call("explain", name)[1]
 
 
 def test_partition_stores_and_audits(call, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +14,8 @@ from graphsilo.data.partition import graph_rules, rules
 from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import SCENARIOS
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.generated import GENERATORS, setting_names
-from graphsilo.experiments.config import SECTIONS, RunConfig
+from graphsilo.data.sources.generated import GENERATORS
+from graphsilo.experiments.config import SECTIONS, RunConfig, every_group
 from graphsilo.federation import registry
 from graphsilo.federation.message import KINDS
 
@@ -31,31 +30,11 @@ def test_table_is_markdown(reference: ModuleType) -> None:
     assert made == "| a | b |\n|---:|---|\n| 1 | x\\|y |\n| 2 | two lines |"
 
 
-def test_docstring_entries(reference: ModuleType) -> None:
-    @dataclass
-    class Options:
-        """Settings.
-
-        Attributes:
-            first: One line.
-            second, third: Two
-                lines, with ``code``.
-        """
-
-        first: int = 1
-        second: str = ""
-        third: bool = True
-
-    assert reference.described(Options, "Attributes") == {
-        "first": "One line.",
-        "second": "Two lines, with `code`.",
-        "third": "Two lines, with `code`.",
-    }
-    assert reference.options_table(Options).splitlines()[2:] == [
-        "| `first` | `1` | One line. |",
-        "| `second` | (empty) | Two lines, with `code`. |",
-        "| `third` | `true` | Two lines, with `code`. |",
-    ]
+def test_every_setting_stands_on_one_page(reference: ModuleType) -> None:
+    made = reference.every_setting()
+    wanted = [f"{section}.{name}" for section, _, kind in every_group() for name in kind.model_fields]
+    assert first_cells(made) == wanted
+    assert "| `partition.alpha` | `10.0` | number > 0 |" in made
 
 
 def test_catalog_has_every_data_set(reference: ModuleType) -> None:
@@ -64,7 +43,7 @@ def test_catalog_has_every_data_set(reference: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_every_setting_of_generated_data(reference: ModuleType, name: str) -> None:
-    assert first_cells(reference.generator(name)) == list(setting_names(name))
+    assert first_cells(reference.generator(name)) == list(GENERATORS[name][0].model_fields)
 
 
 def test_every_rule_with_its_options(reference: ModuleType) -> None:
@@ -72,7 +51,7 @@ def test_every_rule_with_its_options(reference: ModuleType) -> None:
     assert [line[5:-1] for line in made.splitlines() if line.startswith("### ")] == [rule.name for rule in rules()]
     for rule in rules():
         section = made.split(f"### `{rule.name}`\n")[1].split("\n### ")[0]
-        assert first_cells(section) == list(rule.options.__dataclass_fields__)
+        assert first_cells(section) == list(rule.options.model_fields)
     assert first_cells(reference.graph_rules()) == [rule.name for rule in graph_rules()]
 
 
@@ -80,15 +59,15 @@ def test_every_model_with_its_settings(reference: ModuleType) -> None:
     made = reference.models()
     for name in models.names():
         section = made.split(f"### `{name}`\n")[1].split("\n### ")[0]
-        assert first_cells(section) == [setting for setting, *_ in models.describe(name)]
+        assert first_cells(section) == list(models.entry(name).settings.model_fields)
     assert first_cells(reference.pools()) == list(models.pools())
 
 
 def test_every_scenario_perturbation_and_kind(reference: ModuleType) -> None:
     assert first_cells(reference.scenarios()) == list(SCENARIOS)
     assert first_cells(reference.kinds()) == list(KINDS)
-    assert first_cells(reference.options("graphsilo.data.silos.perturb:PerturbOptions")) == list(
-        PerturbOptions.__dataclass_fields__
+    assert first_cells(reference.named("graphsilo.data.silos.perturb:PerturbOptions")) == list(
+        PerturbOptions.model_fields
     )
 
 

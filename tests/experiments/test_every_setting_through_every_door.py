@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import tempfile
 import typing
+from collections.abc import Collection
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union
@@ -21,7 +21,7 @@ from graphsilo.data.partition import rules
 from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_of
 from graphsilo.data.sources.catalog import LoadOptions
-from graphsilo.data.sources.generated import setting_names
+from graphsilo.data.sources.generated import CitationSBM
 from graphsilo.experiments.config import SECTIONS, configure, load_config
 from graphsilo.experiments.doors import FLAGS
 from graphsilo.federation import registry
@@ -32,7 +32,7 @@ SMALL = {"name": "citation-sbm", "nodes": 150, "classes": 3, "features": 30}
 # -- another value than the default, from the type and the bounds ----------------------------------------------------
 
 SPECIAL: dict[str, Any] = {
-    "data.name": "heterophily-sbm", "data.root": "raw", "data.seed": 7, "data.generator": None,
+    "data.name": "heterophily-sbm", "data.root": "raw", "data.seed": 7, "data.missing": "mean",
     "partition.rule": "metis", "partition.file": "p.npz", "partition.split": "global",
     "partition.ratios": [0.5, 0.25, 0.25],
     "scenario.name": "inductive", "scenario.edges": "touching", "scenario.missing": "absent", "scenario.regrow": "all",
@@ -69,10 +69,10 @@ def another(name: str, annotation: Any, default: Any, low: float | None = None, 
     raise AssertionError(name)
 
 
-def of_model(section: str, kind: Any) -> list[tuple[str, Any]]:
+def of_model(section: str, kind: Any, leave: Collection[str] = ()) -> list[tuple[str, Any]]:
     found = []
     for key, field in kind.model_fields.items():
-        if key not in ("options",):
+        if key != "options" and key not in leave:
             bounds = {
                 sign: getattr(rule, sign)
                 for rule in field.metadata
@@ -85,57 +85,32 @@ def of_model(section: str, kind: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def of_dataclass(section: str, kind: Any, leave: set[str] = frozenset()) -> list[tuple[str, Any]]:
-    hints = typing.get_type_hints(kind)
-    return [
-        (f"{section}.{item.name}", another(f"{section}.{item.name}", hints[item.name], item.default))
-        for item in dataclasses.fields(kind)
-        if item.name not in leave
-    ]
-
-
-def of_backbone(name: str) -> list[tuple[str, Any]]:
-    found = []
-    for item in dataclasses.fields(models.entry(name).settings):
-        rules_, value = item.metadata, item.default
-        if rules_["choices"]:
-            value = next(word for word in rules_["choices"] if word != value)
-        elif isinstance(value, bool):
-            value = not value
-        elif isinstance(value, int):
-            value += 1
-        elif isinstance(value, float):
-            value = 0.37
-        # the heads of an attention share a width
-        found.append((f"model.{item.name}", 2 if item.name == "heads" else value))
-    return found
-
-
 def cases() -> list[tuple[str, Any, dict[str, str]]]:
     """(setting, another value, what has to be said with it)."""
     found: list[tuple[str, Any, dict[str, str]]] = [("task", "node", {})]
     for section, kind in SECTIONS.items():
         found += [(name, value, {}) for name, value in of_model(section, kind)]
-    found += [
-        (name, value, {}) for name, value in of_dataclass("data", LoadOptions, {"generator", "use_node_attributes"})
-    ]
+    found += [(name, value, {}) for name, value in of_model("data", LoadOptions, {"generator", "use_node_attributes"})]
     found += [("data.use_node_attributes", True, {"data.name": "PROTEINS"})]
     sizes = {"nodes": 200, "classes": 4, "features": 20}
-    generated = [name for name in setting_names("citation-sbm") if name != "seed"]
-    found += [(f"data.{name}", sizes.get(name, 3), {"data.name": "citation-sbm"}) for name in generated]
+    generated = [name for name in CitationSBM.model_fields if name != "seed"]
+    fits = {"homophily": 0.5, "class_signal": 0.5, "ambiguity": 0.5, "locality": 0.5, "feature_density": 0.5}
+    found += [(f"data.{name}", {**sizes, **fits}.get(name, 3), {"data.name": "citation-sbm"}) for name in generated]
     for rule in rules():
         if rule.name != "files":
             found += [
-                (name, value, {"partition.rule": rule.name}) for name, value in of_dataclass("partition", rule.options)
+                (name, value, {"partition.rule": rule.name}) for name, value in of_model("partition", rule.options)
             ]
     for scenario in SCENARIOS:
-        for key in options_of(scenario):
-            default = {**dataclasses.asdict(ScenarioOptions()), "crop": 0.2}[key]
-            value = another(f"scenario.{key}", type(default), default)
-            found.append((f"scenario.{key}", value, {"scenario.name": scenario}))
-    found += [(name, value, {}) for name, value in of_dataclass("perturb", PerturbOptions)]
+        leave = ScenarioOptions.model_fields.keys() - options_of(scenario)
+        found += [
+            (name, value, {"scenario.name": scenario}) for name, value in of_model("scenario", ScenarioOptions, leave)
+        ]
+    found += [(name, value, {}) for name, value in of_model("perturb", PerturbOptions)]
     for model in models.names():
-        found += [(name, value, {"model.name": model}) for name, value in of_backbone(model)]
+        settings = of_model("model", models.entry(model).settings)
+        # the heads of an attention share a width
+        found += [(name, 2 if name == "model.heads" else value, {"model.name": model}) for name, value in settings]
     for listing in registry.listings():
         config = registry.load(listing.name).config
         found += [(name, value, {"method.name": listing.name}) for name, value in of_model("method", config)]

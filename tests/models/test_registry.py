@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.models import registry
-from graphsilo.models.registry import ModelEntry, describe, entry, names, pool, pools, resolve
-from graphsilo.models.settings import Settings, setting
+from graphsilo.models.registry import ModelEntry, entry, names, pool, pools, resolve
+from graphsilo.models.settings import ModelSettings
+from graphsilo.settings import rows, setting
 
 
 def test_importing_the_list_imports_no_torch() -> None:
@@ -34,7 +34,7 @@ def test_every_entry_is_complete(name: str) -> None:
     assert "node" in item.tasks
     default = resolve(name)
     assert resolve(name, default.as_dict()) == default
-    assert all(text and values for _, _, values, text in describe(name))
+    assert all(text and values for _, _, values, text, _ in rows(item.settings))
 
 
 def test_aliases_and_spelling() -> None:
@@ -59,11 +59,10 @@ def test_pools() -> None:
         pool("opfg")
 
 
-@dataclass(frozen=True)
-class OtherSettings(Settings):
+class OtherSettings(ModelSettings):
     model: ClassVar[str] = "other"
     head_counts: ClassVar[bool] = False
-    width: int = setting(3, "a width", low=1)
+    width: int = setting(3, "a width", ge=1)
 
 
 OTHER = ModelEntry("other", "a model from elsewhere", "nobody, 2024", OtherSettings, "graphsilo.models.mlp:MLP")

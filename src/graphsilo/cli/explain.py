@@ -2,58 +2,75 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
-import types
-import typing
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphsilo.cli.terminal import say, show, table
 from graphsilo.errors import ConfigError, GraphsiloError, nearest
+from graphsilo.experiments.doors import groups, option_names
+from graphsilo.settings import Settings, rows
 
 if TYPE_CHECKING:
     from graphsilo.federation.interface import Handler
     from graphsilo.federation.message import FieldSpec, Message
     from graphsilo.federation.registry import Method
 
-Facts = Iterable[tuple[str, str]]
+Facts: TypeAlias = Iterable[tuple[str, str]]
+Row: TypeAlias = tuple[str, Any, str, str, str]
 
 
 def explain_command(name: str) -> None:
-    """Explain a method, or else a model, or else a partition rule.
+    """Explain whatever has this name: a method, a model, a partition rule, a data set, a scenario, or a section.
 
     Raises:
         ConfigError: Nothing has this name.
     """
-    from graphsilo.data.partition import rules
+    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.silos.scenarios import SCENARIOS
+    from graphsilo.data.sources import catalog
     from graphsilo.federation import registry
     from graphsilo.models import registry as backbones
 
-    models = [known for model in backbones.names() for known in (model, *backbones.entry(model).aliases)]
-    cuts = [rule.name for rule in rules()]
-    wanted = name.lower()
-    try:
-        method = registry.load(name)
-    except ConfigError:
-        if wanted.replace("-", "_") in models:
-            _explain_model(name)
-        elif wanted in cuts:
-            _explain_rule(wanted)
-        else:
-            known = [*registry.names(), *models, *cuts]
-            raise ConfigError(
-                f"no method, model or partition rule is called '{name}'; {nearest(name, known)} `graphsilo list "
-                f"methods` shows the methods."
-            ) from None
-    else:
-        _explain_method(method)
+    kinds: list[tuple[Iterable[str], Callable[[str], None]]] = [
+        (registry.names(), _explain_method),
+        ([known for model in backbones.names() for known in (model, *backbones.entry(model).aliases)], _explain_model),
+        ([rule.name for rule in rules()] + [rule.name for rule in graph_rules()], _explain_rule),
+        ([item.name for item in catalog.names()], _explain_data),
+        (SCENARIOS, _explain_scenario),
+        (_sections(), _explain_section),
+    ]
+    wanted = {_plain(name), registry.spelled(name)}
+    for names, explain in kinds:
+        found = next((known for known in names if _plain(known) in wanted), None)
+        if found is not None:
+            return explain(found)
+    every = [known for names, _ in kinds for known in names]
+    raise ConfigError(
+        f"no method, model, partition rule, data set, scenario or section is called '{name}'; {nearest(name, every)} "
+        f"`graphsilo list methods` shows the methods."
+    )
 
 
-def _explain_method(method: Method) -> None:
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _sections() -> dict[str, type[Settings]]:
+    from graphsilo.data.silos.perturb import PerturbOptions
+    from graphsilo.experiments.config import SECTIONS
+    from graphsilo.federation.policy import DisclosurePolicy
+
+    return {**SECTIONS, "perturb": PerturbOptions, "policy": DisclosurePolicy}
+
+
+def _explain_method(name: str) -> None:
+    from graphsilo.federation import registry
+    from graphsilo.federation.settings import LocalTrainingConfig
     from graphsilo.testing.conformance import handlers_of
 
+    method = registry.load(name)
     say(f"{method.title} ({method.name}): {method.summary}")
     say()
     for text in _idea(method):
@@ -84,14 +101,23 @@ def _explain_method(method: Method) -> None:
         _exchange(grid, name, item)
     show(grid)
     say()
-    say("Settings (--set method.NAME=VALUE), with the source of the default:")
+    # The method's own first, those that all methods have at the end.
+    _settings("method", sorted(rows(method.config), key=lambda row: row[0] in LocalTrainingConfig.model_fields))
+
+
+def _settings(section: str, found: Iterable[Row]) -> None:
+    """The table of a group's settings."""
+    found = list(found)
+    if not found:
+        say("It has no settings of its own.")
+        return
+    sourced = any(source for *_, source in found)
+    door = "policy in silo.yaml" if section == "policy" else f"--set {section}.NAME=VALUE"
+    say(f"Settings ({door}){', with the source of the default' if sourced else ''}:")
     say()
     grid = table("setting", "default", "values", "meaning")
-    for name, setting in _own_first(method):
-        extra = setting.json_schema_extra
-        source = extra.get("source", "") if isinstance(extra, dict) else ""
-        meaning = f"{setting.description or ''}{f' [{source}]' if source else ''}"
-        grid.add_row(name, _value(setting.default), _values(setting.annotation, setting.metadata), meaning)
+    for name, default, values, meaning, source in found:
+        grid.add_row(name, _value(default), values, f"{meaning}{f' [{source}]' if source else ''}")
     show(grid)
 
 
@@ -101,14 +127,6 @@ def _idea(method: Method) -> list[str]:
     own = method.client.__module__ == method.config.__module__
     paragraphs = (inspect.getdoc(module) or "").split("\n\n") if module is not None and own else []
     return [" ".join(text.split()) for text in paragraphs[2:]]
-
-
-def _own_first(method: Method) -> list[tuple[str, Any]]:
-    """The method's settings, those that all methods have at the end."""
-    from graphsilo.federation.settings import LocalTrainingConfig
-
-    fields = method.config.model_fields.items()
-    return sorted(fields, key=lambda item: item[0] in LocalTrainingConfig.model_fields)
 
 
 def _what_the_server_learns(method: Method) -> str:
@@ -188,68 +206,51 @@ def _explain_model(name: str) -> None:
     aliases = [("also called", ", ".join(item.aliases))] if item.aliases else []
     _facts([("source", item.paper), ("tasks", ", ".join(item.tasks)), *aliases])
     say()
-    say("Settings (--set model.NAME=VALUE):")
-    say()
-    grid = table("setting", "default", "values", "meaning")
-    for setting, default, values, meaning in backbones.describe(name):
-        grid.add_row(setting, _value(default), values, meaning)
-    show(grid)
+    _settings("model", rows(item.settings))
 
 
 def _explain_rule(name: str) -> None:
-    from graphsilo.data.partition import entry
+    from graphsilo.data.partition import graph_rules, rules
 
-    rule = entry(name)
-    say(f"{rule.name}: {rule.summary}.")
+    for rule in (found for found in rules() if found.name == name):
+        say(f"{rule.name}: {rule.summary}.")
+        say()
+        _facts([*([("source", rule.source)] if rule.source else []), ("splits", rule.split)])
+        say()
+        _settings("partition", rows(rule.options))
+    for shared in (found for found in graph_rules() if found.name == name):
+        say()
+        say(f"{shared.name}, for collections of graphs: {shared.summary}.")
+        say()
+        _settings("partition", rows(shared.options))
+
+
+def _explain_data(name: str) -> None:
+    from graphsilo.data.sources import catalog
+
+    item = catalog.entry(name)
+    say(f"{item.name}: {item.citation}")
     say()
-    _facts([*([("source", rule.source)] if rule.source else []), ("splits", rule.split)])
+    counts = ", ".join(f"{getattr(item, key):,} {key}" for key in ("nodes", "edges", "features", "classes"))
+    _facts([("task", item.task), ("size", counts)])
+    for kind in reversed(groups("data", name)):
+        say()
+        _settings("data", (row for row in rows(kind) if row[0] in option_names("data", name)))
+
+
+def _explain_scenario(name: str) -> None:
+    from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, check_scenario
+
+    say(f"{name}: {SCENARIOS[check_scenario(name)]}.")
     say()
-    options = dataclasses.fields(rule.options)
-    if not options:
-        say("It has no settings of its own.")
-        return
-    say("Settings (--set partition.NAME=VALUE):")
+    _settings("scenario", (row for row in rows(ScenarioOptions) if row[0] in option_names("scenario", name)))
+
+
+def _explain_section(name: str) -> None:
+    kind = _sections()[name]
+    say(f"{name}: {(kind.__doc__ or '').splitlines()[0]}")
     say()
-    hints = typing.get_type_hints(rule.options)
-    meanings = documented(rule.options)
-    grid = table("setting", "default", "values", "meaning")
-    for item in options:
-        grid.add_row(item.name, _value(item.default), _values(hints[item.name], ()), meanings.get(item.name, ""))
-    show(grid)
-
-
-def documented(kind: type) -> dict[str, str]:
-    """What the ``Attributes`` section of a class's docstring says of each.
-
-    Example:
-        >>> class Shape:
-        ...     '''A shape.
-        ...
-        ...     Attributes:
-        ...         sides: How many
-        ...             there are.
-        ...     '''
-        >>> documented(Shape)
-        {'sides': 'How many there are.'}
-    """
-    found: dict[str, str] = {}
-    inside, name, indent = False, "", 0
-    for line in (inspect.getdoc(kind) or "").splitlines():
-        text = line.strip()
-        depth = len(line) - len(line.lstrip())
-        if text == "Attributes:":
-            inside = True
-        elif inside and text and depth == 0:
-            break
-        elif inside and text:
-            indent = indent or depth
-            head, colon, rest = text.partition(": ")
-            if depth == indent and colon and head.replace(", ", "").replace("_", "").isalnum():
-                name = head
-                found.update(dict.fromkeys(name.split(", "), rest))
-            elif name:
-                found.update({key: f"{found[key]} {text}" for key in name.split(", ")})
-    return found
+    _settings(name, rows(kind))
 
 
 def _facts(facts: Facts) -> None:
@@ -267,34 +268,6 @@ def _value(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-_WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-_BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-
-
-def _values(annotation: Any, bounds: Iterable[Any]) -> str:
-    """The values that a setting takes, in words.
-
-    Example:
-        >>> _values(float, ())
-        'number'
-    """
-    if typing.get_origin(annotation) is typing.Literal:
-        return " | ".join(map(str, typing.get_args(annotation)))
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        parts = [part for part in typing.get_args(annotation) if part is not type(None)]
-        text = " or ".join(_values(part, bounds) for part in parts)
-        return f"{text}, or none" if len(parts) < len(typing.get_args(annotation)) else text
-    if typing.get_origin(annotation) in (list, tuple):
-        inner = [part for part in typing.get_args(annotation) if part is not Ellipsis]
-        return f"list of {_values(inner[0], ())}" if inner else "list"
-    limits = [
-        f"{sign} {getattr(bound, key):g}"
-        for bound in bounds
-        for key, sign in _BOUNDS.items()
-        if isinstance(getattr(bound, key, None), int | float)
-    ]
-    word = _WORDS.get(annotation, str(getattr(annotation, "__name__", annotation)))
-    return f"{word} {', '.join(limits)}".strip()

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from graphsilo.errors import ConfigError, nearest
+from graphsilo.errors import ConfigError
+from graphsilo.settings import Settings, setting
 
 ScaleName: TypeAlias = Literal["none", "standard", "robust", "unit_rows"]
 ScaleBy: TypeAlias = Literal["silo", "federation"]
+
+
+class ScaleOptions(Settings):
+    """What a person may say of scaling; no word takes the usual one."""
+
+    section: ClassVar[str] = "data"
+
+    scale: ScaleName | None = setting(
+        None, "how features are scaled: to mean 0 and deviation 1, to median 0 and the quartiles of a normal "
+        "distribution, or each node's to an L1 norm of 1; null: own tables standard, all else none",
+    )  # fmt: skip
+    scale_by: ScaleBy | None = setting(
+        None, "whose rows count for it: each silo's own or the whole federation's; none: the federation's for standard"
+    )
 
 
 @dataclass(frozen=True)
@@ -26,7 +41,7 @@ class Scaling:
     scale_by: ScaleBy = "silo"
 
     @classmethod
-    def of(cls, scale: Any, scale_by: Any, *, own_tables: bool, where: str = "the data options") -> Scaling:
+    def of(cls, scale: ScaleName | None, scale_by: ScaleBy | None, *, own_tables: bool, where: str = "data") -> Scaling:
         """The scaling that a person asked for, or the usual one.
 
         Args:
@@ -36,27 +51,22 @@ class Scaling:
             where: What errors call the place.
 
         Raises:
-            ConfigError: A word is unknown, or the two do not go together.
+            ConfigError: The two do not go together.
         """
-        for key, value, known in (("scale", scale, get_args(ScaleName)), ("scale_by", scale_by, get_args(ScaleBy))):
-            if value is not None and (not isinstance(value, str) or value not in known):
-                raise ConfigError(
-                    f"{where}: {key} must be one of {', '.join(known)}; got {value!r}. {nearest(str(value), known)}"
-                )
-        chosen = scale or ("standard" if own_tables else "none")
+        chosen: ScaleName = scale or ("standard" if own_tables else "none")
         if scale_by is not None and chosen not in ("standard", "robust"):
             raise ConfigError(
-                f"{where}: scale_by says whose means and deviations count, and scale: {chosen} has none. Leave "
+                f"{where}.scale_by says whose means and deviations count, and scale: {chosen} has none. Leave "
                 f"scale_by out, or ask for scale: standard."
             )
         if chosen == "robust" and scale_by == "federation":
             raise ConfigError(
-                f"{where}: scale: robust takes medians and quartiles, which cannot be made from sums, and sums are all "
+                f"{where}.scale: robust takes medians and quartiles, which cannot be made from sums, and sums are all "
                 f"that silos give away for scaling. Use scale: standard with scale_by: federation, or scale: robust "
                 f"with scale_by: silo."
             )
-        usual = "federation" if chosen == "standard" else "silo"
-        return cls(cast("ScaleName", chosen), cast("ScaleBy", scale_by or usual))
+        usual: ScaleBy = "federation" if chosen == "standard" else "silo"
+        return cls(chosen, scale_by or usual)
 
     @property
     def has_columns(self) -> bool:
@@ -84,8 +94,9 @@ class Scaling:
         Raises:
             ConfigError: They name no scaling.
         """
-        by = tree["scale_by"] if tree["scale"] in ("standard", "robust") else None
-        return cls.of(tree["scale"], by, own_tables=False)
+        told = ScaleOptions.of(tree)
+        by = told.scale_by if told.scale in ("standard", "robust") else None
+        return cls.of(told.scale, by, own_tables=False)
 
     def words(self) -> str:
         """For people: ``standard, by federation``."""

@@ -7,8 +7,7 @@ method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``me
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo import documents
-from graphsilo.data.partition.options import LARGEST_SEED
+from graphsilo.data.partition.options import Seed, SplitMode
 from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
-from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, merge, option_names, tree_of
+from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, groups, merge, option_names, spelled, tree_of
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import Settings, setting
@@ -61,11 +60,10 @@ class PartitionConfig(Settings):
         "graphs, one each for several",
     )
     clients: int = setting(10, "number of clients", ge=1)
-    seed: int = setting(
-        2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL", ge=0,
-        le=LARGEST_SEED,
-    )  # fmt: skip
-    split: str = setting("auto", "auto, stratified (per class), global or predefined")
+    seed: Seed = setting(2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL")
+    split: Literal["auto", SplitMode] = setting(
+        "auto", "how each client's items are divided: per client and class, over all clients, or as the data says"
+    )
     split_index: int = setting(0, "which of several predefined splits", ge=0)
     ratios: tuple[float, float, float] | None = setting(None, "shares of train, val, test; none: the data's usual ones")
     file: str | None = setting(None, "a stored partition (.npz) instead of a rule")
@@ -187,6 +185,35 @@ SECTIONS: dict[str, type[Settings]] = {
     "evaluation": EvaluationConfig,
     "run": RunSection,
 }
+
+
+def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
+    """Section, owner and group of everything that can be said of a run; a section's own settings have no owner."""
+    from graphsilo import models
+    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.silos.perturb import PerturbOptions
+    from graphsilo.data.silos.scenarios import ScenarioOptions
+    from graphsilo.data.sources.catalog import LoadOptions
+    from graphsilo.data.sources.generated import GENERATORS
+    from graphsilo.federation import registry
+
+    owned: dict[str, list[tuple[str, type[Settings]]]] = {
+        "data": [("every data set", LoadOptions), *((name, kind) for name, (kind, _) in GENERATORS.items())],
+        "partition": [
+            *((rule.name, rule.options) for rule in rules()),
+            *((f"{rule.name}, of graphs", rule.options) for rule in graph_rules()),
+        ],
+        "scenario": [("unseen and open", ScenarioOptions)],
+        "model": [(name, models.entry(name).settings) for name in models.names()],
+        "method": [(name, registry.load(name).config) for name in registry.names()],
+    }
+    sections: dict[str, type[Settings]] = {**SECTIONS, "perturb": PerturbOptions}
+    for section, kind in sections.items():
+        yield section, "", kind
+        for owner, group in owned.get(section, []):
+            yield section, owner, group
+
+
 _OWN = {section: set(kind.model_fields) - {"options"} for section, kind in SECTIONS.items()}
 """Settings that a section has whatever is chosen in it."""
 
@@ -230,7 +257,41 @@ class RunConfig(Settings):
     def _check(self) -> Self:
         if len(set(self.run.seeds)) != len(self.run.seeds):
             raise ConfigError(f"run.seeds must differ; got {self.run.seeds}.")
+        self._check_options()
         return self
+
+    def _check_options(self) -> None:
+        """Check what stands beside the names of sections, all but a method's, as far as it is known what they are.
+
+        Raises:
+            ConfigError: A setting is unknown or has a value that it cannot have.
+        """
+        if self.perturb:
+            from graphsilo.data.silos.perturb import PerturbOptions
+
+            PerturbOptions.of(self.perturb)
+        one_each = isinstance(self.data.name, list)
+        names: dict[str, list[str]] = {
+            "data": self.data.name if isinstance(self.data.name, list) else [self.data.name],
+            "partition": [] if one_each or self.partition.file is not None else [self.partition.rule],
+            "scenario": [self.scenario.name],
+            "model": [] if self.model.pool is not None else [self.model.name],
+        }
+        for section in names:
+            options = getattr(self, section).options
+            for name in names[section] if options else ():
+                try:
+                    kinds = groups(section, name)
+                except ConfigError:
+                    continue  # an unknown name is refused where it is used
+                owner = "" if name == "auto" else spelled(section, name)
+                if section == "data":
+                    from graphsilo.data.sources.catalog import LoadOptions
+
+                    LoadOptions.parse(options, name=owner)
+                else:
+                    kind = next((kind for kind in kinds if options.keys() <= kind.model_fields.keys()), kinds[0])
+                    kind.of(options, owner=owner)
 
     def says(self, name: str) -> bool:
         """Whether somebody said a setting, or one of a section; defaults written out into a file do not count."""
@@ -289,9 +350,9 @@ class RunConfig(Settings):
 
             return dict(models.resolve(self.model.name, self.model.options).as_dict())
         if section == "scenario":
-            from graphsilo.data.silos.scenarios import CROP, ScenarioOptions, options_of
+            from graphsilo.data.silos.scenarios import ScenarioOptions, options_of
 
-            known = {**asdict(ScenarioOptions()), "crop": CROP}
+            known = dict(ScenarioOptions())
             return {name: known[name] for name in options_of(self.scenario.name)}
         return {}
 

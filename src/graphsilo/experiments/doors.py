@@ -9,7 +9,7 @@ method's paper and the defaults, which :class:`~graphsilo.experiments.config.Run
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from inspect import get_annotations
 from os import PathLike, fspath
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from graphsilo.errors import ConfigError, shown
+from graphsilo.settings import Settings
 
 NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}
 """What the name of a section is called, where a section may be written as its name alone."""
@@ -355,62 +356,85 @@ def option_names(section: str, name: Any) -> set[str]:
         found = [option_names(section, item.get("name") if isinstance(item, Mapping) else item) for item in name]
         return set.intersection(*found) if found else set()
     try:
-        return _OPTIONS[section](str(name))
+        found = [set(group.model_fields) for group in groups(section, str(name))]
+        if section == "model":
+            return set.intersection(*found)  # of a pool what all have
+        known = set.union(*found)
+        if section == "scenario":
+            from graphsilo.data.silos.scenarios import check_scenario, options_of
+
+            return known.intersection(options_of(check_scenario(str(name))))
+        if section == "data":
+            from graphsilo.data.sources import catalog
+
+            takes = not catalog.is_file(str(name)) and catalog.entry(str(name)).pyg_class == "TUDataset"
+            return known - {"generator"} - (set() if takes else {"use_node_attributes"})
+        return known
     except ConfigError:
         return set()  # an unknown name is refused where it is used
 
 
-def _method_options(name: str) -> set[str]:
+def groups(section: str, name: str) -> tuple[type[Settings], ...]:
+    """What a section may hold beside its own settings where this name is chosen.
+
+    A rule for single graphs that is also one for collections has a group for each, and so have generated data for what
+    makes them and for what happens to them.
+
+    Raises:
+        ConfigError: An unknown name.
+    """
+    return _GROUPS[section](name)
+
+
+def _method_groups(name: str) -> tuple[type[Settings], ...]:
     from graphsilo.federation import registry
 
-    return set(registry.load(name).config.model_fields)
+    return (registry.load(name).config,)
 
 
-def _model_options(name: str) -> set[str]:
+def _model_groups(name: str) -> tuple[type[Settings], ...]:
     from graphsilo import models
 
-    if name.lower() in models.pools():
-        return set.intersection(*(_model_options(item) for item, _ in models.pool(name)))
-    return set(models.resolve(name, {}).as_dict())
+    members = [item for item, _ in models.pool(name)] if name.lower() in models.pools() else [name]
+    return tuple(models.entry(item).settings for item in members)
 
 
-def _rule_options(name: str) -> set[str]:
-    from graphsilo.data.partition import entry, graph_rules
+def _rule_groups(name: str) -> tuple[type[Settings], ...]:
+    from graphsilo.data.partition import graph_rules, rules
 
-    found = {item.name for rule in graph_rules() if rule.name == name.lower() for item in fields(rule.options)}
-    if name.lower() in {rule.name for rule in graph_rules()}:
-        found.add("features")
-        if name.lower() in ("features", "domains"):
-            return found
-    return found | {item.name for item in fields(entry(name).options)}
+    if name == "auto":
+        return (*_rule_groups("louvain"), *_rule_groups("dirichlet"))
+    known = [*((rule.name, rule.options) for rule in rules()), *((rule.name, rule.options) for rule in graph_rules())]
+    found = tuple(options for rule, options in known if rule == name.lower())
+    if not found:
+        from graphsilo.data.partition import entry
 
-
-def _data_options(name: str) -> set[str]:
-    from pathlib import Path
-
-    from graphsilo.data.sources import catalog
-    from graphsilo.data.sources.generated import GENERATORS, setting_names
-
-    found = {item.name for item in fields(catalog.LoadOptions)} - {"generator"}
-    if Path(name).suffix.lower() in catalog.GRAPH_FILES:
-        return found - {"use_node_attributes"}
-    entry = catalog.entry(name)
-    found |= set(setting_names(entry.name)) if entry.name in GENERATORS else set()
-    return found if entry.pyg_class == "TUDataset" else found - {"use_node_attributes"}
+        entry(name)  # refuses it
+    return found
 
 
-def _scenario_options(name: str) -> set[str]:
-    from graphsilo.data.silos.scenarios import check_scenario, options_of
+def _data_groups(name: str) -> tuple[type[Settings], ...]:
+    from graphsilo.data.sources import catalog, generated
 
-    return set(options_of(check_scenario(name)))
+    if catalog.is_file(name):
+        return (catalog.LoadOptions,)
+    kind = generated.settings_of(catalog.entry(name).name)
+    return (catalog.LoadOptions,) if kind is None else (catalog.LoadOptions, kind)
 
 
-_OPTIONS: dict[str, Callable[[str], set[str]]] = {
-    "method": _method_options,
-    "model": _model_options,
-    "partition": _rule_options,
-    "data": _data_options,
-    "scenario": _scenario_options,
+def _scenario_groups(name: str) -> tuple[type[Settings], ...]:
+    from graphsilo.data.silos.scenarios import ScenarioOptions, check_scenario
+
+    check_scenario(name)
+    return (ScenarioOptions,)
+
+
+_GROUPS: dict[str, Callable[[str], tuple[type[Settings], ...]]] = {
+    "method": _method_groups,
+    "model": _model_groups,
+    "partition": _rule_groups,
+    "data": _data_groups,
+    "scenario": _scenario_groups,
 }
 
 

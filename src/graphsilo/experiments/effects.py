@@ -7,14 +7,14 @@ What a base configuration says for several runs is not held against one of them;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphsilo import models
 from graphsilo.data.partition import Partition
 from graphsilo.data.silos.perturb import PerturbOptions
-from graphsilo.data.silos.scenarios import CROP, SCENARIOS, ScenarioOptions, options_of
+from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_of
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, shown
 from graphsilo.evaluate.metrics import selecting
@@ -207,9 +207,9 @@ def _index(case: Case, key: str, value: Any) -> str | None:
 
 
 def _scenario(case: Case, key: str, value: Any) -> str | None:
-    known = {*asdict(ScenarioOptions()), "crop"}
+    known = dict(ScenarioOptions())
     name = case.config.scenario.name
-    if key not in known or key in options_of(name) or value == {**asdict(ScenarioOptions()), "crop": CROP}[key]:
+    if key not in known or key in options_of(name) or value == known[key]:
         return None
     able = [other for other in SCENARIOS if key in options_of(other)]
     owners = f"belongs to the scenario {' and '.join(map(repr, able))}" if able else "follows from evaluation.modes"

@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
 from graphsilo.data.partition import Partition, audit, partition_graphs
-from graphsilo.data.partition.options import parse_options
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_mode, check_ratios, refuse_ratios
+from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
 from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.between import with_cut_links
 from graphsilo.data.silos.graph_task import build_graph_silos
@@ -275,7 +275,6 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     fills = [item.fills for item in loaded if isinstance(item, Graph)] if isinstance(loaded, list) else [graph.fills]
     wanted = config.evaluation.modes or []
     options = dict(config.scenario.options)
-    crop = options.pop("crop", None)
     if any(mode.endswith("_global") for mode in wanted):
         options["global_graph"] = True
     asked: dict[str, Any] = {"scenario": config.scenario.name, "options": options, "task": task}
@@ -293,8 +292,6 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
             silos = with_cut_links(silos, graph, partition)
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
-    if crop is not None and config.scenario.name != "open":
-        raise ConfigError("scenario.crop belongs to the scenario 'open'.")
     facts = audit(wide, whole).to_dict()
     made = _simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
     return replace(made, notes=(*made.notes, *notes))
@@ -329,7 +326,7 @@ def _copy_notes(loaded: Mapping[ClientId, Graph | GraphCollection], names: Seque
 
 def _spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
     """What is done to a client's training data; None where nothing is."""
-    settings = parse_options(PerturbOptions, config.perturb, owner="perturb")
+    settings = PerturbOptions.of(config.perturb)
     return None if settings.is_nothing else partial(perturb, options=settings, seed=config.partition.seed)
 
 
@@ -346,10 +343,9 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
         partition = Partition.load(chosen.file)
         partition.check(graph)
         return partition
-    split = None if chosen.split == "auto" else chosen.split
+    split: SplitMode | None = None if chosen.split == "auto" else chosen.split
     if sizes is not None:
         return _one_file_per_silo(config, graph, sizes, split)
-    crop = config.scenario.options.get("crop")
     # Ratios of links say nothing of nodes, where these have masks.
     of_links = config.task == "link" and (split == "predefined" or (split is None and graph.has_own_splits))
     return partition_for_scenario(
@@ -362,7 +358,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
         options=chosen.options or None,
         split=split,
         split_index=chosen.split_index,
-        **({} if crop is None else {"crop": crop}),
+        crop=config.scenario.options.get("crop"),
     )
 
 
@@ -403,14 +399,14 @@ def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> No
         )
 
 
-def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: str | None) -> Partition:
+def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: SplitMode | None) -> Partition:
     if config.scenario.name not in ("seen", "inductive"):
         raise UnsupportedError(
             f"scenario '{config.scenario.name}' cuts the data itself; with one file per silo only 'seen' and "
             f"'inductive' can be asked."
         )
     chosen = config.partition
-    mode = check_mode(split or ("predefined" if graph.has_own_splits else "stratified"))
+    mode: SplitMode = split or ("predefined" if graph.has_own_splits else "stratified")
     if mode == "predefined" and config.task != "link":  # where they are the ratios of links
         refuse_ratios(graph, chosen.ratios)
     return own_partition(
@@ -434,8 +430,7 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
             "graphs of different silos have no edges between them: there is no global graph to score."
         )
     chosen = config.partition
-    options = dict(chosen.options)
-    features = options.pop("features", "strict")
+    features = chosen.options.get("features", "strict")
     if features == "strict":
         _check_widths(config, collections)
     if chosen.file is not None:
@@ -450,7 +445,7 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
             clients=None if rule == "domains" else chosen.clients,
             seed=chosen.seed,
             ratios=chosen.ratios,
-            options=options or None,
+            options=chosen.options,
         )
     partition, wide = _taking_part(config, partition)
     silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)

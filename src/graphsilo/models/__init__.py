@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.models.registry import ModelEntry, describe, entry, names, pool, pools, resolve
-from graphsilo.models.settings import Settings
+from graphsilo.models.registry import ModelEntry, entry, names, pool, pools, resolve
+from graphsilo.models.settings import ModelSettings
 from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:
@@ -63,12 +63,11 @@ __all__ = [
     "MeanHopsMLP",
     "Model",
     "ModelEntry",
+    "ModelSettings",
     "PropagatedAPPNP",
-    "Settings",
     "StackedSGC",
     "View",
     "build",
-    "describe",
     "entry",
     "names",
     "pool",
@@ -88,7 +87,7 @@ def __dir__() -> list[str]:
 
 
 def build(
-    model: str | Settings,
+    model: str | ModelSettings,
     *,
     num_features: int,
     num_classes: int,

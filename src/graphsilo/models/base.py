@@ -20,7 +20,7 @@ from graphsilo.models.view import Norm, View
 from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:
-    from graphsilo.models.settings import Settings
+    from graphsilo.models.settings import ModelSettings
 
 Readout: TypeAlias = Literal["node", "graph"]
 Pooling: TypeAlias = Literal["sum", "mean"]
@@ -107,7 +107,7 @@ class Model(nn.Module, ABC):
         return hidden if rows is None else hidden.index_select(0, rows)
 
     @classmethod
-    def from_settings(cls, settings: Settings, inputs: int, classes: int, task: Task) -> Self:
+    def from_settings(cls, settings: ModelSettings, inputs: int, classes: int, task: Task) -> Self:
         """A model with undrawn parameters; ``settings.arguments(task)`` are the keyword arguments of the class."""
         arguments: dict[str, Any] = settings.arguments(task)
         return cls(inputs, classes, **arguments)

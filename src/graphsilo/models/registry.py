@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from graphsilo.errors import ConfigError, nearest
@@ -22,14 +22,13 @@ from graphsilo.models.settings import (
     GCNSettings,
     GINSettings,
     MLPSettings,
+    ModelSettings,
     SAGESettings,
-    Settings,
     SGCSettings,
     SIGNSettings,
     SSGCMLPSettings,
     SSGCSettings,
     StackedSGCSettings,
-    wanted,
 )
 from graphsilo.types import Task
 
@@ -44,7 +43,7 @@ class ModelEntry:
         name: As in configuration files.
         summary: One line for people.
         paper: Citation.
-        settings: The dataclass of its settings.
+        settings: The class of its settings.
         path: ``module:Class`` of a Model; imported when a model is built.
         tasks: What it can be used for.
         aliases: Other names it answers to.
@@ -54,7 +53,7 @@ class ModelEntry:
     name: str
     summary: str
     paper: str
-    settings: type[Settings]
+    settings: type[ModelSettings]
     path: str
     tasks: tuple[Task, ...] = ("node", "link")
     aliases: tuple[str, ...] = ()
@@ -261,7 +260,7 @@ def entry(name: str) -> ModelEntry:
     return loaded
 
 
-def resolve(name: str, overrides: Mapping[str, Any] | None = None) -> Settings:
+def resolve(name: str, overrides: Mapping[str, Any] | None = None) -> ModelSettings:
     """The settings of a model, defaults changed by ``overrides``.
 
     Raises:
@@ -271,19 +270,7 @@ def resolve(name: str, overrides: Mapping[str, Any] | None = None) -> Settings:
         {'hidden': [128, 64], 'layers': 3, 'dropout': 0.5, 'pooling': 'sum'}
     """
     item = entry(name)
-    known = [one.name for one in fields(item.settings)]
-    for key in overrides or {}:
-        if key not in known:
-            raise ConfigError(f"unknown setting '{key}' for {item.name}; {nearest(key, known)}")
-    return item.settings(**dict(overrides or {}))
-
-
-def describe(name: str) -> list[tuple[str, Any, str, str]]:
-    """(field, default, values it takes, help) of each setting, for ``explain`` and the documentation."""
-    return [
-        (one.name, one.default, wanted(one) if one.metadata else "", one.metadata.get("help", ""))
-        for one in fields(entry(name).settings)
-    ]
+    return item.settings.of(overrides, owner=item.name)
 
 
 def pools() -> tuple[str, ...]:

@@ -14,10 +14,10 @@ from graphsilo.errors import ConfigError, PartitionError
 def test_a_table_of_client_numbers(two_triangles: Graph, tmp_path: Path) -> None:
     path = tmp_path / "owner.csv"
     path.write_text("client\n1\n1\n0\n0\n-1\n0\n")
-    found = cut(two_triangles, 2, 0, FilesOptions(str(path)))
+    found = cut(two_triangles, 2, 0, FilesOptions(path=str(path)))
     assert [part.tolist() for part in found.nodes] == [[2, 3, 5], [0, 1]]
     np.save(tmp_path / "owner.npy", np.array([1, 1, 0, 0, -1, 0], dtype=np.int8))
-    again = cut(two_triangles, 2, 0, FilesOptions(str(tmp_path / "owner.npy")))
+    again = cut(two_triangles, 2, 0, FilesOptions(path=str(tmp_path / "owner.npy")))
     assert [part.tolist() for part in again.nodes] == [[2, 3, 5], [0, 1]]
 
 
@@ -50,7 +50,7 @@ def test_tables_that_do_not_fit_are_refused(
     path = tmp_path / "owner.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(PartitionError, match=message):
-        cut(two_triangles, 2, 0, FilesOptions(str(path)))
+        cut(two_triangles, 2, 0, FilesOptions(path=str(path)))
 
 
 def test_files_that_are_absent_or_hold_other_clients(blocks: Graph, two_triangles: Graph, tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_files_that_are_absent_or_hold_other_clients(blocks: Graph, two_triangle
         cut(blocks, 2, 0, FilesOptions())
     for name in ("absent.npz", "absent.npy", "absent.txt"):
         with pytest.raises(PartitionError, match=f"{name} does not exist"):
-            cut(blocks, 2, 0, FilesOptions(str(tmp_path / name)))
+            cut(blocks, 2, 0, FilesOptions(path=str(tmp_path / name)))
     partition(blocks, "random", clients=4).save(tmp_path / "p.npz")
     with pytest.raises(PartitionError, match="holds 4 clients, 2 were asked for"):
-        cut(blocks, 2, 0, FilesOptions(str(tmp_path / "p.npz")))
+        cut(blocks, 2, 0, FilesOptions(path=str(tmp_path / "p.npz")))
     with pytest.raises(PartitionError, match=r"made for 80 nodes .* has 6"):
-        cut(two_triangles, 4, 0, FilesOptions(str(tmp_path / "p.npz")))
+        cut(two_triangles, 4, 0, FilesOptions(path=str(tmp_path / "p.npz")))

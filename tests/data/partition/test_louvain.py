@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.louvain import LouvainOptions, communities, cut, cut_long, group_by, place
-from graphsilo.errors import ConfigError, PartitionError
+from graphsilo.errors import PartitionError
 
 
 def ranges(*sizes: int) -> list[np.ndarray]:
@@ -119,9 +119,3 @@ def test_empty_clients_raise(two_triangles: Graph, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(louvain, "cut_long", lambda groups, cap: list(groups))
     with pytest.raises(PartitionError, match="left 3 of 5 clients without a node"):
         cut(two_triangles, 5, 0, LouvainOptions())
-
-
-@pytest.mark.parametrize("options", [LouvainOptions(delta=-1), LouvainOptions(resolution=0.0)])
-def test_impossible_settings_are_refused(two_triangles: Graph, options: LouvainOptions) -> None:
-    with pytest.raises(ConfigError):
-        cut(two_triangles, 2, 0, options)

@@ -6,7 +6,7 @@ import pytest
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import audit, partition
 from graphsilo.data.partition.overlap import OverlapOptions, cut
-from graphsilo.errors import ConfigError, PartitionError
+from graphsilo.errors import PartitionError
 
 
 def test_five_clients_share_a_part_and_hold_half_of_it(blocks: Graph) -> None:
@@ -40,5 +40,3 @@ def test_clients_must_fill_the_parts(blocks: Graph) -> None:
         cut(blocks, 7, 0, OverlapOptions())
     with pytest.raises(PartitionError, match="is empty"):
         cut(blocks, 5, 0, OverlapOptions(share=0.01))
-    with pytest.raises(ConfigError):
-        cut(blocks, 5, 0, OverlapOptions(share=0.0))

@@ -97,16 +97,16 @@ def test_every_node_has_one_owner_and_one_split(rule: str, seed: int, clients: i
 
 
 def test_impossible_numbers_of_clients_are_refused(two_triangles: Graph) -> None:
-    with pytest.raises(ConfigError, match="at least 1 client"):
+    with pytest.raises(ConfigError, match=r"^partition\.clients must be at least 1; got 0\.$"):
         partition(two_triangles, "metis", clients=0)
     with pytest.raises(PartitionError, match="ask for at most 6"):
         partition(two_triangles, "metis", clients=7)
 
 
 def test_unknown_settings_are_refused(two_triangles: Graph) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'delta'"):
+    with pytest.raises(ConfigError, match=r"'partition\.dleta' for louvain; did you mean 'partition\.delta'"):
         partition(two_triangles, "louvain", clients=2, options={"dleta": 3})
-    with pytest.raises(ConfigError, match="did you mean 'stratified'"):
+    with pytest.raises(ConfigError, match=r"partition\.split must be one of .*Did you mean 'stratified'"):
         partition(two_triangles, "louvain", clients=2, split="stratifed")
     with pytest.raises(ConfigError, match="add up to 1"):
         partition(two_triangles, "louvain", clients=2, ratios=(0.5, 0.5, 0.5))

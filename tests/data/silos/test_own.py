@@ -289,7 +289,7 @@ def test_a_silo_that_has_changed_since_is_noticed(trio: list[SiloFile], tmp_path
         ({"data": "north.nodes.csv"}, r"'data' must name a description of tables \(\.yaml\); got 'north\.nodes\.csv'"),
         ({"data": "nowhere.yaml"}, r"the data description .*nowhere\.yaml does not exist"),
         ({"policy": "none"}, r"'policy' must be a mapping; got 'none'"),
-        ({"options": {"undirectd": True}}, r"unknown data option 'undirectd' .*did you mean 'undirected'"),
+        ({"options": {"undirectd": True}}, r"unknown setting 'data\.undirectd' .*did you mean 'data\.undirected'"),
         (
             {"options": {"scale": "none"}, "features": {"scale": "robust"}},
             r"'scale' stands under 'options' and under 'features'",

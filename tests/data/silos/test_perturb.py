@@ -192,11 +192,11 @@ def test_link_prediction_loses_links_to_learn_from_and_leaks_none() -> None:
 
 
 def test_out_of_range_and_unknown_settings_are_refused(silo: Silo) -> None:
-    with pytest.raises(ConfigError, match=r"edge_sparsity must be at least 0 and at most 1; got 1\.5"):
+    with pytest.raises(ConfigError, match=r"^perturb\.edge_sparsity must be at least 0 and at most 1; got 1\.5\.$"):
         PerturbOptions(edge_sparsity=1.5)
     with pytest.raises(ConfigError, match="label_noise"):
         perturb(silo, {"label_noise": -0.1}, seed=0)
-    with pytest.raises(ConfigError, match="did you mean 'label_noise'"):
+    with pytest.raises(ConfigError, match=r"did you mean 'perturb\.label_noise'"):
         perturb(silo, {"labl_noise": 0.1}, seed=0)
     assert PerturbOptions(feature_noise=3.0).feature_noise == 3.0
 

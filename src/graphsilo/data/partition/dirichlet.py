@@ -5,31 +5,27 @@ Source: OpenFGL's protocol (α = 10, at least 5 nodes); FedGCN uses α in {1, 10
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
-from graphsilo.errors import ConfigError, PartitionError
+from graphsilo.data.partition.options import PartitionOptions
+from graphsilo.errors import PartitionError
+from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
 TRIES = 100
 """Whole draws after which a small α is given up."""
 
 
-@dataclass(frozen=True)
-class DirichletOptions:
-    """Settings of the label Dirichlet split.
+class DirichletOptions(PartitionOptions):
+    """Settings of the label Dirichlet split."""
 
-    Attributes:
-        alpha: α, concentration: large is nearly independent and identical, small gives each class to few clients.
-        min_nodes: The draw is repeated until every client has this many items.
-    """
-
-    alpha: float = 10.0
-    min_nodes: int = 5
+    alpha: float = setting(
+        10.0, "α, concentration: large is nearly independent and identical, small gives each class to few clients", gt=0
+    )
+    min_nodes: int = setting(5, "the draw is repeated until every client has this many items", ge=0)
 
 
 def share_out(
@@ -52,11 +48,8 @@ def share_out(
         Item numbers of each client, class by class in shuffled order.
 
     Raises:
-        ConfigError: α is not above 0.
         PartitionError: 100 draws left a client below ``min_items``.
     """
-    if alpha <= 0:
-        raise ConfigError(f"alpha of the Dirichlet partition must be above 0; got {alpha:g}.")
     needed = max(1, min_items)
     if clients * needed > len(labels):
         raise PartitionError(
@@ -96,7 +89,6 @@ def cut(graph: Graph, clients: int, seed: int, options: DirichletOptions) -> Cut
     """Cut a graph by label proportions. Few edges survive: about 1/K of them where α is large.
 
     Raises:
-        ConfigError: α is not above 0.
         PartitionError: α is too small for ``min_nodes``.
     """
     return Cut(tuple(share_out(graph.labels, clients, alpha=options.alpha, min_items=options.min_nodes, seed=seed)))

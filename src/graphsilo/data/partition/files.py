@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +12,19 @@ from graphsilo.data.arrays import read_npy
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
+from graphsilo.data.partition.options import PartitionOptions
 from graphsilo.errors import ConfigError, PartitionError
+from graphsilo.settings import setting
 
 
-@dataclass(frozen=True)
-class FilesOptions:
-    """Settings of the stored split.
+class FilesOptions(PartitionOptions):
+    """Settings of the stored split."""
 
-    Attributes:
-        path: A partition written by ``graphsilo partition`` (.npz; also with no more than nodes_k, or with nodes_k,
-            train_k, val_k and test_k), or a table with one client number per node, -1 for a node of no client
-            (.npy, or text with one number per line, an optional heading first).
-    """
-
-    path: str = ""
+    path: str = setting(
+        "", "a partition written by `graphsilo partition` (.npz; also with no more than nodes_k, or with nodes_k, "
+        "train_k, val_k and test_k), or a table with one client number per node, -1 for a node of no client (.npy, or "
+        "text with one number per line, an optional heading first)",
+    )  # fmt: skip
 
 
 def load_owners(path: Path) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.dirichlet import DirichletOptions, share_out
-from graphsilo.data.partition.options import check_seed, options_dict, parse_options
-from graphsilo.data.partition.random_nodes import RandomOptions
+from graphsilo.data.partition.options import CutOptions, PartitionOptions
 from graphsilo.data.partition.registry import check_clients
 from graphsilo.data.partition.splits import GRAPH_RATIOS, check_ratios, stratified_splits
 from graphsilo.errors import ConfigError, PartitionError, nearest
 from graphsilo.random import numpy_generator
+from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
 
@@ -31,13 +31,20 @@ class GraphRule:
 
     name: str
     summary: str
-    options: type
+    options: type[GraphOptions]
     cut: Callable[[Sequence[GraphCollection], int, int, Any], list[NodeIds]]
 
 
-@dataclass(frozen=True)
-class SegmentOptions:
-    """Sorting and cutting has no settings."""
+class GraphOptions(PartitionOptions):
+    """What every rule for collections has."""
+
+    features: Literal["strict", "degree"] = setting(
+        "strict", "collections with different features are refused, or all features become a one-hot degree"
+    )
+
+
+class GraphDirichletOptions(DirichletOptions, GraphOptions):
+    """Settings of the label Dirichlet split of graphs."""
 
 
 def mean_degrees(collection: GraphCollection) -> NDArray[np.float64]:
@@ -70,14 +77,14 @@ def segments(values: NDArray[np.float64], clients: int) -> list[NodeIds]:
 
 
 def _cut_random(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: RandomOptions
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphOptions
 ) -> list[NodeIds]:
     order = numpy_generator(seed, "partition", "random").permutation(len(collections[0]))
     return [np.sort(part) for part in np.array_split(order, clients)]
 
 
 def _cut_dirichlet(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: DirichletOptions
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphDirichletOptions
 ) -> list[NodeIds]:
     return share_out(
         collections[0].labels, clients, alpha=options.alpha, min_items=options.min_nodes, seed=seed, what="graphs"
@@ -85,34 +92,35 @@ def _cut_dirichlet(
 
 
 def _cut_topology(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: SegmentOptions
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphOptions
 ) -> list[NodeIds]:
     return segments(mean_degrees(collections[0]), clients)
 
 
 def _cut_features(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: SegmentOptions
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphOptions
 ) -> list[NodeIds]:
     return segments(mean_features(collections[0]), clients)
 
 
 def _cut_domains(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: SegmentOptions
+    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphOptions
 ) -> list[NodeIds]:
     sizes = [len(collection) for collection in collections]
     return np.split(np.arange(sum(sizes), dtype=np.int64), np.cumsum(sizes)[:-1])
 
 
 _GRAPH_RULES = (
-    GraphRule("random", "graphs dealt out at random in equal shares", RandomOptions, _cut_random),
+    GraphRule("random", "graphs dealt out at random in equal shares", GraphOptions, _cut_random),
     GraphRule(
-        "dirichlet", "label skew: every class shared out by Dirichlet proportions", DirichletOptions, _cut_dirichlet
+        "dirichlet",
+        "label skew: every class shared out by Dirichlet proportions",
+        GraphDirichletOptions,
+        _cut_dirichlet,
     ),
-    GraphRule("topology", "graphs sorted by mean degree, cut into equal segments", SegmentOptions, _cut_topology),
-    GraphRule(
-        "features", "graphs sorted by mean feature value, cut into equal segments", SegmentOptions, _cut_features
-    ),
-    GraphRule("domains", "cross-domain: one data set per client", SegmentOptions, _cut_domains),
+    GraphRule("topology", "graphs sorted by mean degree, cut into equal segments", GraphOptions, _cut_topology),
+    GraphRule("features", "graphs sorted by mean feature value, cut into equal segments", GraphOptions, _cut_features),
+    GraphRule("domains", "cross-domain: one data set per client", GraphOptions, _cut_domains),
 )
 
 
@@ -152,8 +160,8 @@ def partition_graphs(
     if chosen is None:
         tail = nearest(rule, [known.name for known in _GRAPH_RULES])
         raise ConfigError(f"there is no partition rule '{rule}' for collections of graphs: {tail}")
-    check_seed(seed, "the seed of a partition")
-    settings: Any = parse_options(chosen.options, options, owner=f"partition '{chosen.name}'")
+    CutOptions.of({"seed": seed, **({} if clients is None else {"clients": clients})})
+    settings = chosen.options.of(options, owner=chosen.name)
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
     if chosen.name == "domains":
         if not given or (clients is not None and clients != len(given)):
@@ -191,7 +199,7 @@ def partition_graphs(
         train=tuple(part[0] for part in splits),
         val=tuple(part[1] for part in splits),
         test=tuple(part[2] for part in splits),
-        options=options_dict(settings),
+        options=settings.model_dump(exclude={"features"}),
         split="stratified",
         ratios=shares,
         kind="graph",

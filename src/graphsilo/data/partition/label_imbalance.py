@@ -12,7 +12,6 @@ Four rules share the second step (histogram, k-means) and differ in the groups:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,53 +20,34 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.louvain import LouvainOptions, balanced, communities
 from graphsilo.data.partition.metis import membership
+from graphsilo.data.partition.options import PartitionOptions, Seed
 from graphsilo.errors import ConfigError, PartitionError
+from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
 
-@dataclass(frozen=True)
-class LouvainPlusOptions:
-    """Settings of ``louvain+``.
+class LouvainPlusOptions(PartitionOptions):
+    """Settings of ``louvain+``."""
 
-    Attributes:
-        virtual_clients: Groups made before k-means.
-        delta: δ of the balanced Louvain split, in nodes.
-        resolution: Larger means more, smaller communities.
-        cut_seed: Another cut of the same graph; see ``louvain``.
-    """
-
-    virtual_clients: int = 100
-    delta: int = 20
-    resolution: float = 1.0
-    cut_seed: int | None = None
+    virtual_clients: int = setting(100, "groups made before k-means", ge=1)
+    delta: int = setting(20, "δ of the balanced Louvain split, in nodes", ge=0)
+    resolution: float = setting(1.0, "larger means more, smaller communities", gt=0)
+    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `louvain`")
 
 
-@dataclass(frozen=True)
-class LouvainPlainOptions:
-    """Settings of ``louvain+plain``.
+class LouvainPlainOptions(PartitionOptions):
+    """Settings of ``louvain+plain``."""
 
-    Attributes:
-        resolution: Larger means more, smaller communities.
-        cut_seed: Another cut of the same graph; see ``louvain``.
-    """
-
-    resolution: float = 1.0
-    cut_seed: int | None = None
+    resolution: float = setting(1.0, "larger means more, smaller communities", gt=0)
+    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `louvain`")
 
 
-@dataclass(frozen=True)
-class MetisPlusOptions:
-    """Settings of ``metis+`` and ``metis+plain``.
+class MetisPlusOptions(PartitionOptions):
+    """Settings of ``metis+`` and ``metis+plain``."""
 
-    Attributes:
-        parts: Groups made before k-means.
-        recursive: See ``metis``.
-        cut_seed: Another cut of the same graph; see ``metis``.
-    """
-
-    parts: int = 100
-    recursive: bool | None = None
-    cut_seed: int | None = None
+    parts: int = setting(100, "groups made before k-means", ge=1)
+    recursive: bool | None = setting(None, "see `metis`")
+    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `metis`")
 
 
 def label_histograms(labels: NDArray[np.int64], groups: Sequence[NodeIds], num_classes: int) -> NDArray[np.float64]:
@@ -172,7 +152,7 @@ def cut_metis_plain(graph: Graph, clients: int, seed: int, options: MetisPlusOpt
 
 
 def _parts(graph: Graph, options: MetisPlusOptions, rule: str) -> list[NodeIds]:
-    if not 1 <= options.parts <= graph.num_nodes:
+    if options.parts > graph.num_nodes:
         raise PartitionError(
             f"partition '{rule}' cannot make {options.parts} parts of {graph.num_nodes} nodes: set parts from 1 to "
             f"{graph.num_nodes}."

@@ -6,7 +6,6 @@ Source: Zhang et al., FedSage (NeurIPS 2021); rule as in OpenFGL (Li et al., PVL
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,27 +13,24 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.data.partition.cut import Cut
-from graphsilo.errors import ConfigError, PartitionError
+from graphsilo.data.partition.options import PartitionOptions, Seed
+from graphsilo.errors import PartitionError
+from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
 PATIENCE = 1000
 """Advances of the pointer after which a community goes to the least loaded client."""
 
 
-@dataclass(frozen=True)
-class LouvainOptions:
-    """Settings of the balanced Louvain split.
+class LouvainOptions(PartitionOptions):
+    """Settings of the balanced Louvain split."""
 
-    Attributes:
-        delta: δ, nodes by which a client may differ from N/K.
-        resolution: Larger means more, smaller communities.
-        cut_seed: Visit nodes in a shuffled order, for another cut of the same graph; without it the order is by id
-            and the cut depends on the graph alone.
-    """
-
-    delta: int = 20
-    resolution: float = 1.0
-    cut_seed: int | None = None
+    delta: int = setting(20, "δ, nodes by which a client may differ from N/K", ge=0)
+    resolution: float = setting(1.0, "larger means more, smaller communities", gt=0)
+    cut_seed: Seed | None = setting(
+        None, "visit nodes in a shuffled order, for another cut of the same graph; without it the order is by id and "
+        "the cut depends on the graph alone",
+    )  # fmt: skip
 
 
 def communities(graph: Graph, *, resolution: float = 1.0, cut_seed: int | None = None) -> list[NodeIds]:
@@ -42,14 +38,9 @@ def communities(graph: Graph, *, resolution: float = 1.0, cut_seed: int | None =
 
     Returns:
         Ascending node ids of each community; communities in the order of their smallest node.
-
-    Raises:
-        ConfigError: The resolution is not above 0.
     """
     from sknetwork.clustering import Louvain
 
-    if resolution <= 0:
-        raise ConfigError(f"the resolution of Louvain must be above 0; got {resolution:g}.")
     if graph.num_edges == 0:
         return list(np.arange(graph.num_nodes, dtype=np.int64)[:, None])
     finder = Louvain(
@@ -134,13 +125,7 @@ def place(groups: Sequence[NodeIds], clients: int, *, num_nodes: int, delta: int
 
 
 def balanced(graph: Graph, clients: int, options: LouvainOptions) -> list[NodeIds]:
-    """The whole rule, empty clients included.
-
-    Raises:
-        ConfigError: δ is negative.
-    """
-    if options.delta < 0:
-        raise ConfigError(f"delta of Louvain must be at least 0; got {options.delta}.")
+    """The whole rule, empty clients included."""
     found = communities(graph, resolution=options.resolution, cut_seed=options.cut_seed)
     cap = max(1, graph.num_nodes // clients - options.delta)
     return place(cut_long(found, cap), clients, num_nodes=graph.num_nodes, delta=options.delta)

@@ -5,8 +5,6 @@ Source: Karypis and Kumar (1998); as a federated partition FED-PUB (Baek et al.,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -14,25 +12,26 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.data.partition.cut import Cut
+from graphsilo.data.partition.options import PartitionOptions, Seed
 from graphsilo.errors import PartitionError
 from graphsilo.random import numpy_generator
+from graphsilo.settings import setting
 
 
-@dataclass(frozen=True)
-class MetisOptions:
-    """Settings of the Metis split.
+class MetisOptions(PartitionOptions):
+    """Settings of the Metis split."""
 
-    Attributes:
-        parts: Number of parts; must equal the number of clients, which is the default. (OpenFGL's public default of
-            100 with 10 clients drops nine nodes of ten.)
-        recursive: True bisects recursively, False cuts k ways at once; the default is pymetis's own choice:
-            recursive up to 8 parts, k-way above.
-        cut_seed: For another cut of the same graph: seed of Metis, and of the order of nodes where that has no effect.
-    """
-
-    parts: int | None = None
-    recursive: bool | None = None
-    cut_seed: int | None = None
+    parts: int | None = setting(
+        None, "number of parts; must equal the number of clients, which is the default (OpenFGL's public default of "
+        "100 with 10 clients drops nine nodes of ten)", ge=1,
+    )  # fmt: skip
+    recursive: bool | None = setting(
+        None, "true bisects recursively, false cuts k ways at once; the default is pymetis's own choice: recursive up "
+        "to 8 parts, k-way above",
+    )  # fmt: skip
+    cut_seed: Seed | None = setting(
+        None, "for another cut of the same graph: seed of Metis, and of the order of nodes where that has no effect"
+    )
 
 
 def membership(

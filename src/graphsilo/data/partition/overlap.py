@@ -5,47 +5,33 @@ Source: FED-PUB (Baek et al., ICML 2023): K/5 parts, five clients per part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.metis import MetisOptions
 from graphsilo.data.partition.metis import cut as metis_cut
-from graphsilo.errors import ConfigError, PartitionError
+from graphsilo.data.partition.options import PartitionOptions, Seed
+from graphsilo.errors import PartitionError
 from graphsilo.random import numpy_generator
+from graphsilo.settings import setting
 
 
-@dataclass(frozen=True)
-class OverlapOptions:
-    """Settings of the overlapping split.
+class OverlapOptions(PartitionOptions):
+    """Settings of the overlapping split."""
 
-    Attributes:
-        per_part: Clients that share one part.
-        share: Share of the part's nodes that each of them holds.
-        recursive: See ``metis``.
-        cut_seed: Another cut of the same graph; see ``metis``.
-    """
-
-    per_part: int = 5
-    share: float = 0.5
-    recursive: bool | None = None
-    cut_seed: int | None = None
+    per_part: int = setting(5, "clients that share one part", ge=1)
+    share: float = setting(0.5, "share of the part's nodes that each of them holds", gt=0, le=1)
+    recursive: bool | None = setting(None, "see `metis`")
+    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `metis`")
 
 
 def cut(graph: Graph, clients: int, seed: int, options: OverlapOptions) -> Cut:
     """Cut into K / ``per_part`` parts; client i draws its nodes from part i // ``per_part``, without replacement.
 
     Raises:
-        ConfigError: ``share`` is not above 0 and at most 1, or ``per_part`` is below 1.
         PartitionError: K is not a multiple of ``per_part``, or a share holds no node.
     """
-    if not 0 < options.share <= 1 or options.per_part < 1:
-        raise ConfigError(
-            f"the overlap partition needs share above 0 and at most 1, and per_part of at least 1; got share "
-            f"{options.share:g} and per_part {options.per_part}."
-        )
     if clients % options.per_part:
         raise PartitionError(
             f"partition 'overlap' puts {options.per_part} clients on each part, so the number of clients must be a "

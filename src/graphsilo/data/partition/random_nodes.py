@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
+from graphsilo.data.partition.options import PartitionOptions
 from graphsilo.random import numpy_generator
 
 
-@dataclass(frozen=True)
-class RandomOptions:
+class RandomOptions(PartitionOptions):
     """The random split has no settings."""
 
 

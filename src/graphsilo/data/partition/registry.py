@@ -12,8 +12,8 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition import dirichlet, files, label_imbalance, louvain, metis, overlap, random_nodes, topology
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import check_seed, options_dict, parse_options
-from graphsilo.data.partition.splits import SplitMode, check_mode, check_ratios, ratios_for, refuse_ratios, splits_for
+from graphsilo.data.partition.options import CutOptions, PartitionOptions, SplitMode
+from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
 
 
@@ -24,7 +24,7 @@ class Rule:
     Attributes:
         name: As a user writes it.
         summary: One line.
-        options: Dataclass of its settings.
+        options: Class of its settings.
         cut: (graph, clients, seed, options) -> Cut.
         split: How splits are made unless something else is asked for.
         source: Paper or code base.
@@ -32,7 +32,7 @@ class Rule:
 
     name: str
     summary: str
-    options: type
+    options: type[PartitionOptions]
     cut: Callable[[Graph, int, int, Any], Cut]
     split: SplitMode = "stratified"
     source: str = ""
@@ -130,11 +130,8 @@ def check_clients(clients: int, items: int, *, rule: str, what: str = "nodes") -
     """Refuse a number of clients that cannot all have an item.
 
     Raises:
-        ConfigError: The number is below 1.
         PartitionError: There are more clients than items.
     """
-    if clients < 1:
-        raise ConfigError(f"at least 1 client is needed; got {clients}.")
     if clients > items:
         raise PartitionError(
             f"partition '{rule}' was to give {clients} clients at least one of {items} {what}: ask for at most {items}."
@@ -160,7 +157,7 @@ def partition(
         clients: K. With K = 1 every rule but ``files`` gives the graph itself.
         seed: Of the cut, where it draws, and of the splits.
         ratios: Train, val and test shares; the protocol's for this data set by default.
-        options: Settings of the rule, by name or as its dataclass.
+        options: Settings of the rule, by name or as its class.
         split: ``stratified`` (per client and class), ``global`` (once over the graph) or ``predefined``. By default
             what a stored cut says, else the masks of the user's own data, else the rule's way.
         split_index: Column, where the data comes with several predefined splits.
@@ -176,10 +173,10 @@ def partition(
     state is neither read nor changed.
     """
     chosen = entry(rule)
-    check_seed(seed, "the seed of a partition")
-    settings: Any = parse_options(chosen.options, options, owner=f"partition '{chosen.name}'")
+    told = CutOptions.of({"clients": clients, "seed": seed, "split": split, "split_index": split_index})
+    settings = chosen.options.of(options, owner=chosen.name)
     shares = ratios_for(graph.name) if ratios is None else check_ratios(ratios)
-    mode = None if split is None else check_mode(split)
+    mode = told.split
     check_clients(clients, graph.num_nodes, rule=chosen.name)
     if clients == 1 and chosen.name != "files":
         cut = Cut((np.arange(graph.num_nodes, dtype=np.int64),))
@@ -202,7 +199,7 @@ def partition(
         train=tuple(part[0] for part in splits),
         val=tuple(part[1] for part in splits),
         test=tuple(part[2] for part in splits),
-        options=options_dict(settings),
+        options=settings.model_dump(),
         split=label,
         ratios=shares if label in ("stratified", "global") else None,
         new_part=cut.new_part,

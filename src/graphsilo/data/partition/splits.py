@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.errors import ConfigError, DataError, nearest
+from graphsilo.data.partition.options import SplitMode
+from graphsilo.errors import ConfigError, DataError
 from graphsilo.random import derive_seed, numpy_generator
 from graphsilo.types import ClientId, NodeIds
 
@@ -23,9 +24,6 @@ Ratios: TypeAlias = tuple[float, float, float]
 """Shares of training, validation and test items; they add up to 1."""
 Split: TypeAlias = tuple[NodeIds, NodeIds, NodeIds]
 """Training, validation and test items."""
-SplitMode: TypeAlias = Literal["stratified", "global", "predefined"]
-
-SPLIT_MODES: tuple[SplitMode, ...] = ("stratified", "global", "predefined")
 DEFAULT_RATIOS: Ratios = (0.2, 0.4, 0.4)
 GRAPH_RATIOS: Ratios = (0.8, 0.1, 0.1)
 """For graph classification and for links, where no table of the protocol says otherwise."""
@@ -83,18 +81,6 @@ def check_ratios(ratios: Sequence[float]) -> Ratios:
     if values[0] == 0.0:
         raise ConfigError("split ratios must leave something to train on; the training share is 0.")
     return values[0], values[1], values[2]
-
-
-def check_mode(mode: str) -> SplitMode:
-    """The split mode by its name.
-
-    Raises:
-        ConfigError: There is no such mode.
-    """
-    for known in SPLIT_MODES:
-        if mode == known:
-            return known
-    raise ConfigError(f"there is no split '{mode}': {nearest(mode, SPLIT_MODES)}")
 
 
 def cut_points(count: int, ratios: Ratios) -> tuple[int, int]:

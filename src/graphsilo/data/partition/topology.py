@@ -6,7 +6,7 @@ Deviation: a target ratio of new to old links instead of a probability per node 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,29 +16,22 @@ from graphsilo.data.partition.adjacency import edges_inside, undirected_links
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.metis import MetisOptions
 from graphsilo.data.partition.metis import cut as metis_cut
+from graphsilo.data.partition.options import PartitionOptions, Seed
 from graphsilo.data.partition.pairs import PairKind, PairSpace, sample_unlinked
-from graphsilo.errors import ConfigError, nearest
 from graphsilo.random import numpy_generator
+from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
-KINDS = ("homo", "hetero", "coin")
 
+class TopologyOptions(PartitionOptions):
+    """Settings of the structure-imbalance split."""
 
-@dataclass(frozen=True)
-class TopologyOptions:
-    """Settings of the structure-imbalance split.
-
-    Attributes:
-        ratio: New links of a client over its own links before injection.
-        kind: ``homo`` joins nodes of one class, ``hetero`` nodes of different classes, ``coin`` lets each client flip.
-        recursive: See ``metis``.
-        cut_seed: Another cut of the same graph; see ``metis``.
-    """
-
-    ratio: float = 0.5
-    kind: str = "coin"
-    recursive: bool | None = None
-    cut_seed: int | None = None
+    ratio: float = setting(0.5, "new links of a client over its own links before injection", ge=0)
+    kind: Literal["homo", "hetero", "coin"] = setting(
+        "coin", "`homo` joins nodes of one class, `hetero` nodes of different classes, `coin` lets each client flip"
+    )
+    recursive: bool | None = setting(None, "see `metis`")
+    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `metis`")
 
 
 def inject(
@@ -77,13 +70,8 @@ def cut(graph: Graph, clients: int, seed: int, options: TopologyOptions) -> Cut:
     """Cut with Metis, then add links to each client.
 
     Raises:
-        ConfigError: The ratio is negative or the kind is unknown.
         PartitionError: As for ``metis``.
     """
-    if options.ratio < 0:
-        raise ConfigError(f"ratio of the topology partition must be at least 0; got {options.ratio:g}.")
-    if options.kind not in KINDS:
-        raise ConfigError(f"topology knows no kind '{options.kind}': {nearest(options.kind, KINDS)}")
     nodes = metis_cut(graph, clients, seed, MetisOptions(recursive=options.recursive, cut_seed=options.cut_seed)).nodes
     added = []
     for client, inside in enumerate(edges_inside(graph.edges, nodes, num_nodes=graph.num_nodes)):

@@ -28,15 +28,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, Ratios, SplitMode, check_ratios
-from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.partition.splits import DEFAULT_RATIOS, Ratios, check_ratios
+from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
 from graphsilo.data.silos.cards import card, compare_cards
 from graphsilo.data.silos.scenarios import build_silo
 from graphsilo.data.silos.silo import Schema, Silo
@@ -46,7 +47,7 @@ from graphsilo.data.sources import catalog
 from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.description import Reader
 from graphsilo.data.sources.missing import REFUSE, Missing
-from graphsilo.data.sources.tables import FEATURE_KEYS, TABLE_KEYS, Reading, TableSpec, read_spec, spec_of
+from graphsilo.data.sources.tables import TABLE_KEYS, FeatureOptions, Reading, TableSpec, read_spec, spec_of
 from graphsilo.data.truth import Told, join_truth
 from graphsilo.errors import ConfigError, DataError, nearest
 from graphsilo.types import ClientId, Task
@@ -59,8 +60,13 @@ DEFAULT_SEED = 2024
 
 _INLINE = tuple(key for key in TABLE_KEYS if key not in ("name", "features"))
 _KEYS = ("name", "data", *_INLINE, "features", "store", "options", "split", "policy")
-_SCALE_KEYS = ("scale", "scale_by")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+class SiloFeatures(ScaleOptions, FeatureOptions):
+    """What ``features:`` says in a ``silo.yaml``."""
+
+    section: ClassVar[str] = "features"
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,7 @@ class SiloFile:
         """What becomes of empty cells: as the options say, else as the tables' description does."""
         said = self.options.get("missing")
         if said is not None:
-            return Missing.parse(said, str(self.path))
+            return Missing.said(said)
         return REFUSE if self.tables is None else self.tables.missing
 
     def stored_client(self) -> ClientId:
@@ -233,7 +239,7 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
         return SiloFile(file, name, store=store, policy=policy or {}, scaling=_stored_scaling(read, top))
     assert tables is not None
     options = _with_features(read, top, options or {}, tables)
-    catalog.LoadOptions.parse(options, name=str(file))
+    catalog.LoadOptions.parse(options, name=name, origin=str(file))
     return SiloFile(
         file, name, tables, options=options, split=_split(read, top, tables), policy=policy or {},
         scaling=Scaling.of(options.get("scale"), options.get("scale_by"), own_tables=True, where=f"{file}: features"),
@@ -242,12 +248,12 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
 
 def _stored_scaling(read: Reader, top: Mapping[str, Any]) -> Scaling:
     """What ``features`` says beside a stored silo, whose features are as they were read."""
-    given = read.mapping(top.get("features") or {}, "features", (*FEATURE_KEYS, *_SCALE_KEYS), required=())
-    found = Scaling.of(given.get("scale"), given.get("scale_by"), own_tables=False, where=f"{read.file}: features")
-    if "missing" in given or found.scale == "unit_rows":
+    given = SiloFeatures.of(top.get("features"), origin=str(read.file))
+    found = Scaling.of(given.scale, given.scale_by, own_tables=False, where=f"{read.file}: features")
+    if given.missing is not None or found.scale == "unit_rows":
         raise ConfigError(
             f"{read.file}: empty cells are filled and rows normalised when tables are read, and a stored silo was read "
-            f"when it was exported. Leave out features.{'missing' if 'missing' in given else 'scale'}."
+            f"when it was exported. Leave out features.{'scale' if given.missing is None else 'missing'}."
         )
     return found
 
@@ -285,19 +291,17 @@ def _with_features(
     read: Reader, top: Mapping[str, Any], options: Mapping[str, Any], tables: TableSpec
 ) -> Mapping[str, Any]:
     """The options with what ``features:`` says: the same in a silo's file as in a description, but in one of them."""
-    given = read.mapping(top.get("features") or {}, "features", (*FEATURE_KEYS, *_SCALE_KEYS), required=())
-    for key in given:
+    given = SiloFeatures.of(top.get("features"), origin=str(read.file))
+    said = given.model_dump(exclude_none=True)
+    for key in said:
         if key in options:
             raise ConfigError(f"{read.file}: '{key}' stands under 'options' and under 'features'; keep the second.")
-    if given.get("missing") is None:
-        return {**options, **{key: value for key, value in given.items() if value is not None}}
-    Missing.parse(given["missing"], f"{read.file}: features.missing")
-    if tables.missing.rules and tables.file != read.file:
+    if given.missing is not None and tables.missing.rules and tables.file != read.file:
         raise ConfigError(
             f"{read.file}: features.missing stands here and in {tables.file.name}; only one of them could hold. Keep "
             f"it where the columns are described."
         )
-    return {**options, **given}
+    return {**options, **said}
 
 
 def _split(read: Reader, top: Mapping[str, Any], tables: TableSpec) -> SplitChoice:

@@ -9,8 +9,8 @@ Source: FedPG (Wu et al., IV-H) for sparsity; OpenFGL for the rule that evaluati
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,52 +18,42 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.partition.adjacency import both_directions, undirected_links
-from graphsilo.data.partition.options import parse_options
 from graphsilo.data.partition.pairs import PairSpace, pair_keys, sample_unlinked
 from graphsilo.data.silos.silo import Silo
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import UnsupportedError
 from graphsilo.random import numpy_generator
+from graphsilo.settings import Settings, setting
 from graphsilo.types import Mask
 
 
-@dataclass(frozen=True)
-class PerturbOptions:
-    """How much of a client's training data is taken away or spoiled. Shares lie from 0 to 1; 0 changes nothing.
+class PerturbOptions(Settings):
+    """How much of a client's training data is taken away or spoiled; 0 changes nothing."""
 
-    Attributes:
-        feature_sparsity: Share of the unlabelled nodes (those not trained on) whose features become 0; for graph
-            classification the nodes of that share of the unlabelled graphs.
-        feature_noise: Standard deviation of Gaussian noise on all features, in units of the features' own standard
-            deviation; may exceed 1. Of a sparse matrix only the stored entries change, so that it stays sparse.
-        edge_sparsity: Share of the links removed, both directions together.
-        edge_noise: Random new links, as a share of the client's own; never a link that exists, never between graphs;
-            of weight 1 where edges have weights.
-        label_sparsity: Share of the training items that lose their label.
-        keep_classes: Leave at least one training item of every class that has one.
-        label_noise: Share of the training items whose label changes to another class, drawn uniformly.
-    """
+    section: ClassVar[str] = "perturb"
 
-    feature_sparsity: float = 0.0
-    feature_noise: float = 0.0
-    edge_sparsity: float = 0.0
-    edge_noise: float = 0.0
-    label_sparsity: float = 0.0
-    keep_classes: bool = True
-    label_noise: float = 0.0
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, bool):
-                continue
-            upper = np.inf if item.name in ("feature_noise", "edge_noise") else 1.0
-            if not 0.0 <= value <= upper:
-                raise ConfigError(f"{item.name} must be at least 0{' and at most 1' * (upper == 1.0)}; got {value:g}.")
+    feature_sparsity: float = setting(
+        0.0, "share of the unlabelled nodes (those not trained on) whose features become 0; for graph classification "
+        "the nodes of that share of the unlabelled graphs", ge=0, le=1,
+    )  # fmt: skip
+    feature_noise: float = setting(
+        0.0, "standard deviation of Gaussian noise on all features, in units of the features' own standard deviation; "
+        "of a sparse matrix only the stored entries change, so that it stays sparse", ge=0,
+    )  # fmt: skip
+    edge_sparsity: float = setting(0.0, "share of the links removed, both directions together", ge=0, le=1)
+    edge_noise: float = setting(
+        0.0, "random new links, as a share of the client's own; never a link that exists, never between graphs; of "
+        "weight 1 where edges have weights", ge=0,
+    )  # fmt: skip
+    label_sparsity: float = setting(0.0, "share of the training items that lose their label", ge=0, le=1)
+    keep_classes: bool = setting(True, "leave at least one training item of every class that has one")
+    label_noise: float = setting(
+        0.0, "share of the training items whose label changes to another class, drawn uniformly", ge=0, le=1
+    )
 
     @property
     def is_nothing(self) -> bool:
         """Whether these settings leave the data as it is."""
-        return not any(getattr(self, item.name) for item in fields(self) if item.name != "keep_classes")
+        return not any(value for name, value in self if name != "keep_classes")
 
 
 def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, seed: int) -> Silo:
@@ -84,7 +74,7 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
         ConfigError: A setting is unknown or out of range.
         UnsupportedError: Labels are to be spoiled for link prediction, or noise needs a second class.
     """
-    settings = parse_options(PerturbOptions, options, owner="perturb")
+    settings = PerturbOptions.of(options)
     if settings.is_nothing:
         return silo
     if silo.links is not None and (settings.label_sparsity or settings.label_noise):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import positions_inside, undirected_adjacency
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.options import parse_options
+from graphsilo.data.partition.options import CutOptions
 from graphsilo.data.partition.registry import entry, partition
 from graphsilo.data.silos.link_task import build_link_silos
 from graphsilo.data.silos.parts import (
@@ -36,11 +36,10 @@ from graphsilo.data.silos.parts import (
 from graphsilo.data.silos.silo import EvaluationSet, Items, Schema, Silo
 from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest
 from graphsilo.random import numpy_generator
+from graphsilo.settings import Settings, setting
 from graphsilo.types import ClientId, Mask, NodeIds, Task
 
 Scenario: TypeAlias = Literal["seen", "unseen", "open", "inductive"]
-CROP = 0.2
-"""Share of all nodes that ``open`` keeps away from everybody until test time, unless another is asked for."""
 SCENARIOS: Mapping[Scenario, str] = {
     "seen": "train and test on the client's own graph",
     "unseen": "missing classes, unseen nodes and a new client; all nodes belong to the parts (FedLoG's closed set)",
@@ -49,27 +48,32 @@ SCENARIOS: Mapping[Scenario, str] = {
 }
 
 
-@dataclass(frozen=True)
-class ScenarioOptions:
-    """Settings of the scenarios.
+class ScenarioOptions(Settings):
+    """Settings of the scenarios."""
 
-    Attributes:
-        hops: h, how far a client's graph grows at test time.
-        edges: ``all`` edges among the grown nodes, or only those ``touching`` the client's own nodes.
-        missing: ``smallest_present`` removes, beside the classes without a training node, the class with the fewest
-            training nodes; ``absent`` removes only the former.
-        min_missing_nodes: Go on to the next smallest class until this many local nodes are removed; one class stays.
-        regrow: Which nodes may return in the open set: only the ``cropped`` ones, or ``all``.
-        global_graph: Give every silo an evaluation set ``global``: the whole graph with cross-client edges, and the
-            union of all clients' validation and test nodes.
-    """
+    section: ClassVar[str] = "scenario"
 
-    hops: int = 2
-    edges: str = "all"
-    missing: str = "smallest_present"
-    min_missing_nodes: int = 0
-    regrow: str = "cropped"
-    global_graph: bool = False
+    hops: int = setting(2, "h, how far a client's graph grows at test time", ge=1)
+    edges: Literal["all", "touching"] = setting(
+        "all", "all edges among the grown nodes, or only those touching the client's own nodes"
+    )
+    missing: Literal["smallest_present", "absent"] = setting(
+        "smallest_present", "`absent` removes the classes without a training node, `smallest_present` beside them the "
+        "class with the fewest training nodes",
+    )  # fmt: skip
+    min_missing_nodes: int = setting(
+        0, "go on to the next smallest class until this many local nodes are removed; one class stays", ge=0
+    )
+    regrow: Literal["cropped", "all"] = setting(
+        "cropped", "which nodes may return in the open set: only the cropped ones, or all"
+    )
+    crop: float = setting(
+        0.2, "share of all nodes that the open set keeps away from everybody until test time", gt=0, lt=1
+    )
+    global_graph: bool = setting(
+        False, "give every silo an evaluation set `global`: the whole graph with cross-client edges, and the union of "
+        "all clients' validation and test nodes",
+    )  # fmt: skip
 
 
 _GROWN = ("hops", "edges", "missing", "min_missing_nodes")
@@ -77,7 +81,7 @@ _OPTIONS_OF: Mapping[Scenario, tuple[str, ...]] = {"unseen": _GROWN, "open": (*_
 
 
 def options_of(scenario: Scenario) -> tuple[str, ...]:
-    """Settings that have an effect in a scenario; ``crop`` is the share that ``partition_for_scenario`` keeps away."""
+    """Settings that have an effect in a scenario."""
     return _OPTIONS_OF.get(scenario, ())
 
 
@@ -104,7 +108,7 @@ def partition_for_scenario(
     options: Mapping[str, Any] | None = None,
     split: str | None = None,
     split_index: int = 0,
-    crop: float = CROP,
+    crop: float | None = None,
 ) -> Partition:
     """Cut a graph as a scenario needs it: with a new client, and with nodes cropped beforehand.
 
@@ -116,7 +120,7 @@ def partition_for_scenario(
         graph: The whole graph.
         rule, clients, seed, ratios, options, split, split_index: As for ``partition``.
         scenario: A name from ``SCENARIOS``.
-        crop: Share of all nodes kept away until test time; used by ``open`` only.
+        crop: Share of all nodes kept away until test time, a fifth by default; used by ``open`` only.
 
     Raises:
         ConfigError: A name or setting is not known or not possible.
@@ -140,14 +144,12 @@ def partition_for_scenario(
         stored = partition(graph, rule, clients=clients, seed=seed, ratios=ratios, options=settings, split=split)
         _require_parts(stored, chosen)
         return stored
-    if clients < 1:
-        raise ConfigError(f"at least 1 client is needed; got {clients}.")
+    CutOptions.of({"clients": clients, "seed": seed})
     cropped: NodeIds | None = None
     rows = np.arange(graph.num_nodes, dtype=np.int64)
     rest = graph
     if chosen == "open":
-        if not 0.0 < crop < 1.0:
-            raise ConfigError(f"the share of cropped nodes must lie between 0 and 1; got {crop:g}.")
+        crop = ScenarioOptions.of({} if crop is None else {"crop": crop}).crop
         generator = numpy_generator(seed, "scenario", "crop")
         cropped = np.sort(generator.choice(graph.num_nodes, size=int(crop * graph.num_nodes), replace=False))
         rows = np.setdiff1d(rows, cropped)
@@ -343,8 +345,7 @@ def build_with_rows(
     link_ratios: Sequence[float] | None,
 ) -> list[tuple[Silo, Rows]]:
     """As ``build_silos``, and where each silo's nodes stand in the whole graph, for pooling."""
-    settings = parse_options(ScenarioOptions, options, owner="the scenario")
-    _check_options(settings)
+    settings = ScenarioOptions.of(options)
     chosen = check_scenario(scenario)
     if task == "link":
         if chosen != "seen":
@@ -470,22 +471,6 @@ def _unseen(context: _Context, client: int) -> tuple[Silo, Rows]:
         },
     )
     return silo, Rows(kept, kept)
-
-
-def _check_options(options: ScenarioOptions) -> None:
-    choices = {
-        "edges": (options.edges, ("all", "touching")),
-        "missing": (options.missing, ("smallest_present", "absent")),
-        "regrow": (options.regrow, ("cropped", "all")),
-    }
-    for name, (value, known) in choices.items():
-        if value not in known:
-            raise ConfigError(f"the scenario's {name} cannot be '{value}': {nearest(value, known)}")
-    if options.hops < 1 or options.min_missing_nodes < 0:
-        raise ConfigError(
-            f"the scenario needs hops of at least 1 and min_missing_nodes of at least 0; got {options.hops} and "
-            f"{options.min_missing_nodes}."
-        )
 
 
 def _require_parts(partition: Partition, scenario: Scenario) -> None:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.splits import Ratios, SplitMode, own_split, splits_for
+from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.partition.splits import Ratios, own_split, splits_for
 from graphsilo.data.truth import Told, join_truth
 from graphsilo.errors import DataError
 from graphsilo.types import ClientId

@@ -6,79 +6,98 @@ Nodes belong to a class and a community; a *cell* is one class within one commun
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
-from graphsilo.errors import ConfigError, shown
+from graphsilo.errors import ConfigError
 from graphsilo.random import numpy_generator
+from graphsilo.settings import Settings, setting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class BlockModel:
-    """What every generated graph is told; :func:`graphsilo.data.sources.generated.citation_sbm` says what it means.
+_ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "nodes": ("n", {"ge": 2}),
+    "classes": ("C", {"ge": 1}),
+    "features": ("d, words in the vocabulary", {"ge": 1}),
+    "homophily": (
+        "share of links whose ends have the same class (edge homophily); met exactly, up to rounding",
+        {"ge": 0, "le": 1},
+    ),
+    "mean_degree": ("links per node times two, at most a quarter of the nodes", {"ge": 0}),
+    "degree_exponent": (
+        "γ of the power law of expected degrees; every node has at least one link as long as mean_degree is at least 2",
+        {"gt": 2},
+    ),
+    "feature_density": ("expected share of words that occur in a node's text", {"gt": 0, "le": 0.5}),
+    "class_signal": ("share of words drawn from the class topic; at 0 features say nothing", {"ge": 0, "le": 1}),
+    "ambiguity": (
+        "share of nodes whose text and links speak of another class than their label; no model classifies them well, "
+        "as with interdisciplinary papers",
+        {"ge": 0, "le": 1},
+    ),
+    "class_imbalance": ("s of the class sizes ∝ 1/rank^s; 0 makes them equal", {"ge": 0, "le": 3}),
+    "communities": ("B; none takes half the square root of the nodes", {"ge": 1}),
+    "locality": ("share of links that stay inside a community", {"ge": 0, "le": 1}),
+    "seed": ("same seed and settings, same graph", {}),
+}
+
+
+def about(name: str, default: Any, meaning: str = "") -> Any:
+    """A setting of generated data: all kinds of it mean and allow the same, with other defaults.
+
+    Args:
+        name: Of the setting.
+        default: Of this kind of data.
+        meaning: Where it means something else there.
+    """
+    text, bounds = _ABOUT[name]
+    return setting(default, meaning or text, **bounds)
+
+
+class BlockModel(Settings):
+    """Settings of every generated graph.
 
     Raises:
         ConfigError: A setting is of the wrong type or out of range.
     """
 
-    name: str
-    nodes: int
-    classes: int
-    features: int
-    homophily: float
-    mean_degree: float
-    degree_exponent: float
-    class_signal: float
-    ambiguity: float
-    class_imbalance: float
-    communities: int | None
-    locality: float
-    seed: int
+    section: ClassVar[str] = "data"
+    name: ClassVar[str]
 
-    def __post_init__(self) -> None:
-        for key in ("nodes", "classes", "features", "communities", "seed"):
-            value = getattr(self, key)
-            if not _is_int(value) and not (key == "communities" and value is None):
-                raise ConfigError(f"{self.name}: {key} must be a whole number; got {shown(value)}.")
-        for key in ("homophily", "mean_degree", "degree_exponent", "class_signal", "ambiguity", "class_imbalance",
-                    "locality"):  # fmt: skip
-            self._demand_number(key)
-        self._demand("classes", self.classes >= 1, "at least 1")
+    nodes: int = about("nodes", 2708)
+    classes: int = about("classes", 7)
+    features: int = about("features", 1433)
+    homophily: float = about("homophily", 0.81)
+    mean_degree: float = about("mean_degree", 3.9)
+    degree_exponent: float = about("degree_exponent", 2.5)
+    class_signal: float = about("class_signal", 0.35)
+    ambiguity: float = about("ambiguity", 0.2)
+    class_imbalance: float = about("class_imbalance", 0.75)
+    communities: int | None = about("communities", None)
+    locality: float = about("locality", 0.9)
+    seed: int = about("seed", 0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
         self._demand("nodes", self.nodes >= 2 * self.classes, f"at least 2 per class, {2 * self.classes}")
-        self._demand("homophily", 0 <= self.homophily <= 1, "between 0 and 1")
-        if self.classes == 1:
-            self._demand("homophily", self.homophily == 1, "1 where there is one class")
-        self._demand("mean_degree", 0 <= self.mean_degree <= self.nodes / 4, "between 0 and a quarter of the nodes")
-        self._demand("degree_exponent", self.degree_exponent > 2, "above 2, or the mean degree has no limit")
-        self._demand("features", self.features >= 1, "at least 1")
-        self._demand("class_signal", 0 <= self.class_signal <= 1, "between 0 and 1")
-        self._demand("ambiguity", 0 <= self.ambiguity <= 1, "between 0 and 1")
-        self._demand("class_imbalance", 0 <= self.class_imbalance <= 3, "between 0 and 3")
-        if self.communities is not None:
-            self._demand("communities", 1 <= self.communities <= self.nodes, "between 1 and the number of nodes")
-        self._demand("locality", 0 <= self.locality <= 1, "between 0 and 1")
+        self._demand("homophily", self.classes > 1 or self.homophily == 1, "1 where there is one class")
+        self._demand("mean_degree", self.mean_degree <= self.nodes / 4, "between 0 and a quarter of the nodes")
+        self._demand("communities", (self.communities or 1) <= self.nodes, "between 1 and the number of nodes")
+        return self
 
-    def _demand_number(self, key: str) -> None:
-        value = getattr(self, key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError(f"{self.name}: {key} must be a number; got {shown(value)}.")
-
-    def _demand(self, key: str, holds: bool, wanted: str) -> None:
+    def _demand(self, key: str, holds: bool, text: str) -> None:
         if not holds:
-            raise ConfigError(f"{self.name}: {key} must be {wanted}; got {getattr(self, key)}.")
+            raise ConfigError(f"data.{key} must be {text}; got {getattr(self, key)}.")
 
     @property
     def num_communities(self) -> int:
         return self.communities if self.communities is not None else max(1, round(math.sqrt(self.nodes) / 2))
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def draw_labels(settings: BlockModel) -> Ints:

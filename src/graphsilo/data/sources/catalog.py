@@ -12,18 +12,20 @@ import io
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
-from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
+from graphsilo.data.scales import ScaleOptions, Scaling
 from graphsilo.data.sources import cache, files, generated, transforms
-from graphsilo.data.sources.missing import Missing
-from graphsilo.errors import ConfigError, DataError, nearest, several, shown
+from graphsilo.data.sources.missing import Missing, Rules
+from graphsilo.errors import ConfigError, DataError, nearest, several
+from graphsilo.settings import setting
 from graphsilo.types import Task
 
 if TYPE_CHECKING:
@@ -102,84 +104,75 @@ class _Source:
         return sorted({*(folder / name for name in self.files), *extra})
 
 
-@dataclass(frozen=True)
-class LoadOptions:
+class LoadOptions(ScaleOptions):
     """What happens to a data set on its way in.
 
-    Attributes:
-        largest_component: Keep only the largest connected component (node tasks).
-        undirected: Symmetrise; drop self-loops and duplicate edges, whose weights add up.
-        scale: How features are scaled: ``none``, ``standard``, ``robust`` or ``unit_rows`` (each node's to an L1 norm
-            of 1). None: tables of your own ``standard``, all else ``none``. Loading does ``unit_rows`` alone; the
-            others need to know who trains on what, and are a run's (:mod:`graphsilo.data.silos.scaling`).
-        scale_by: Whose rows count for it: each ``silo``'s own or the whole ``federation``'s.
-        degree_features: One-hot degrees: ``"auto"`` where there are no features (IMDB-BINARY, COLLAB), True beside
-            the features that are there, False never.
-        max_degree: Larger degrees share the last column; None takes the largest degree of the data set.
-        use_node_attributes: TU data sets: continuous attributes before the node labels, as PyG's ``use_node_attr``.
-        missing: Own tables: what stands in an empty cell's place, ``refuse``, ``mean``, ``median`` or ``indicator``, or
-            a mapping of columns to those or to numbers; None leaves it to the tables' description.
-        generator: Settings of a generated data set, e.g. ``{"nodes": 5000}``.
+    Loading scales by ``unit_rows`` alone; other ways need to know who trains on what, and are a run's
+    (:mod:`graphsilo.data.silos.scaling`).
     """
 
-    largest_component: bool = False
-    undirected: bool = True
-    scale: ScaleName | None = None
-    scale_by: ScaleBy | None = None
-    degree_features: bool | Literal["auto"] = "auto"
-    max_degree: int | None = None
-    use_node_attributes: bool = False
-    missing: str | Mapping[str, str | float] | None = None
-    generator: Mapping[str, Any] = field(default_factory=dict)
+    largest_component: bool = setting(False, "keep only the largest connected component (node tasks)")
+    undirected: bool = setting(
+        True, "symmetrise; drop self-loops and duplicate edges, whose weights add up. Tables that declare "
+        "`directed: true` stay as they are unless this is said",
+    )  # fmt: skip
+    degree_features: bool | Literal["auto"] = setting(
+        "auto", "one-hot degrees: auto where there are no features (IMDB-BINARY, COLLAB), true beside the features "
+        "that are there, false never",
+    )  # fmt: skip
+    max_degree: int | None = setting(
+        None, "larger degrees share the last column; none takes the largest degree of the data set", ge=1
+    )
+    use_node_attributes: bool = setting(
+        False, "TU data sets: continuous attributes before the node labels, as PyG's `use_node_attr`"
+    )
+    missing: Rules | None = setting(
+        None, "own tables: what stands in an empty cell's place, `refuse`, `mean`, `median` or `indicator`, or a table "
+        "of columns to those or to numbers; none leaves it to the tables' description",
+    )  # fmt: skip
+    generator: dict[str, Any] = setting(
+        {}, "settings of a generated data set, such as nodes; they may stand beside the others"
+    )
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _scaling_is_one(self) -> Self:
         Scaling.of(self.scale, self.scale_by, own_tables=True)
-        for key in ("largest_component", "undirected", "use_node_attributes"):
-            if not isinstance(getattr(self, key), bool):
-                raise ConfigError(f"the data option {key} must be true or false; got {shown(getattr(self, key))}.")
-        if not isinstance(self.degree_features, bool) and self.degree_features != "auto":
-            raise ConfigError(
-                f"the data option degree_features must be true, false or 'auto'; got {shown(self.degree_features)}."
-            )
-        degree = self.max_degree
-        if degree is not None and (isinstance(degree, bool) or not isinstance(degree, int) or degree < 1):
-            raise ConfigError(f"the data option max_degree must be a whole number of at least 1; got {shown(degree)}.")
-        if self.missing is not None:
-            Missing.parse(self.missing, "the data option missing")
-        if not isinstance(self.generator, Mapping):
-            raise ConfigError(f"the data option generator must be a mapping of settings; got {shown(self.generator)}.")
+        return self
 
     @classmethod
-    def parse(cls, options: LoadOptions | Mapping[str, Any] | None, *, name: str) -> LoadOptions:
+    def parse(cls, options: LoadOptions | Mapping[str, Any] | None, *, name: str, origin: str = "") -> LoadOptions:
         """Options from plain values. For a generated data set its settings may stand beside the options.
+
+        Args:
+            options: As written.
+            name: Of the data set.
+            origin: Where they were read; errors begin with it.
 
         Raises:
             ConfigError: An option is unknown or of the wrong type.
         """
-        if isinstance(options, cls):
-            return options
-        if options is not None and not isinstance(options, Mapping):
-            raise ConfigError(f"data options must be a mapping of names to values; got {shown(options)}.")
-        own = {item.name for item in fields(cls)}
-        settings = set(generated.setting_names(name)) if name in generated.GENERATORS else set()
-        values: dict[str, Any] = {}
-        generator: dict[str, Any] = dict((options or {}).get("generator") or {})
-        for key, value in (options or {}).items():
-            if key == "generator":
-                continue
-            if key in own:
-                values[key] = value
-            elif key in settings:
-                generator[key] = value
-            else:
-                elsewhere = any(key in generated.setting_names(other) for other in generated.GENERATORS)
-                hint = (
-                    f"it is a setting of generated data ({', '.join(generated.GENERATORS)})."
-                    if elsewhere
-                    else nearest(str(key), (own - {"generator"}) | settings)
+        kind = generated.settings_of(name)
+        if isinstance(options, cls) or not isinstance(options, Mapping | None):
+            return cls.of(options, owner=name, origin=origin)
+        values = dict(options or {})
+        for key in values.keys() - cls.model_fields.keys():
+            if kind is None and any(key in other.model_fields for other, _ in generated.GENERATORS.values()):
+                raise ConfigError(
+                    f"unknown setting 'data.{key}' for {name}; it is a setting of generated data "
+                    f"({', '.join(generated.GENERATORS)})."
                 )
-                raise ConfigError(f"unknown data option '{key}' for {name}; {hint}")
-        return cls(**values, generator=generator)
+        if kind is None:
+            return cls.of(values, owner=name, origin=origin)
+        beside = {key: values.pop(key) for key in list(values) if key not in cls.model_fields}
+        made = cls.of(values, owner=name)
+        settings = {**made.generator, **beside}
+        kind.of(settings, owner=name, beside=cls.model_fields.keys() - {"generator"})
+        return made.model_copy(update={"generator": settings})
+
+
+def is_file(name: str) -> bool:
+    """Whether a data set of this name is a file, and not one of the catalog."""
+    return Path(name).suffix.lower() in GRAPH_FILES
 
 
 def names() -> list[CatalogEntry]:
@@ -209,7 +202,7 @@ def memory_needed(name: str, options: LoadOptions | Mapping[str, Any] | None = N
     Raises:
         ConfigError: An unknown data set or option.
     """
-    if Path(name).suffix.lower() in GRAPH_FILES or not entry(name).generated:
+    if is_file(name) or not entry(name).generated:
         return 0
     found = entry(name).name
     return generated.memory_needed(found, LoadOptions.parse(options, name=found).generator)
@@ -229,8 +222,7 @@ def load(
         name: A name of the catalog, or the path of a ``.yaml`` (tables), ``.npz`` (saved graph) or ``.pt`` (PyG) file.
         root: Folder with raw files in PyG's layout (``planetoid/Cora/raw/...``); None takes ``GRAPHSILO_DATA``. What
             is not there is looked for in the cache, then downloaded into it.
-        options: See :class:`LoadOptions`; unlike in a LoadOptions object, ``undirected`` left out of a mapping is
-            False for tables that declare ``directed: true``.
+        options: See :class:`LoadOptions`.
         seed: For generated data only; a ``seed`` among the options wins.
         learned: For tables that a model is to be asked about: what it was trained with.
 
@@ -241,7 +233,7 @@ def load(
         ConfigError: An unknown data set or option.
         DataError: The files are missing, damaged, or cannot be downloaded.
     """
-    if Path(name).suffix.lower() in GRAPH_FILES:
+    if is_file(name):
         return _load_file(Path(name), options, learned)
     found = entry(name)
     chosen = LoadOptions.parse(options, name=found.name)
@@ -297,8 +289,7 @@ def check_distinct(names: Sequence[str]) -> None:
 def _own_tables_only(options: LoadOptions, name: str) -> None:
     if options.missing is not None:
         raise ConfigError(
-            f"the data option missing is for tables of your own, whose cells may be empty; {name} has none. Leave it "
-            f"out."
+            f"data.missing is for tables of your own, whose cells may be empty; {name} has none. Leave it out."
         )
 
 
@@ -336,15 +327,14 @@ def load_spec(
     """
     from graphsilo.data.sources import tables
 
-    given = options or {}
     chosen = LoadOptions.parse(options, name=str(spec.file))
     if chosen.generator or chosen.use_node_attributes:
         raise ConfigError(
             f"{spec.file}: generator settings and use_node_attributes do not apply to a graph of your own."
         )
-    if spec.directed and isinstance(given, Mapping) and "undirected" not in given:
-        chosen = replace(chosen, undirected=False)
-    missing = None if chosen.missing is None else Missing.parse(chosen.missing, "the data option missing")
+    if spec.directed and "undirected" not in chosen.model_fields_set:
+        chosen = chosen.model_copy(update={"undirected": False})
+    missing = None if chosen.missing is None else Missing.said(chosen.missing)
     found = tables.read_tables(spec, missing=missing, learned=learned)
     graph = _apply(found.graph, chosen)
     assert isinstance(graph, Graph)

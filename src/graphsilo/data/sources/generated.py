@@ -8,14 +8,12 @@ share.
 
 from __future__ import annotations
 
-import inspect
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
+from pydantic import model_validator
 
 from graphsilo.data.graph import Features, Graph
 from graphsilo.data.sources.block_model import (
@@ -23,6 +21,7 @@ from graphsilo.data.sources.block_model import (
     Floats,
     Ints,
     Sampler,
+    about,
     class_mixing,
     contains,
     draw_by_row,
@@ -32,52 +31,56 @@ from graphsilo.data.sources.block_model import (
     draw_topics,
     draw_weights,
 )
-from graphsilo.data.sources.generated_products import product_sbm
+from graphsilo.data.sources.generated_products import ProductSBM, product_sbm
 from graphsilo.data.sources.sizes import dense_bytes
 from graphsilo.data.sources.transforms import compact_features
-from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.errors import ConfigError
 from graphsilo.random import numpy_generator
 
 _ATTEMPTS = 60
 
 
-def citation_sbm(
-    *,
-    nodes: int = 2708,
-    classes: int = 7,
-    features: int = 1433,
-    homophily: float = 0.81,
-    mean_degree: float = 3.9,
-    degree_exponent: float = 2.5,
-    feature_density: float = 0.0127,
-    class_signal: float = 0.35,
-    ambiguity: float = 0.2,
-    class_imbalance: float = 0.75,
-    communities: int | None = None,
-    locality: float = 0.9,
-    seed: int = 0,
-) -> Graph:
-    """A graph like Cora: homophilous, heavy-tailed, with communities, unequal classes and a sparse bag of words.
+class TextModel(BlockModel):
+    """Settings of a block model whose nodes have texts."""
 
-    Args:
-        nodes: n.
-        classes: C.
-        features: d, words in the vocabulary.
-        homophily: Share of links whose ends have the same class (edge homophily); met exactly, up to rounding.
-        mean_degree: Links per node times two.
-        degree_exponent: γ of the power law of expected degrees, above 2. Every node has at least one link as long as
-            ``mean_degree`` is at least 2.
-        feature_density: Expected share of words that occur in a node's text.
-        class_signal: Share of words drawn from the class topic, 0 (features say nothing) to 1.
-        ambiguity: Share of nodes whose text and links speak of another class than their label; no model classifies
-            them well, as with interdisciplinary papers.
-        class_imbalance: s of the class sizes ∝ 1/rank^s; 0 makes them equal.
-        communities: B; None takes half the square root of ``nodes``.
-        locality: Share of links that stay inside a community.
-        seed: Same seed and settings, same graph.
+    feature_density: float = about("feature_density", 0.0127)
+
+    @model_validator(mode="after")
+    def _words(self) -> Self:
+        self._demand("features", self.features >= self.classes, f"at least one word per class, {self.classes}")
+        return self
+
+
+class CitationSBM(TextModel):
+    """Settings of ``citation-sbm``."""
+
+    name: ClassVar[str] = "citation-sbm"
+
+
+class HeterophilySBM(TextModel):
+    """Settings of ``heterophily-sbm``."""
+
+    name: ClassVar[str] = "heterophily-sbm"
+    nodes: int = about("nodes", 2500)
+    classes: int = about("classes", 5)
+    features: int = about("features", 1000)
+    homophily: float = about("homophily", 0.2)
+    mean_degree: float = about("mean_degree", 12.0)
+    class_signal: float = about("class_signal", 0.2)
+    ambiguity: float = about("ambiguity", 0.12)
+    class_imbalance: float = about("class_imbalance", 0.25)
+    locality: float = about("locality", 0.8)
+    feature_density: float = about("feature_density", 0.015)
+
+
+def citation_sbm(**settings: Any) -> Graph:
+    """A graph like Cora: homophilous, heavy-tailed, with communities, unequal classes and a sparse bag of words.
 
     With the default settings and 20 % of the nodes for training, a two-layer GCN reaches an accuracy of about 0.87 and
     a two-layer perceptron about 0.6.
+
+    Args:
+        settings: Those of ``CitationSBM``.
 
     Returns:
         An undirected graph (two columns per link, no loops, no duplicates) with CSR features of zeros and ones.
@@ -87,29 +90,10 @@ def citation_sbm(
 
     Source: Karrer and Newman (2011), "Stochastic blockmodels and community structure in networks".
     """
-    settings = _TextModel(
-        "citation-sbm", nodes, classes, features, homophily, mean_degree, degree_exponent, class_signal, ambiguity,
-        class_imbalance, communities, locality, seed, feature_density,
-    )  # fmt: skip
-    return _generate(settings, ring=False)
+    return _generate(CitationSBM.of(settings, owner=CitationSBM.name), ring=False)
 
 
-def heterophily_sbm(
-    *,
-    nodes: int = 2500,
-    classes: int = 5,
-    features: int = 1000,
-    homophily: float = 0.2,
-    mean_degree: float = 12.0,
-    degree_exponent: float = 2.5,
-    feature_density: float = 0.015,
-    class_signal: float = 0.2,
-    ambiguity: float = 0.12,
-    class_imbalance: float = 0.25,
-    communities: int | None = None,
-    locality: float = 0.8,
-    seed: int = 0,
-) -> Graph:
+def heterophily_sbm(**settings: Any) -> Graph:
     """A graph like chameleon: most links join different classes, but not at random.
 
     Classes stand in a ring, and links between classes join neighbours on the ring. What a node's neighbours look like
@@ -117,25 +101,25 @@ def heterophily_sbm(
     settings and 20 % of the nodes for training, a two-layer GCN reaches an accuracy of about 0.72 and a two-layer
     perceptron about 0.4.
 
-    Args, Returns, Raises: as for :func:`citation_sbm`.
+    Args:
+        settings: Those of ``HeterophilySBM``.
+
+    Returns, Raises: As for :func:`citation_sbm`.
     """
-    settings = _TextModel(
-        "heterophily-sbm", nodes, classes, features, homophily, mean_degree, degree_exponent, class_signal, ambiguity,
-        class_imbalance, communities, locality, seed, feature_density,
-    )  # fmt: skip
-    return _generate(settings, ring=True)
+    return _generate(HeterophilySBM.of(settings, owner=HeterophilySBM.name), ring=True)
 
 
-GENERATORS: Mapping[str, Callable[..., Graph]] = {
-    "citation-sbm": citation_sbm,
-    "heterophily-sbm": heterophily_sbm,
-    "product-sbm": product_sbm,
+GENERATORS: Mapping[str, tuple[type[BlockModel], Callable[..., Graph]]] = {
+    "citation-sbm": (CitationSBM, citation_sbm),
+    "heterophily-sbm": (HeterophilySBM, heterophily_sbm),
+    "product-sbm": (ProductSBM, product_sbm),
 }
+"""Settings of each generated data set, and what makes it of them."""
 
 
-def setting_names(name: str) -> tuple[str, ...]:
-    """What a generator can be told, e.g. ``nodes``; ``name`` is a key of :data:`GENERATORS`."""
-    return tuple(inspect.signature(GENERATORS[name]).parameters)
+def settings_of(name: str) -> type[BlockModel] | None:
+    """The settings of a generated data set; None for another name."""
+    return GENERATORS[name][0] if name in GENERATORS else None
 
 
 def generate(name: str, settings: Mapping[str, Any], *, seed: int = 0) -> Graph:
@@ -144,46 +128,24 @@ def generate(name: str, settings: Mapping[str, Any], *, seed: int = 0) -> Graph:
     Raises:
         ConfigError: A setting is unknown, of the wrong type or out of range.
     """
-    known = setting_names(name)
-    for key in settings:
-        if key not in known:
-            raise ConfigError(f"unknown setting '{key}' for {name}; {nearest(key, known)}")
-    return GENERATORS[name](**{"seed": seed, **settings})
+    return GENERATORS[name][1](**{"seed": seed, **settings})
 
 
 def memory_needed(name: str, settings: Mapping[str, Any]) -> int:
     """Bytes that a generator takes at the very least: its links while they are sorted, and the features.
 
     Raises:
-        ConfigError: A setting that sizes depend on is no number.
+        ConfigError: A setting is unknown, of the wrong type or out of range.
     """
-    defaults = {key: item.default for key, item in inspect.signature(GENERATORS[name]).parameters.items()}
-    chosen = {**defaults, **settings}
-    for key in {"nodes", "features", "mean_degree", "feature_density"} & chosen.keys():
-        if isinstance(chosen[key], bool) or not isinstance(chosen[key], int | float) or not math.isfinite(chosen[key]):
-            raise ConfigError(f"{name}: {key} must be a number; got {shown(chosen[key])}.")
-    links = chosen["nodes"] * chosen["mean_degree"] / 2
-    if name == "product-sbm":
+    chosen = GENERATORS[name][0].of(settings, owner=name)
+    links = chosen.nodes * chosen.mean_degree / 2
+    if not isinstance(chosen, TextModel):
         # One key per link, then one per direction.
-        return int(8 * links + 16 * links + dense_bytes(chosen["nodes"], chosen["features"]))
-    words = chosen["nodes"] * chosen["features"] * float(chosen["feature_density"])
-    return int(32 * links + 8 * words)
+        return int(8 * links + 16 * links + dense_bytes(chosen.nodes, chosen.features))
+    return int(32 * links + 8 * chosen.nodes * chosen.features * chosen.feature_density)
 
 
-@dataclass(frozen=True)
-class _TextModel(BlockModel):
-    """A block model whose nodes have texts."""
-
-    feature_density: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._demand_number("feature_density")
-        self._demand("features", self.features >= self.classes, f"at least one word per class, {self.classes}")
-        self._demand("feature_density", 0 < self.feature_density <= 0.5, "above 0 and at most 0.5")
-
-
-def _generate(settings: _TextModel, *, ring: bool) -> Graph:
+def _generate(settings: TextModel, *, ring: bool) -> Graph:
     labels = draw_labels(settings)
     community = draw_communities(settings, labels)
     weight = draw_weights(settings)
@@ -202,7 +164,7 @@ def _generate(settings: _TextModel, *, ring: bool) -> Graph:
 
 
 def _draw_links(
-    settings: _TextModel, labels: Ints, topics: Ints, community: Ints, weight: Floats, mixing: Floats
+    settings: TextModel, labels: Ints, topics: Ints, community: Ints, weight: Floats, mixing: Floats
 ) -> Ints:
     """[2, m] distinct links without loops, of which round(homophily · m) join nodes of one class.
 
@@ -249,7 +211,7 @@ def _draw_links(
     )
 
 
-def _draw_words(settings: _TextModel, topics: Ints) -> Features:
+def _draw_words(settings: TextModel, topics: Ints) -> Features:
     """[n, d] zeros and ones: which words occur in each node's text."""
     rng = numpy_generator(settings.seed, settings.name, "words")
     d = settings.features

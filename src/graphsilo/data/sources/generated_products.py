@@ -7,7 +7,7 @@ the peak is little above the finished graph.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from graphsilo.data.sources.block_model import (
     Floats,
     Ints,
     Sampler,
+    about,
     class_mixing,
     draw_by_row,
     draw_communities,
@@ -35,33 +36,30 @@ _ROWS = 1 << 16
 _ATTEMPTS = 40
 
 
-def product_sbm(
-    *,
-    nodes: int = 2_400_000,
-    classes: int = 47,
-    features: int = 100,
-    homophily: float = 0.81,
-    mean_degree: float = 25.0,
-    degree_exponent: float = 2.5,
-    class_signal: float = 0.25,
-    ambiguity: float = 0.2,
-    class_imbalance: float = 0.75,
-    communities: int | None = None,
-    locality: float = 0.9,
-    seed: int = 0,
-) -> Graph:
+class ProductSBM(BlockModel):
+    """Settings of ``product-sbm``; the defaults give 30 million links, that is 60 million columns of edges."""
+
+    name: ClassVar[str] = "product-sbm"
+    nodes: int = about("nodes", 2_400_000)
+    classes: int = about("classes", 47)
+    features: int = about("features", 100, "d")
+    mean_degree: float = about("mean_degree", 25.0)
+    class_signal: float = about(
+        "class_signal", 0.25, "length of a class centre's entries against noise of 1; at 0 features say nothing"
+    )
+    ambiguity: float = about(
+        "ambiguity", 0.2, "share of cells (classes within a community) whose features are those of another class; "
+        "neighbours do not help there, as most of them are of the same cell",
+    )  # fmt: skip
+
+
+def product_sbm(**settings: Any) -> Graph:
     """A graph like ogbn-products: millions of nodes, heavy-tailed degrees, dense features.
 
-    The defaults give 30 million links, that is 60 million columns of edges. Expected degrees end at √(n · mean
-    degree), the largest that a graph without double links can have by chance.
+    Expected degrees end at √(n · mean degree), the largest that a graph without double links can have by chance.
 
     Args:
-        nodes, classes, homophily, mean_degree, degree_exponent, class_imbalance, communities, locality,
-            seed: As for :func:`graphsilo.data.sources.generated.citation_sbm`.
-        features: d; any number.
-        class_signal: Length of a class centre's entries against noise of 1; 0 means that features say nothing.
-        ambiguity: Share of cells (classes within a community) whose features are those of another class. Neighbours do
-            not help there, as most of them are of the same cell.
+        settings: Those of ``ProductSBM``.
 
     Returns:
         An undirected graph (two columns per link, no loops, no duplicates, sorted by source, int32) with dense
@@ -72,21 +70,18 @@ def product_sbm(
 
     Source: Karrer and Newman (2011), "Stochastic blockmodels and community structure in networks".
     """
-    model = BlockModel(
-        "product-sbm", nodes, classes, features, homophily, mean_degree, degree_exponent, class_signal, ambiguity,
-        class_imbalance, communities, locality, seed,
-    )  # fmt: skip
+    model = ProductSBM.of(settings, owner=ProductSBM.name)
     labels = draw_labels(model)
     community = draw_communities(model, labels)
     weight = draw_weights(model)
-    weight = np.minimum(weight, weight.mean() * np.sqrt(nodes / max(mean_degree, 1.0)))
+    weight = np.minimum(weight, weight.mean() * np.sqrt(model.nodes / max(model.mean_degree, 1.0)))
     mixing = class_mixing(model, labels, weight, ring=False)
     return Graph(
         features=_draw_features(model, _topics(model, labels, community, mixing)),
         # Narrow, as a Graph may be; the declared type is the wide one that small graphs have.
-        edges=_columns(_draw_keys(model, labels, community, weight, mixing), nodes),
+        edges=_columns(_draw_keys(model, labels, community, weight, mixing), model.nodes),
         labels=labels,
-        num_classes=classes,
+        num_classes=model.classes,
         name=model.name,
     )
 

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator
 
-from graphsilo.errors import ConfigError, DataError, nearest, shown
+from graphsilo.errors import ConfigError, DataError, nearest
+from graphsilo.settings import wanted
 
 Word: TypeAlias = Literal["refuse", "mean", "median", "indicator"]
 Rule: TypeAlias = "Word | float"
 """What to do: a word, or the number itself that stands in an empty cell's place."""
 
+
+def _by_column(value: Any) -> Any:
+    """Names of columns as text; a number stands for one column's cells."""
+    rules = {str(key): rule for key, rule in value.items()} if isinstance(value, dict) else value
+    if type(rules.get("*") if isinstance(rules, dict) else rules) in (int, float):
+        raise wanted(f"a number column by column, as in {{age: 60}}, or one of {', '.join(get_args(Word))} for all")
+    return rules
+
+
+Rules: TypeAlias = Annotated[Word | dict[str, Word | float], BeforeValidator(_by_column)]
+"""Type of a setting that says the rules: one for all columns, or one per column."""
 INDICATOR = ":missing"
 """What the name of an indicator's column adds to the column's own."""
 
@@ -31,37 +43,9 @@ class Missing:
     rules: Mapping[str, Rule]
 
     @classmethod
-    def parse(cls, value: Any, where: str) -> Missing:
-        """The rules that a person wrote: one for all columns, or one per column.
-
-        Args:
-            value: As written.
-            where: What errors call the place.
-
-        Raises:
-            ConfigError: A rule is none.
-        """
-        given = value if isinstance(value, Mapping) else {"*": value}
-        rules: dict[str, Rule] = {}
-        for column, rule in given.items():
-            if isinstance(rule, int | float) and not isinstance(rule, bool) and math.isfinite(rule):
-                if column == "*":
-                    raise ConfigError(
-                        f"{where}: {rule} cannot stand for every column's empty cells. Give a number column by column, "
-                        f"as in {{age: 60}}, or one of {', '.join(get_args(Word))} for all."
-                    )
-                rules[str(column)] = float(rule)
-                continue
-            known = [word for word in get_args(Word) if word == rule]
-            if not known:
-                place = f"{where}.{column}" if isinstance(value, Mapping) else where
-                raise ConfigError(
-                    f"{place} must be one of {', '.join(get_args(Word))}{' or a number' if column != '*' else ''}, or "
-                    f"{'' if isinstance(value, Mapping) else 'a mapping of columns to those; '}got {shown(rule)}. "
-                    f"{nearest(str(rule), get_args(Word))}"
-                )
-            rules[str(column)] = known[0]
-        return cls(rules)
+    def said(cls, value: Word | Mapping[str, Rule] | None) -> Missing:
+        """The rules that a setting of type ``Rules`` holds; none refuses every empty cell."""
+        return cls({} if value is None else dict(value) if isinstance(value, Mapping) else {"*": value})
 
     def of(self, column: str) -> Rule:
         """The rule of a column: that of its name, else of the longest beginning, else of ``*``."""

@@ -38,7 +38,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,12 +48,13 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.sources.columns import DateColumn, DateOrder, FeatureTable, Learned, read_features, sorted_words
 from graphsilo.data.sources.description import Reader
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault, unseen_fault
-from graphsilo.data.sources.missing import REFUSE, Missing
+from graphsilo.data.sources.missing import REFUSE, Missing, Rules
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, mask
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError
+from graphsilo.settings import Settings, setting
 
 SPLIT_NAMES = ("train", "val", "test")
 
@@ -63,8 +64,14 @@ _NODE_KEYS = (
     *_TABLE_FILE_KEYS, "id", "label", "features", "one_hot", "boolean", "dates", "decimal", "empty", "split"
 )  # fmt: skip
 _EDGE_KEYS = (*_TABLE_FILE_KEYS, "source", "target", "weight", "decimal")
-FEATURE_KEYS = ("missing",)
-"""What ``features:`` may say, in a description of tables as in a ``silo.yaml``."""
+
+
+class FeatureOptions(Settings):
+    """What ``features:`` says in a description of tables."""
+
+    section: ClassVar[str] = "features"
+
+    missing: Rules | None = setting(None, "what stands in an empty cell's place; none refuses empty cells")
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
     top = read.mapping(content, "", TABLE_KEYS, required=("nodes", "edges"))
     nodes = read.mapping(top["nodes"], "nodes", _NODE_KEYS, required=("id",))
     edges = read.mapping(top["edges"], "edges", _EDGE_KEYS, required=("source", "target"))
-    given = read.mapping(top.get("features") or {}, "features", FEATURE_KEYS, required=())
+    given = FeatureOptions.of(top.get("features"), origin=str(file))
     directed = top.get("directed", False)
     if not isinstance(directed, bool):
         raise read.error("directed", "true or false", directed)
@@ -178,9 +185,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
         dates=_dates(read, nodes.get("dates")),
         decimal=_decimal(read, nodes, "nodes"),
         empty=read.words(nodes.get("empty") or [], "nodes.empty"),
-        missing=REFUSE
-        if given.get("missing") is None
-        else Missing.parse(given["missing"], f"{file}: features.missing"),
+        missing=Missing.said(given.missing),
         directed=directed,
         classes=read.words(top["classes"], "classes") if top.get("classes") is not None else None,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -290,7 +289,7 @@ class Client(ClientBase[OpFGLConfig]):
         """A model with the common initial weights of its architecture, without dropout unless asked for."""
         spec, schema = self.context.model, self.silo.schema
         options = dict(spec.settings)
-        known = {item.name for item in fields(models.entry(spec.name).settings)}
+        known = models.entry(spec.name).settings.model_fields
         if not self.config.dropout:
             options.update({name: 0.0 for name in ("dropout", "attention_dropout") if name in known})
         return models.build(
