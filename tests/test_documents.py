@@ -211,10 +211,10 @@ def test_a_configuration_says_a_thing_once(tmp_path: Path, text: str, words: str
 def test_a_number_reads_alike_in_a_file_and_on_the_command_line(tmp_path: Path) -> None:
     text = "partition: {rule: dirichlet, alpha: 1e-1}\nmethod: {name: fedprox, mu: 1e-1}\n"
     (tmp_path / "run.yaml").write_text(text)
-    config = load_config(tmp_path / "run.yaml", assignments=["method.lr=1e-3", "data.scale=1e-2"])
+    config = load_config(tmp_path / "run.yaml", assignments=["method.lr=1e-3", "data.homophily=1e-2"])
     assert config.partition.options == {"alpha": 0.1}
     assert config.method.options == {"mu": 0.1, "lr": 0.001}
-    assert config.data.options == {"scale": 0.01}
+    assert config.data.options == {"homophily": 0.01}
 
 
 def test_a_date_stays_text(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def _refusal(
             found.setdefault(path, f"{path or 'it'} must be {text}; got {shown(value)}.{_meant(value, annotation)}")
     # Of a list with a wrong entry, the entry says it better.
     kept = [text for path, text in found.items() if not any(other.startswith(f"{path}.") for other in found)]
-    return " ".join(kept[:5])
+    return " ".join(text for place, text in enumerate(kept[:5]) if sum(map(len, kept[:place])) < _LONG)
 
 
 def _place(kind: Any, loc: Sequence[str | int], section: str) -> tuple[str, Any, Sequence[Any]]:
@@ -213,6 +213,8 @@ def _is_arm(part: str | int) -> bool:
     return part in ("str", "int", "float", "bool") or (isinstance(part, str) and part.endswith("]"))
 
 
+_LONG = 150
+"""Characters of a refusal behind which no further mistake is told."""
 _BOUNDS = {
     "gt": ("greater_than", "above", ">"),
     "ge": ("greater_than_equal", "at least", "≥"),
@@ -273,7 +275,9 @@ def allowed(annotation: Any, metadata: Sequence[Any] = (), *, signs: bool = Fals
         if arm is NoneType:
             continue
         if origin is Literal:
-            words = ", ".join(map(str, arguments))
+            words = ", ".join(
+                word if str(word).isidentifier() or "-" in str(word) else repr(word) for word in arguments
+            )
             some = "words out of " if plural else "one of " if len(arguments) > 1 and not signs else ""
             found.append(f"{some}{words}")
         elif origin in (list, tuple):

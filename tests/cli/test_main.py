@@ -59,7 +59,7 @@ def test_partition_imports_no_torch():
         (["rum"], "no such command 'rum'. Did you mean 'run'?"),
         (["run", "--metod", "x"], "--method"),
         (["run", "--method", "fedavgg"], "did you mean 'fedavg'?"),
-        (["run", "--set", "method.muu=1", "--method", "fedprox"], "did you mean 'mu'?"),
+        (["run", "--set", "method.muu=1", "--method", "fedprox"], "did you mean 'method.mu'?"),
         (["run", "--set", "rounds"], "--set needs NAME=VALUE"),
         (["run", "--data", "Corra"], "did you mean 'Cora'?"),
         (["run", "--seeds", "one"], "--seeds takes whole numbers"),

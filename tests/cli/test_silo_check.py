@@ -85,7 +85,7 @@ CELL = "p04,44,1.0,surgery,rehab"
         ([(P, CELL, CELL + ",x")], r"row 5 \(line 6\) has too many cells, 6 where the header has 5"),
         ([(C, "p00,p01", "0,p01")], r"names an unknown node"),
         ([(T, "  path: patients", "\tpath: patients")], r"line 2.*there is a tab"),
-        ([(T, "features:", "feature:")], r"unknown key 'feature' under 'nodes'; did you mean 'features'"),
+        ([(T, "features:", "feature:")], r"unknown setting 'nodes\.feature'; did you mean 'nodes\.features'"),
         ([(T, "patients.csv", "patients.xls")], r"patients\.xls does not exist"),
         ([(P, "patient,age", "patient,a\x1bge"), (T, "features: [age, crp]", 'features: ["a*", crp]')], r"U\+001B"),
     ],

@@ -77,7 +77,7 @@ def test_refusals() -> None:
         build("gcn", num_features=5, num_classes=3, seed=0, generator=generator(0))
     with pytest.raises(ConfigError, match="num_features must be at least 1"):
         build("gcn", num_features=0, num_classes=3, seed=0)
-    with pytest.raises(ConfigError, match="did you mean 'hidden'"):
+    with pytest.raises(ConfigError, match=r"did you mean 'model\.hidden'"):
         build("gcn", num_features=5, num_classes=3, seed=0, hiddn=3)
 
 

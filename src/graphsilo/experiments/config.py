@@ -285,13 +285,14 @@ class RunConfig(Settings):
                 except ConfigError:
                     continue  # an unknown name is refused where it is used
                 owner = "" if name == "auto" else spelled(section, name)
+                beside = SECTIONS[section].model_fields.keys() - {"options"}
                 if section == "data":
                     from graphsilo.data.sources.catalog import LoadOptions
 
-                    LoadOptions.parse(options, name=owner)
+                    LoadOptions.parse(options, name=owner, beside=beside)
                 else:
                     kind = next((kind for kind in kinds if options.keys() <= kind.model_fields.keys()), kinds[0])
-                    kind.of(options, owner=owner)
+                    kind.of(options, owner=owner, beside=beside)
 
     def says(self, name: str) -> bool:
         """Whether somebody said a setting, or one of a section; defaults written out into a file do not count."""

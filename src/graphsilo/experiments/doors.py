@@ -355,6 +355,8 @@ def option_names(section: str, name: Any) -> set[str]:
     if isinstance(name, list):
         found = [option_names(section, item.get("name") if isinstance(item, Mapping) else item) for item in name]
         return set.intersection(*found) if found else set()
+    if name == "auto":
+        return set()  # any of the rules
     try:
         found = [set(group.model_fields) for group in groups(section, str(name))]
         if section == "model":

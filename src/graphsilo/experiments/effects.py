@@ -254,7 +254,7 @@ def _between(case: Case, key: str, value: Any) -> str | None:
 
 
 def _perturb(case: Case, key: str, value: Any) -> str | None:
-    level = case.config.perturb.get("label_sparsity", PerturbOptions.label_sparsity)
+    level = PerturbOptions.of(case.config.perturb).label_sparsity
     return None if level else "no label is taken away (perturb.label_sparsity is 0)"
 
 

@@ -81,7 +81,7 @@ def test_check_without_labels_and_links(call, tmp_path, small_tables):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"policies": {}}, "unknown key 'policies'; did you mean 'policy'"),
+        ({"policies": {}}, "unknown setting 'policies'; did you mean 'policy'"),
         ({"data": "none.yaml"}, "does not exist"),
         ({"split": {"mode": "global"}}, "no silo sees"),
     ],

@@ -208,11 +208,11 @@ def test_mistakes_are_named(path: Graph, cut_path: Partition) -> None:
         build_silos(path, plain, scenario="unseen")
     with pytest.raises(PartitionError, match="cropped is absent"):
         build_silos(path, cut_path, scenario="open")
-    with pytest.raises(ConfigError, match="did you mean 'hops'"):
+    with pytest.raises(ConfigError, match=r"did you mean 'scenario\.hops'"):
         build_silos(path, plain, options={"hop": 1})
-    with pytest.raises(ConfigError, match="did you mean 'touching'"):
+    with pytest.raises(ConfigError, match="Did you mean 'touching'"):
         build_silos(path, plain, options={"edges": "touchin"})
-    with pytest.raises(ConfigError, match="hops of at least 1"):
+    with pytest.raises(ConfigError, match=r"^scenario\.hops must be at least 1; got 0\.$"):
         build_silos(path, plain, options={"hops": 0})
     with pytest.raises(UnsupportedError, match="'seen' only"):
         build_silos(path, plain, scenario="inductive", task="link")
@@ -223,7 +223,7 @@ def test_mistakes_are_named(path: Graph, cut_path: Partition) -> None:
     with pytest.raises(PartitionError, match="client 1 has no training node"):
         build_silos(path, replace(plain, train=(ids(0), ids())), scenario="inductive")
     assert len(build_silos(path, replace(plain, train=(ids(0), ids())))[1].train) == 0
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"^scenario\.crop must be above 0 and below 1; got 1\.0\.$"):
         partition_for_scenario(path, "random", clients=2, scenario="open", crop=1.0)
 
 

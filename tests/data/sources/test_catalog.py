@@ -73,7 +73,7 @@ def test_options_are_checked() -> None:
         load("citation-sbm", options={"scales": True})
     with pytest.raises(ConfigError, match=r"'data\.nodes' for Cora; it is a setting of generated data"):
         load("Cora", options={"nodes": 5})
-    with pytest.raises(ConfigError, match="scale must be one of none, standard, robust, unit_rows; got 'yes'"):
+    with pytest.raises(ConfigError, match="scale must be one of none, standard, robust, unit_rows or null; got 'yes'"):
         load("citation-sbm", options={"scale": "yes"})
     with pytest.raises(ConfigError, match="max_degree"):
         LoadOptions(max_degree=0)

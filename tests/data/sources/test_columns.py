@@ -105,9 +105,9 @@ def test_later_rows_are_filled_as_the_model_learned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "error", "message"),
     [
-        ("avg", ConfigError, r"features\.missing must be one of refuse, mean, median, indicator, .*got 'avg'"),
-        ("{age: medain}", ConfigError, r"features\.missing\.age must be .* or a number.*did you mean 'median'"),
-        ("7", ConfigError, "7 cannot stand for every column's empty cells"),
+        ("avg", ConfigError, r"features\.missing must be one of refuse, mean, median, indicator or .*got 'avg'"),
+        ("{age: medain}", ConfigError, r"features\.missing\.age must be .* or a number.*Did you mean 'median'"),
+        ("7", ConfigError, r"must be a number column by column, as in \{age: 60\}.*; got 7"),
         ("{agee: mean}", DataError, r"'agee' is no column of features; did you mean 'age'"),
         ('{"lab_*": mean}', DataError, r"'lab_\*' is no column of features"),
         ("refuse", DataError, r"'age' has one value where the feature is missing: row 2 \(line 3\)\. .*missing: mean"),
@@ -128,9 +128,9 @@ def test_nothing_to_go_by(tmp_path: Path, rule: str) -> None:
 
 
 def test_the_most_particular_rule_holds() -> None:
-    rules = Missing.parse({"*": "mean", "lab_*": "median", "lab_x*": "indicator", "lab_x1": 3}, "here")
+    rules = Missing.said({"*": "mean", "lab_*": "median", "lab_x*": "indicator", "lab_x1": 3.0})
     assert [rules.of(name) for name in ("age", "lab_a", "lab_x2", "lab_x1")] == ["mean", "median", "indicator", 3.0]
-    assert Missing.parse({"age": "mean"}, "here").of("other") == "refuse"
+    assert Missing.said({"age": "mean"}).of("other") == "refuse"
 
 
 def test_truth_values(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_truth_values(tmp_path: Path) -> None:
     assert column(found, "smoker") == pytest.approx([1, 0, 1, 2 / 3, 0])
     with pytest.raises(DataError, match=r"none of true, false, yes, no, 1, 0 .*'ja'.*the words of 0 and 1"):
         read(tmp_path, "features: [], boolean: [smoker]", table=german, top="features: {missing: mean}")
-    with pytest.raises(ConfigError, match=r"nodes\.boolean\.smoker' must be the words of 0 and 1"):
+    with pytest.raises(ConfigError, match=r"nodes\.boolean\.smoker must be the words of 0 and 1"):
         read(tmp_path, "boolean: {smoker: [nein, ja, weiss]}")
     with pytest.raises(DataError, match=r"words such as 'yes', not numbers\. Add it to boolean"):
         read(tmp_path, "features: [smoker]")
@@ -198,15 +198,18 @@ def test_dates_that_are_none(tmp_path: Path, order: str, text: str, message: str
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ("dates: [seen]", r"'nodes\.dates' must be a mapping"),
-        ("dates: {seen: {}}", r"must say one of days_since .* and years_at .*none of them"),
-        ("dates: {seen: {days_since: 2024-01-01, years_at: 2024-01-01}}", "it says days_since and years_at"),
-        ("dates: {seen: {days_since: tomorrow}}", r"'nodes\.dates\.seen\.days_since' must be a day such as"),
-        ("dates: {seen: {days_since: 2024-01-01, order: ymd}}", r"order' must be one of year-first"),
+        ("dates: [seen]", r"nodes\.dates must be a table"),
+        ("dates: {seen: {}}", r"must be a table with one of days_since .* and years_at "),
+        (
+            "dates: {seen: {days_since: 2024-01-01, years_at: 2024-01-01}}",
+            "must be a table with one of days_since .* and years_at ",
+        ),
+        ("dates: {seen: {days_since: tomorrow}}", r"nodes\.dates\.seen\.days_since must be a day such as"),
+        ("dates: {seen: {days_since: 2024-01-01, order: ymd}}", r"order must be one of year-first"),
         ("dates: {ward: {days_since: 2024-01-01}}, one_hot: [ward]", "'ward' stands under two of"),
         ("boolean: [y]", "'y' is the label column and cannot be a feature"),
-        ('decimal: ";"', r"'nodes\.decimal' must be"),
-        ("sheet: A", r"'nodes\.sheet' belongs to an Excel file, and n\.csv is none"),
+        ('decimal: ";"', r"nodes\.decimal must be"),
+        ("sheet: A", r"nodes\.sheet belongs to an Excel file, and n\.csv is none"),
     ],
 )
 def test_mistakes_in_the_description(tmp_path: Path, nodes: str, message: str) -> None:
@@ -286,7 +289,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         ("id,age", "id,=age", "", r"the name '=age' of a feature begins with '='"),
         ("home,train", "=1+1,train", "", r"names the class '=1\+1', which begins with '='"),
         ("a,40", '"a\n1",40', "", r"the id holds a line break or another unseen character: row 1"),
-        ("", "", 'name: "a\\nb"', r"'name' is 'a\\nb', which holds the unseen character U\+000A"),
+        ("", "", 'name: "a\\nb"', r"name is 'a\\nb', which holds the unseen character U\+000A"),
         ("", "", 'classes: [home, "st\\eays"]', r"holds the unseen character U\+001B"),
     ],
 )
@@ -333,7 +336,7 @@ def test_sheets_of_excel(tmp_path: Path) -> None:
         ("sheet: Stays", "sheet: Links", r"is empty"),
         ("[age, smoker]", "[age, mixed]", r"'mixed' has one value where the feature is not a number: row 2 \(line 5\)"),
         ("[age, smoker]", "[age, seen, smoker]", r"'seen' .*'seen' stands|days_since"),
-        ("sheet: Stays, ", 'sheet: Stays, delimiter: ";", ', r"'nodes\.delimiter' belongs to a CSV"),
+        ("sheet: Stays, ", 'sheet: Stays, delimiter: ";", ', r"nodes\.delimiter belongs to a CSV"),
     ):
         (tmp_path / "t.yaml").write_text(
             text.replace(old, new).replace(", dates: {seen: {days_since: 2024-01-01}}" if "seen, " in new else "\0", "")

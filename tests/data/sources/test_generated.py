@@ -104,13 +104,13 @@ def test_small_and_dense_settings() -> None:
     [
         ({"nodes": 2.5}, "nodes must be a whole number"),
         ({"nodes": True}, "nodes must be a whole number"),
-        ({"homophily": 1.2}, "homophily must be between 0 and 1; got 1.2"),
+        ({"homophily": 1.2}, "homophily must be at least 0 and at most 1; got 1.2"),
         ({"homophily": "high"}, "homophily must be a number"),
         ({"degree_exponent": 2.0}, "degree_exponent must be above 2"),
         ({"nodes": 10}, "nodes must be at least 2 per class, 14"),
         ({"features": 3}, "features must be at least one word per class"),
         ({"classes": 1, "features": 5}, "homophily must be 1"),
-        ({"mean_degree": float("nan")}, "mean_degree must be a number"),
+        ({"mean_degree": float("nan")}, "mean_degree must be a finite number"),
         ({"communities": 0}, "communities must be"),
     ],
 )
@@ -120,7 +120,7 @@ def test_settings_out_of_range(settings: dict[str, object], message: str) -> Non
 
 
 def test_unknown_setting_and_seed() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'homophily'"):
+    with pytest.raises(ConfigError, match=r"did you mean 'data\.homophily'"):
         generated.generate("citation-sbm", {"homophilly": 0.5})
     small = {"nodes": 100, "features": 20, "feature_density": 0.1}
     by_argument = generated.generate("citation-sbm", small, seed=3)

@@ -89,5 +89,5 @@ def test_memory_is_known_beforehand() -> None:
     assert catalog.memory_needed("product-sbm", {"nodes": 1000, "features": 10, "mean_degree": 4}) == 48_000 + 40_000
     assert catalog.memory_needed("Cora") == 0
     assert catalog.memory_needed("mine.npz") == 0
-    with pytest.raises(ConfigError, match="nodes must be a number; got 'many'"):
+    with pytest.raises(ConfigError, match="nodes must be a whole number at least 2; got 'many'"):
         catalog.memory_needed("product-sbm", {"nodes": "many"})

@@ -221,10 +221,10 @@ def test_a_file_that_is_no_database(ward: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("  connection: sqlite:///ward.db\n  id", "  id", r"'nodes\.connection' is missing"),
-        ("  id: id", "  id: id\n  path: n.csv", r"'nodes' names a path and a query"),
-        ("  id: id", "  id: id\n  delimiter: ';'", r"'nodes\.delimiter' belongs to a file"),
-        ("  id: id", "  id: id\n  qery: x", r"unknown key 'qery' under 'nodes'; did you mean 'query'"),
+        ("  connection: sqlite:///ward.db\n  id", "  id", r"nodes\.connection is missing"),
+        ("  id: id", "  id: id\n  path: n.csv", r"nodes names a path and a query"),
+        ("  id: id", "  id: id\n  delimiter: ';'", r"nodes\.delimiter belongs to a file"),
+        ("  id: id", "  id: id\n  qery: x", r"unknown setting 'nodes\.qery'; did you mean 'nodes\.query'"),
     ],
 )
 def test_descriptions_that_contradict_themselves(ward: Path, old: str, new: str, message: str) -> None:

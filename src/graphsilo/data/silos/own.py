@@ -28,14 +28,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from pydantic import BeforeValidator, field_validator
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.partition.options import Seed
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, Ratios, check_ratios
 from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
 from graphsilo.data.silos.cards import card, compare_cards
@@ -45,28 +46,70 @@ from graphsilo.data.silos.store import SiloStore
 from graphsilo.data.silos.union import dense, own_partition, union
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.columns import Learned
-from graphsilo.data.sources.description import Reader
+from graphsilo.data.sources.description import Description, Name, Names
 from graphsilo.data.sources.missing import REFUSE, Missing
-from graphsilo.data.sources.tables import TABLE_KEYS, FeatureOptions, Reading, TableSpec, read_spec, spec_of
+from graphsilo.data.sources.tables import EdgeTable, FeatureOptions, NodeTable, Reading, TableSpec, read_spec, spec_of
 from graphsilo.data.truth import Told, join_truth
-from graphsilo.errors import ConfigError, DataError, nearest
+from graphsilo.errors import ConfigError, DataError
+from graphsilo.settings import Share, setting, wanted
 from graphsilo.types import ClientId, Task
 
 __all__ = ["SiloFile", "SplitChoice", "card", "compare_cards", "read_silo_file"]
 
-OWN_MODES: tuple[SplitMode, ...] = ("stratified", "predefined")
+OwnMode: TypeAlias = Literal["stratified", "predefined"]
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
 DEFAULT_SEED = 2024
 
-_INLINE = tuple(key for key in TABLE_KEYS if key not in ("name", "features"))
-_KEYS = ("name", "data", *_INLINE, "features", "store", "options", "split", "policy")
+_INLINE = ("nodes", "edges", "directed", "classes")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-class SiloFeatures(ScaleOptions, FeatureOptions):
+def _a_split(value: Any) -> Any:
+    if value == "global":
+        raise wanted(
+            "'stratified', or 'predefined' with a column nodes.split: 'global' draws over the nodes of all silos, "
+            "which no silo sees"
+        )
+    return value
+
+
+class SiloFeatures(FeatureOptions, ScaleOptions):
     """What ``features:`` says in a ``silo.yaml``."""
 
-    section: ClassVar[str] = "features"
+
+class SiloSplit(Description):
+    """How a silo divides its nodes."""
+
+    mode: Annotated[OwnMode, BeforeValidator(_a_split)] | None = setting(
+        None, "per class, or as a column says; none: as the tables have such a column"
+    )
+    ratios: tuple[Share, Share, Share] | None = setting(
+        None, "shares of training, validation and test items; none: 0.2, 0.4, 0.4 of nodes and 0.8, 0.1, 0.1 of links"
+    )
+    seed: Seed = setting(DEFAULT_SEED, "of the splits")
+
+
+class SiloDescription(Description):
+    """A silo with its own data."""
+
+    name: Name = setting(..., "as in the federation: small letters, digits and hyphens")
+    data: Name | None = setting(None, "a description of tables (.yaml)")
+    nodes: NodeTable | None = setting(None, "or the table of nodes itself")
+    edges: EdgeTable | None = setting(None, "and the table of edges")
+    directed: bool | None = setting(None, "beside them, as in a description of tables")
+    classes: Names | None = setting(None, "beside them, as in a description of tables")
+    store: Name | None = setting(None, "or the folder of a silo that `graphsilo silo export` wrote")
+    features: SiloFeatures = setting(SiloFeatures(), "what empty cells become, and how features are scaled")
+    options: dict[str, Any] = setting({}, "what happens to the data on its way in, as under data: of a run")
+    split: SiloSplit = setting(SiloSplit(), "how nodes are divided")
+    policy: dict[str, Any] = setting({}, "what may leave the silo")
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise wanted("small letters, digits and hyphens, as the federation calls the silo")
+        return value
 
 
 @dataclass(frozen=True)
@@ -80,7 +123,7 @@ class SplitChoice:
         seed: Of the splits.
     """
 
-    mode: SplitMode = "stratified"
+    mode: OwnMode = "stratified"
     ratios: Ratios | None = None
     seed: int = DEFAULT_SEED
 
@@ -215,125 +258,92 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
         DataError: A folder is missing.
     """
     file = Path(path).expanduser().absolute()
-    read = Reader(file)
-    top = read.mapping(documents.read(file, "the silo file"), "", _KEYS, required=("name",))
-    name = read.needed(top, "name", "")
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{file}: 'name' must be small letters, digits and hyphens, as the federation calls the silo; got '{name}'."
-        )
-    tables, store = _data(read, top, name)
-    policy = top.get("policy")
-    if policy is not None and not isinstance(policy, dict):
-        raise read.error("policy", "a mapping", policy)
-    options = top.get("options")
-    if options is not None and not isinstance(options, dict):
-        raise read.error("options", "a mapping of data options, such as {largest_component: true}", options)
+    told = SiloDescription.of(documents.read(file, "the silo file"), origin=str(file))
+    tables, store = _data(told, file)
     if store is not None:
         for key in ("options", "split"):
-            if key in top:
+            if key in told.model_fields_set:
                 raise ConfigError(
                     f"{file}: '{key}' cannot be changed in a stored silo: it was prepared and split when it was "
                     f"exported. Leave the key out."
                 )
-        return SiloFile(file, name, store=store, policy=policy or {}, scaling=_stored_scaling(read, top))
+        return SiloFile(file, told.name, store=store, policy=told.policy, scaling=_stored_scaling(told, file))
     assert tables is not None
-    options = _with_features(read, top, options or {}, tables)
-    catalog.LoadOptions.parse(options, name=name, origin=str(file))
+    options = _with_features(told, tables, file)
+    catalog.LoadOptions.parse(options, name=told.name, origin=str(file))
     return SiloFile(
-        file, name, tables, options=options, split=_split(read, top, tables), policy=policy or {},
+        file, told.name, tables, options=options, split=_split(told.split, tables, file), policy=told.policy,
         scaling=Scaling.of(options.get("scale"), options.get("scale_by"), own_tables=True, where=f"{file}: features"),
     )  # fmt: skip
 
 
-def _stored_scaling(read: Reader, top: Mapping[str, Any]) -> Scaling:
+def _stored_scaling(told: SiloDescription, file: Path) -> Scaling:
     """What ``features`` says beside a stored silo, whose features are as they were read."""
-    given = SiloFeatures.of(top.get("features"), origin=str(read.file))
-    found = Scaling.of(given.scale, given.scale_by, own_tables=False, where=f"{read.file}: features")
+    given = told.features
+    found = Scaling.of(given.scale, given.scale_by, own_tables=False, where=f"{file}: features")
     if given.missing is not None or found.scale == "unit_rows":
         raise ConfigError(
-            f"{read.file}: empty cells are filled and rows normalised when tables are read, and a stored silo was read "
-            f"when it was exported. Leave out features.{'scale' if given.missing is None else 'missing'}."
+            f"{file}: empty cells are filled and rows normalised when tables are read, and a stored silo was read when "
+            f"it was exported. Leave out features.{'scale' if given.missing is None else 'missing'}."
         )
     return found
 
 
-def _data(read: Reader, top: Mapping[str, Any], name: str) -> tuple[TableSpec | None, Path | None]:
+def _data(told: SiloDescription, file: Path) -> tuple[TableSpec | None, Path | None]:
     """Where the data is: exactly one of three."""
-    inline = [key for key in _INLINE if top.get(key) is not None]
-    ways = [key for key in ("data", "store") if top.get(key) is not None]
-    ways += ["nodes and edges"] if {"nodes", "edges"} & set(inline) else []
+    inline = {key: value for key in _INLINE if (value := getattr(told, key)) is not None}
+    ways = [key for key in ("data", "store") if getattr(told, key) is not None]
+    ways += ["nodes and edges"] if {"nodes", "edges"} & inline.keys() else []
     if len(ways) != 1:
         found = "it has " + (" and ".join(f"'{way}'" for way in ways) or "none of them")
         raise ConfigError(
-            f"{read.file}: a silo's data is named by one of 'data' (a description of tables), 'nodes' and 'edges' (the "
+            f"{file}: a silo's data is named by one of 'data' (a description of tables), 'nodes' and 'edges' (the "
             f"tables themselves) and 'store' (an exported silo); {found}."
         )
     if ways == ["nodes and edges"]:
-        return spec_of({"name": name, **{key: top[key] for key in inline}}, read.file), None
+        return spec_of({"name": told.name, **inline}, file), None
     if inline:
         where = "in the description of tables" if ways == ["data"] else "with nodes and edges only"
-        raise ConfigError(f"{read.file}: '{inline[0]}' stands {where}, not beside '{ways[0]}'.")
-    place = read.file.parent / Path(read.needed(top, ways[0], "")).expanduser()
+        raise ConfigError(f"{file}: '{next(iter(inline))}' stands {where}, not beside '{ways[0]}'.")
+    place = file.parent / Path(getattr(told, ways[0])).expanduser()
     if ways == ["store"]:
         if not place.is_dir():
-            raise DataError(f"{read.file}: the folder {place} (store) does not exist.")
+            raise DataError(f"{file}: the folder {place} (store) does not exist.")
         return None, place
     if place.suffix.lower() not in (".yaml", ".yml"):
         raise ConfigError(
-            f"{read.file}: 'data' must name a description of tables (.yaml); got '{place.name}'. Tables themselves "
-            f"stand under 'nodes' and 'edges'."
+            f"{file}: 'data' must name a description of tables (.yaml); got '{place.name}'. Tables themselves stand "
+            f"under 'nodes' and 'edges'."
         )
     return read_spec(place), None
 
 
-def _with_features(
-    read: Reader, top: Mapping[str, Any], options: Mapping[str, Any], tables: TableSpec
-) -> Mapping[str, Any]:
+def _with_features(told: SiloDescription, tables: TableSpec, file: Path) -> Mapping[str, Any]:
     """The options with what ``features:`` says: the same in a silo's file as in a description, but in one of them."""
-    given = SiloFeatures.of(top.get("features"), origin=str(read.file))
-    said = given.model_dump(exclude_none=True)
+    said = told.features.model_dump(exclude_none=True)
     for key in said:
-        if key in options:
-            raise ConfigError(f"{read.file}: '{key}' stands under 'options' and under 'features'; keep the second.")
-    if given.missing is not None and tables.missing.rules and tables.file != read.file:
+        if key in told.options:
+            raise ConfigError(f"{file}: '{key}' stands under 'options' and under 'features'; keep the second.")
+    if "missing" in said and tables.missing.rules and tables.file != file:
         raise ConfigError(
-            f"{read.file}: features.missing stands here and in {tables.file.name}; only one of them could hold. Keep "
-            f"it where the columns are described."
+            f"{file}: features.missing stands here and in {tables.file.name}; only one of them could hold. Keep it "
+            f"where the columns are described."
         )
-    return {**options, **said}
+    return {**told.options, **said}
 
 
-def _split(read: Reader, top: Mapping[str, Any], tables: TableSpec) -> SplitChoice:
-    given = read.mapping(top.get("split") or {}, "split", ("ratios", "seed", "mode"), required=())
-    natural = "predefined" if tables.split is not None else "stratified"
-    word = read.text(given, "mode", "split") or natural
-    modes = [mode for mode in OWN_MODES if mode == word]
-    if word == "global":
+def _split(told: SiloSplit, tables: TableSpec, file: Path) -> SplitChoice:
+    mode = told.mode or ("predefined" if tables.split is not None else "stratified")
+    if mode == "predefined" and tables.split is None:
         raise ConfigError(
-            f"{read.file}: split.mode 'global' draws over the nodes of all silos, which no silo sees; use "
-            f"'stratified', or 'predefined' with a column nodes.split."
-        )
-    if not modes:
-        raise ConfigError(f"{read.file}: there is no split.mode '{word}'; {nearest(word, OWN_MODES)}")
-    if modes[0] == "predefined" and tables.split is None:
-        raise ConfigError(
-            f"{read.file}: split.mode is 'predefined', but no column says which node trains: name it as nodes.split in "
+            f"{file}: split.mode is 'predefined', but no column says which node trains: name it as nodes.split in "
             f"{tables.file.name}, or use 'stratified'."
         )
-    seed = given.get("seed", DEFAULT_SEED)
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise read.error("split.seed", "a whole number", seed)
-    ratios = given.get("ratios")
-    if ratios is not None:
-        numbers = ratios if isinstance(ratios, list) else [ratios]
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers):
-            raise read.error("split.ratios", "three shares such as [0.2, 0.4, 0.4]", ratios)
-        try:
-            ratios = check_ratios(numbers)
-        except ConfigError as error:
-            raise ConfigError(f"{read.file}: {error}") from error
-    return SplitChoice(modes[0], ratios, seed)
+    try:
+        ratios = None if told.ratios is None else check_ratios(told.ratios)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
+    return SplitChoice(mode, ratios, told.seed)
 
 
 def _agree(graph: Graph, schema: Schema, file: SiloFile) -> Graph:

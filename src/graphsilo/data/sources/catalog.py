@@ -11,7 +11,7 @@ import contextlib
 import io
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -140,12 +140,20 @@ class LoadOptions(ScaleOptions):
         return self
 
     @classmethod
-    def parse(cls, options: LoadOptions | Mapping[str, Any] | None, *, name: str, origin: str = "") -> LoadOptions:
+    def parse(
+        cls,
+        options: LoadOptions | Mapping[str, Any] | None,
+        *,
+        name: str,
+        beside: Iterable[str] = (),
+        origin: str = "",
+    ) -> LoadOptions:
         """Options from plain values. For a generated data set its settings may stand beside the options.
 
         Args:
             options: As written.
             name: Of the data set.
+            beside: Names that stand beside the options and may have been meant by an unknown one.
             origin: Where they were read; errors begin with it.
 
         Raises:
@@ -162,11 +170,11 @@ class LoadOptions(ScaleOptions):
                     f"({', '.join(generated.GENERATORS)})."
                 )
         if kind is None:
-            return cls.of(values, owner=name, origin=origin)
-        beside = {key: values.pop(key) for key in list(values) if key not in cls.model_fields}
+            return cls.of(values, owner=name, beside=beside, origin=origin)
+        own = {key: values.pop(key) for key in list(values) if key not in cls.model_fields}
         made = cls.of(values, owner=name)
-        settings = {**made.generator, **beside}
-        kind.of(settings, owner=name, beside=cls.model_fields.keys() - {"generator"})
+        settings = {**made.generator, **own}
+        kind.of(settings, owner=name, beside=[*beside, *(cls.model_fields.keys() - {"generator"})])
         return made.model_copy(update={"generator": settings})
 
 

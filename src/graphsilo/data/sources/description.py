@@ -1,78 +1,81 @@
-"""What people write in YAML files (:mod:`graphsilo.documents`), taken out or refused in words that name the key."""
+"""Types of what people write in the YAML files that describe tables (:mod:`graphsilo.documents`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import datetime
+from typing import Annotated, Any, TypeAlias
 
-from graphsilo.errors import ConfigError, nearest, shown
+from pydantic import BeforeValidator, model_validator
+
+from graphsilo.data.sources.faults import unseen_fault
+from graphsilo.settings import Settings, wanted
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Takes values out of parsed YAML, or says which key of which file holds something else."""
+class Description(Settings):
+    """Base of what describes data: a key without a value counts as left out."""
 
-    file: Path
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {key: value for key, value in values.items() if value is not None or key not in cls.model_fields}
 
-    def error(self, key: str, wanted: str, value: object) -> ConfigError:
-        return ConfigError(f"{self.file}: '{key}' must be {wanted}; got {shown(value)}.")
 
-    def mapping(self, value: object, where: str, known: Sequence[str], required: Sequence[str]) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.error(where or "the file", f"a mapping with the keys {', '.join(known)}", value)
-        for key in value:
-            if key not in known:
-                place = f" under '{where}'" if where else ""
-                raise ConfigError(f"{self.file}: unknown key '{key}'{place}; {nearest(str(key), known)}")
-        for key in required:
-            if value.get(key) is None:
-                raise ConfigError(f"{self.file}: the key '{where + '.' if where else ''}{key}' is missing.")
-        return value
+def _name(value: Any) -> Any:
+    return str(value) if type(value) is int else value
 
-    def text(self, values: Mapping[str, Any], key: str, where: str = "") -> str | None:
-        value = values.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise self.error(f"{where + '.' if where else ''}{key}", "a name", value)
-        return str(value)
 
-    def needed(self, values: Mapping[str, Any], key: str, where: str) -> str:
-        value = self.text(values, key, where)
-        assert value is not None
-        return value
+def _words(value: Any) -> Any:
+    """One word may stand for a list of one."""
+    words = tuple(map(_name, value if isinstance(value, list | tuple) else [value]))
+    if any(isinstance(word, bool) for word in words):
+        raise wanted("a list of names (YAML takes yes, no, on, off, true and false for truth values: quote such words)")
+    twice = next((word for word in words if words.count(word) > 1), None)
+    if twice is not None:
+        raise wanted(f"a list of names, each once ('{twice}' stands there twice)")
+    return words
 
-    def words(self, value: object, key: str) -> tuple[str, ...]:
-        items = value if isinstance(value, list) else [value]
-        for item in items:
-            if isinstance(item, bool):
-                raise ConfigError(
-                    f"{self.file}: '{key}' holds {item}, which YAML reads as a truth value; put quotes round words "
-                    f'such as "yes", "no", "on", "true".'
-                )
-            if not isinstance(item, str | int):
-                raise self.error(key, "a list of names", value)
-        words = tuple(str(item) for item in items)
-        if len(set(words)) != len(words):
-            twice = next(word for word in words if words.count(word) > 1)
-            raise ConfigError(f"{self.file}: '{key}' lists '{twice}' twice.")
-        return words
 
-    def vocabularies(self, value: object, key: str) -> dict[str, tuple[str, ...] | None]:
-        """Columns, with the words of each where they are spelled out."""
-        if value is None:
-            return {}
-        if isinstance(value, dict):
-            return {
-                str(name): None if words is None else self.words(words, f"{key}.{name}")
-                for name, words in value.items()
-            }
-        return dict.fromkeys(self.words(value, key))
+def _pair(value: Any) -> Any:
+    words = _words(value)
+    if len(words) != 2:
+        raise wanted("the words of 0 and 1, such as [nein, ja]")
+    for word in words:
+        wrong = unseen_fault(word) if isinstance(word, str) else None
+        if wrong is not None:
+            raise wanted(f"two words that can be shown ({word!r} {wrong})")
+    return words
 
-    def delimiter(self, values: Mapping[str, Any], where: str) -> str:
-        value = values.get("delimiter", ",")
-        if not isinstance(value, str) or len(value) != 1:
-            raise self.error(f"{where}.delimiter", "one character, such as ';'", value)
-        return value
+
+def _by_name(value: Any) -> Any:
+    """Columns alone, or with something said of each."""
+    if isinstance(value, dict):
+        return {str(name): item for name, item in value.items()}
+    return dict.fromkeys(_words(value))
+
+
+def _day(value: Any) -> Any:
+    try:
+        return datetime.date.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError:
+        raise wanted("a day such as 2024-01-01") from None
+
+
+def _character(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) != 1:
+        raise wanted("one character, such as ';'")
+    return value
+
+
+Name: TypeAlias = Annotated[str, BeforeValidator(_name)]
+"""Of a column or a class; a whole number is the word that it is written with."""
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Vocabularies: TypeAlias = Annotated[dict[str, Names | None], BeforeValidator(_by_name)]
+"""Columns, with the words of each where they are spelled out."""
+Pairs: TypeAlias = Annotated[
+    dict[str, Annotated[tuple[str, str], BeforeValidator(_pair)] | None], BeforeValidator(_by_name)
+]
+"""Columns, with the words of 0 and of 1 where they are spelled out."""
+Day: TypeAlias = Annotated[datetime.date, BeforeValidator(_day)]
+Character: TypeAlias = Annotated[str, BeforeValidator(_character)]

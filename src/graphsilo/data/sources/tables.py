@@ -33,45 +33,101 @@ the silo and its model, so that rows of a later table are filled alike
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph
 from graphsilo.data.sources.columns import DateColumn, DateOrder, FeatureTable, Learned, read_features, sorted_words
-from graphsilo.data.sources.description import Reader
-from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault, unseen_fault
+from graphsilo.data.sources.description import Character, Day, Description, Name, Names, Pairs, Vocabularies
+from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
 from graphsilo.data.sources.missing import REFUSE, Missing, Rules
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, mask
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError
-from graphsilo.settings import Settings, setting
+from graphsilo.settings import setting, wanted
 
 SPLIT_NAMES = ("train", "val", "test")
 
-TABLE_KEYS = ("name", "nodes", "edges", "directed", "classes", "features")
-_TABLE_FILE_KEYS = ("path", "query", "connection", "delimiter", "sheet")
-_NODE_KEYS = (
-    *_TABLE_FILE_KEYS, "id", "label", "features", "one_hot", "boolean", "dates", "decimal", "empty", "split"
-)  # fmt: skip
-_EDGE_KEYS = (*_TABLE_FILE_KEYS, "source", "target", "weight", "decimal")
+
+class _Source(Description):
+    """Where a table is: in a file, or in a database."""
+
+    path: Name | None = setting(None, "a .csv, .tsv (both also with .gz), .parquet or .xlsx file, relative to this one")
+    query: Name | None = setting(None, "one SELECT, in place of a file")
+    connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
+    delimiter: Character = setting(",", "what stands between the cells of a CSV file")
+    sheet: Name | None = setting(None, "of an Excel file; none: the first")
 
 
-class FeatureOptions(Settings):
+class DateRule(Description):
+    """How a column of dates becomes numbers."""
+
+    days_since: Day | None = setting(None, "days since this day")
+    years_at: Day | None = setting(None, "age in years at this day")
+    order: DateOrder = setting("year-first", "how days are written")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.days_since is None) == (self.years_at is None):
+            raise wanted("a table with one of days_since (days since a day) and years_at (age in years at a day)")
+        return self
+
+    @property
+    def column(self) -> DateColumn:
+        """The same for whoever reads the column."""
+        day = self.years_at or self.days_since
+        assert day is not None
+        return DateColumn(day, self.years_at is not None, self.order)
+
+
+class NodeTable(_Source):
+    """The table of nodes."""
+
+    id: Name = setting(..., "column of texts or whole numbers, each once")
+    label: Name | None = setting(None, "column of classes; an empty cell means unlabelled")
+    features: Names = setting(("*",), "columns, beginnings of names with *, or * for every column that is left")
+    one_hot: Vocabularies = setting({}, "columns of words: their names, or a table of each one's words")
+    boolean: Pairs = setting({}, "columns of truth values: their names, or a table of each one's words of 0 and 1")
+    dates: dict[str, DateRule] = setting({}, "columns of dates")
+    decimal: Literal[".", ","] = setting(".", "how numbers are written")
+    empty: Names = setting((), "further words that mean an empty cell")
+    split: Name | None = setting(None, "column with train, val, test")
+
+
+class EdgeTable(_Source):
+    """The table of edges."""
+
+    source: Name = setting(..., "column of the node that an edge begins at")
+    target: Name = setting(..., "column of the node that it ends at")
+    weight: Name | None = setting(None, "column of weights above 0")
+    decimal: Literal[".", ","] = setting(".", "how weights are written")
+
+
+class FeatureOptions(Description):
     """What ``features:`` says in a description of tables."""
 
-    section: ClassVar[str] = "features"
-
     missing: Rules | None = setting(None, "what stands in an empty cell's place; none refuses empty cells")
+
+
+class TableDescription(Description):
+    """A graph's tables."""
+
+    name: Name | None = setting(None, "of the graph; none: the file's")
+    nodes: NodeTable = setting(..., "the table of nodes")
+    edges: EdgeTable = setting(..., "the table of edges")
+    directed: bool = setting(False, "whether a row of the edge table is a link in one direction only")
+    classes: Names | None = setting(None, "fixed vocabulary, in the order of class numbers; none: the words that occur")
+    features: FeatureOptions = setting(FeatureOptions(), "what holds for features")
 
 
 @dataclass(frozen=True)
@@ -159,35 +215,29 @@ def spec_of(content: object, file: Path) -> TableSpec:
     Raises:
         ConfigError: A key is unknown or missing, or a value is of the wrong kind.
     """
-    read = Reader(file)
-    top = read.mapping(content, "", TABLE_KEYS, required=("nodes", "edges"))
-    nodes = read.mapping(top["nodes"], "nodes", _NODE_KEYS, required=("id",))
-    edges = read.mapping(top["edges"], "edges", _EDGE_KEYS, required=("source", "target"))
-    given = FeatureOptions.of(top.get("features"), origin=str(file))
-    directed = top.get("directed", False)
-    if not isinstance(directed, bool):
-        raise read.error("directed", "true or false", directed)
+    told = TableDescription.of(content, origin=str(file))
+    nodes, edges = told.nodes, told.edges
     spec = TableSpec(
         file=file,
-        name=read.text(top, "name") or file.stem,
-        nodes=_source(read, nodes, "nodes"),
-        id=read.needed(nodes, "id", "nodes"),
-        edges=_source(read, edges, "edges"),
-        source=read.needed(edges, "source", "edges"),
-        target=read.needed(edges, "target", "edges"),
-        weight=read.text(edges, "weight", "edges"),
-        weight_decimal=_decimal(read, edges, "edges"),
-        label=read.text(nodes, "label", "nodes"),
-        split=read.text(nodes, "split", "nodes"),
-        features=read.words(nodes.get("features", "*"), "nodes.features"),
-        one_hot=read.vocabularies(nodes.get("one_hot"), "nodes.one_hot"),
-        boolean=_pairs(read, read.vocabularies(nodes.get("boolean"), "nodes.boolean")),
-        dates=_dates(read, nodes.get("dates")),
-        decimal=_decimal(read, nodes, "nodes"),
-        empty=read.words(nodes.get("empty") or [], "nodes.empty"),
-        missing=Missing.said(given.missing),
-        directed=directed,
-        classes=read.words(top["classes"], "classes") if top.get("classes") is not None else None,
+        name=told.name or file.stem,
+        nodes=_source(file, nodes, "nodes"),
+        id=nodes.id,
+        edges=_source(file, edges, "edges"),
+        source=edges.source,
+        target=edges.target,
+        weight=edges.weight,
+        weight_decimal=edges.decimal,
+        label=nodes.label,
+        split=nodes.split,
+        features=nodes.features,
+        one_hot=nodes.one_hot,
+        boolean=nodes.boolean,
+        dates={name: rule.column for name, rule in nodes.dates.items()},
+        decimal=nodes.decimal,
+        empty=nodes.empty,
+        missing=Missing.said(told.features.missing),
+        directed=told.directed,
+        classes=told.classes,
     )
     declared = [*spec.one_hot, *spec.boolean, *spec.dates]
     twice = next((name for name in declared if declared.count(name) > 1), None)
@@ -200,27 +250,8 @@ def spec_of(content: object, file: Path) -> TableSpec:
         for name in names:
             wrong = name_fault(name)
             if wrong is not None:
-                raise ConfigError(f"{file}: '{what}' is {name!r}, which {wrong}. Choose another word.")
+                raise ConfigError(f"{file}: {what} is {name!r}, which {wrong}. Choose another word.")
     return spec
-
-
-def _decimal(read: Reader, given: Mapping[str, Any], where: str) -> str:
-    decimal = given.get("decimal", ".")
-    if decimal not in (".", ","):
-        raise read.error(f"{where}.decimal", "'.' or ','", decimal)
-    return str(decimal)
-
-
-def _pairs(read: Reader, given: Mapping[str, tuple[str, ...] | None]) -> dict[str, tuple[str, str] | None]:
-    found: dict[str, tuple[str, str] | None] = {}
-    for name, words in given.items():
-        if words is not None and len(words) != 2:
-            raise read.error(f"nodes.boolean.{name}", "the words of 0 and 1, such as [nein, ja]", list(words))
-        wrong = next((fault for fault in map(unseen_fault, words or ()) if fault is not None), None)
-        if wrong is not None:
-            raise ConfigError(f"{read.file}: a word of 'nodes.boolean.{name}' {wrong}. Choose another word.")
-        found[name] = None if words is None else (words[0], words[1])
-    return found
 
 
 def _booleans(spec: TableSpec) -> dict[str, Words]:
@@ -228,63 +259,32 @@ def _booleans(spec: TableSpec) -> dict[str, Words]:
     return {name: TRUTH if pair is None else ((pair[0],), (pair[1],)) for name, pair in spec.boolean.items()}
 
 
-def _dates(read: Reader, value: object) -> dict[str, DateColumn]:
-    """How columns of dates become numbers."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise read.error("nodes.dates", "a mapping such as {admitted: {days_since: 2024-01-01}}", value)
-    found = {}
-    for name, given in value.items():
-        place = f"nodes.dates.{name}"
-        how = read.mapping(given, place, ("days_since", "years_at", "order"), required=())
-        ways = [key for key in ("days_since", "years_at") if how.get(key) is not None]
-        if len(ways) != 1:
-            raise ConfigError(
-                f"{read.file}: '{place}' must say one of days_since (days since a day) and years_at (age in years at a "
-                f"day); it says {' and '.join(ways) or 'none of them'}."
-            )
-        order = how.get("order", "year-first")
-        known = [word for word in get_args(DateOrder) if word == order]
-        if not known:
-            raise read.error(f"{place}.order", f"one of {', '.join(get_args(DateOrder))}", order)
-        found[str(name)] = DateColumn(_day(read, f"{place}.{ways[0]}", how[ways[0]]), ways == ["years_at"], known[0])
-    return found
-
-
-def _day(read: Reader, place: str, value: object) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise read.error(place, "a day such as 2024-01-01", value) from error
-
-
-def _source(read: Reader, values: Mapping[str, Any], where: str) -> TableFile | Query:
+def _source(file: Path, table: _Source, where: str) -> TableFile | Query:
     """The file or the query that a table is read from."""
-    path, query, connection = (read.text(values, key, where) for key in ("path", "query", "connection"))
+    path, query, connection = table.path, table.query, table.connection
     if path is not None and query is None and connection is None:
-        file = read.file.parent / Path(path).expanduser()
-        excel = file.suffix.lower() in (".xlsx", ".xlsm")
-        for key, wanted in (("delimiter", not excel), ("sheet", excel)):
-            if key in values and not wanted:
+        place = file.parent / Path(path).expanduser()
+        excel = place.suffix.lower() in (".xlsx", ".xlsm")
+        for key, fits in (("delimiter", not excel), ("sheet", excel)):
+            if key in table.model_fields_set and not fits:
                 raise ConfigError(
-                    f"{read.file}: '{where}.{key}' belongs to {'an Excel file' if excel is False else 'a CSV'}, and "
-                    f"{file.name} is none. Leave the key out."
+                    f"{file}: {where}.{key} belongs to {'a CSV' if excel else 'an Excel file'}, and {place.name} is "
+                    f"none. Leave it out."
                 )
-        return TableFile(file, read.delimiter(values, where), read.text(values, "sheet", where))
+        return TableFile(place, table.delimiter, table.sheet)
     if path is None and query is not None and connection is not None:
         for key in ("delimiter", "sheet"):
-            if key in values:
-                raise ConfigError(f"{read.file}: '{where}.{key}' belongs to a file; a query has columns already.")
-        return Query(query, connection, where, read.file)
+            if key in table.model_fields_set:
+                raise ConfigError(f"{file}: {where}.{key} belongs to a file; a query has columns already.")
+        return Query(query, connection, where, file)
     if path is not None:
         raise ConfigError(
-            f"{read.file}: '{where}' names a path and a {'query' if query is not None else 'connection'}; a table "
-            f"comes from a file (path) or from a database (query and connection)."
+            f"{file}: {where} names a path and a {'query' if query is not None else 'connection'}; a table comes from "
+            f"a file (path) or from a database (query and connection)."
         )
     lacking = "path" if query is None and connection is None else "query" if query is None else "connection"
-    also = f"; or '{where}.query' and '{where}.connection' for a database" if lacking == "path" else ""
-    raise ConfigError(f"{read.file}: the key '{where}.{lacking}' is missing{also}.")
+    also = f"; or {where}.query and {where}.connection for a database" if lacking == "path" else ""
+    raise ConfigError(f"{file}: {where}.{lacking} is missing{also}.")
 
 
 def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Learned | None = None) -> Reading:
