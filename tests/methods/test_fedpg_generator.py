@@ -17,12 +17,11 @@ from graphsilo.methods.fedpg.generator import (
     contrastive_loss,
     make_queries,
     margin_between,
-    orthogonal_code,
     personalise,
-    unit_rows,
 )
 from graphsilo.random import generator
 from graphsilo.training.optimizer import optimizer
+from graphsilo.training.prototypes import unit_rows
 
 DOUBLE = torch.float64
 
@@ -187,15 +186,6 @@ def test_the_margin_turns_no_gradient():
     cosine = torch.nn.functional.cosine_similarity(plain, harder, dim=1)
     torch.testing.assert_close(cosine, torch.ones_like(cosine))
     assert (harder.norm(dim=1) > plain.norm(dim=1)).all()
-
-
-def test_code_is_orthogonal_over_classes_and_the_same_at_every_hop():
-    code = orthogonal_code((4, 3), 8, generator(0, "test"))
-    assert code.shape == (4, 3, 8)
-    torch.testing.assert_close(code[:, 0] @ code[:, 0].t(), torch.eye(4), atol=1e-6, rtol=0)
-    assert torch.equal(code[:, 0], code[:, 2])
-    crowded = orthogonal_code((9, 1), 4, generator(0, "test"))
-    torch.testing.assert_close(crowded.norm(dim=-1), torch.ones(9, 1))
 
 
 def test_similarity_counts_shared_classes_alone():

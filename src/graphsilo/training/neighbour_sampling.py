@@ -72,8 +72,8 @@ class SampledItems(ClassifyItems):
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Classified]:
         order = torch.randperm(self.num_samples, generator=generator)
         for part in torch.split(order, size if size > 0 else max(self.num_samples, 1)):
-            items, places = self._items[part.numpy()], part.to(self._labels.device)
-            view, labels = SampledView(self.data, items, self.fan_out, generator), self._labels[places]
+            items, places = self.items[part.numpy()], part.to(self.labels.device)
+            view, labels = SampledView(self.data, items, self.fan_out, generator), self.labels[places]
             yield Classified(view, labels, self._share(labels), places)
 
 

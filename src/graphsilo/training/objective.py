@@ -133,14 +133,18 @@ class ClassifyItems(Objective):
 
     Every node takes part in message passing; only training items have a loss. A full batch computes just the rows
     that the loss depends on, which changes no number.
+
+    Attributes:
+        items: [num_samples] their numbers in the silo.
+        labels: [num_samples] their classes.
     """
 
     def __init__(self, data: GraphTensors, silo: Silo):
         labels = silo.labels[silo.train]
         items = silo.train[labels >= 0]
         self.data = data
-        self._items = items
-        self._labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
+        self.items = items
+        self.labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
         self.num_samples = len(items)
         self._num_classes = silo.schema.num_classes
         self._full: Classified | None = None
@@ -148,14 +152,14 @@ class ClassifyItems(Objective):
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Classified]:
         if self.is_full(size):
             if self._full is None:
-                self._full = Classified(self.data.kept_view(self._items), self._labels, self._share(self._labels))
+                self._full = Classified(self.data.kept_view(self.items), self.labels, self._share(self.labels))
             yield self._full
             return
         order = torch.randperm(self.num_samples, generator=generator)
         for part in order.split(size):
-            places = part.to(self._labels.device)
-            labels = self._labels[places]
-            yield Classified(self.data.view(self._items[part.numpy()]), labels, self._share(labels), places)
+            places = part.to(self.labels.device)
+            labels = self.labels[places]
+            yield Classified(self.data.view(self.items[part.numpy()]), labels, self._share(labels), places)
 
     def _share(self, labels: Tensor) -> Tensor:
         return F.one_hot(labels, self._num_classes).to(self.data.dtype).div_(max(len(labels), 1))
@@ -197,7 +201,7 @@ class ClassifyItems(Objective):
             return pull(outer, None)
         with torch.enable_grad():
             logits, embeddings = logits.detach().requires_grad_(), embeddings.detach().requires_grad_()
-            items = self._items if batch.view.items is None else batch.view.items
+            items = self.items if batch.view.items is None else batch.view.items
             value = term(Step(items, batch.labels, logits, embeddings, batch.view, generator))
         if not value.requires_grad:
             return pull(outer, None)

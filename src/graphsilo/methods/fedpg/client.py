@@ -15,7 +15,6 @@ from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.methods.fedpg.config import FedPGConfig
-from graphsilo.methods.fedpg.generator import unit_rows
 from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainRequest
 from graphsilo.methods.fedpg.prototypes import (
     Membership,
@@ -33,6 +32,7 @@ from graphsilo.models.view import View
 from graphsilo.random import Name, generator, numpy_generator
 from graphsilo.training.objective import Classified
 from graphsilo.training.optimizer import Optimizer, optimizer
+from graphsilo.training.prototypes import unit_rows
 from graphsilo.training.upstream import gradients_through
 
 

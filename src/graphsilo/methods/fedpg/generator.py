@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.models.base import draw_uniform
+from graphsilo.training.prototypes import class_means, unit_rows
 
 Discrepancy: TypeAlias = Literal["one_minus_cosine", "cosine"]
 MarginSign: TypeAlias = Literal["minus", "paper"]
@@ -22,12 +23,6 @@ MarginSign: TypeAlias = Literal["minus", "paper"]
 _TINY = 1e-12
 _MASKED = 1 << 22
 """Most pairs of a row and an upload that are compared with masks over all of them."""
-
-
-def unit_rows(values: Tensor) -> Tensor:
-    """Rows divided by their length; rows of 0 stay."""
-    length: Tensor = values.norm(dim=-1, keepdim=True).clamp_min(_TINY)
-    return values / length
 
 
 @dataclass(frozen=True)
@@ -114,13 +109,6 @@ def choose_queries(
     return same | (rank < quota[:, classes])
 
 
-def class_centres(values: Tensor, classes: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Mean prototype of each class [C, p], and how many it is the mean of [C]."""
-    sums = values.new_zeros(num_classes, values.shape[1]).index_add_(0, classes, values)
-    counts = torch.bincount(classes, minlength=num_classes)
-    return sums / counts.clamp_min(1).to(values.dtype).unsqueeze(1), counts
-
-
 def margin_between(values: Tensor, classes: Tensor, num_classes: int, *, limit: float, by: Discrepancy) -> float:
     """M = min(largest discrepancy between the centres of two classes, ε).
 
@@ -134,7 +122,7 @@ def margin_between(values: Tensor, classes: Tensor, num_classes: int, *, limit: 
     Returns:
         M; 0 with fewer than two classes.
     """
-    centres, counts = class_centres(values, classes, num_classes)
+    centres, counts = class_means(values, classes, num_classes)
     there = counts > 0
     if limit == 0.0 or int(there.sum()) < 2:
         return 0.0
@@ -287,15 +275,6 @@ class PrototypeGenerator:
         vectors, first, _, second, _ = self.parameters
         inner = (gradient @ second.t()).mul_(hidden > 0)
         return [inner @ first.t(), vectors.t() @ inner, inner.sum(0), hidden.t() @ gradient, gradient.sum(0)]
-
-
-def orthogonal_code(shape: tuple[int, int], width: int, draw: torch.Generator) -> Tensor:
-    """[C, L + 1, p] random unit vectors, one per class and the same at every hop; orthogonal where C ≤ p."""
-    num_classes, levels = shape
-    vectors = torch.randn(width, num_classes, generator=draw)
-    if num_classes <= width:
-        vectors, _ = torch.linalg.qr(vectors)
-    return unit_rows(vectors.t()).unsqueeze(1).repeat(1, levels, 1)
 
 
 def client_similarity(prototypes: Tensor, present: Tensor) -> Tensor:

@@ -9,24 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphsilo.errors import ConfigError, MessageError
+from graphsilo.errors import MessageError
 from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.message import Empty
+from graphsilo.federation.prototypes import check_widths
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedpg.client import Client
 from graphsilo.methods.fedpg.config import DEEPEST, FedPGConfig
 from graphsilo.methods.fedpg.generator import (
     PrototypeGenerator,
-    class_centres,
     contrastive_loss,
     make_queries,
-    orthogonal_code,
     personalise,
-    unit_rows,
 )
 from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainRequest
 from graphsilo.random import Name
 from graphsilo.training.optimizer import Optimizer, optimizer
+from graphsilo.training.prototypes import class_means, orthogonal_rows, unit_rows
 from graphsilo.types import ClientId
 
 
@@ -136,8 +135,8 @@ class Server(ServerBase[FedPGConfig]):
         """P̃ [R, p] after this round's steps."""
         config = self.config
         if config.generator == "code":
-            shape = self.schema.num_classes, self.hops + 1
-            return orthogonal_code(shape, self.width, self.generator("code")).flatten(0, 1).to(self.prototypes)
+            code = orthogonal_rows(self.schema.num_classes, self.width, self.generator("code"))
+            return code.repeat_interleave(self.hops + 1, 0).to(self.prototypes)  # the same at every hop
         if config.restart:
             self._new_generator("round", number, "generator")
         assert self.universal is not None
@@ -162,7 +161,7 @@ class Server(ServerBase[FedPGConfig]):
             ("generated_cosine", unit_rows(rows[known]), classes[known]),
             ("uploaded_cosine", queries.values, present.nonzero(as_tuple=True)[1]),
         ):
-            centres, counts = class_centres(values, owners, self.schema.num_classes)
+            centres, counts = class_means(values, owners, self.schema.num_classes)
             self.log[name] = mean_cosine(centres[counts > 0])
         return rows
 
@@ -218,19 +217,3 @@ def _without_other_widths(federation: Federation, replies: Replies[HelloReply], 
     return Replies(
         {client: reply for client, reply in replies if client not in failures}, dict(sorted(failures.items()))
     )
-
-
-def check_widths(widths: Mapping[ClientId, int]) -> None:
-    """Make sure that all clients' embeddings have one width.
-
-    Raises:
-        ConfigError: Two differ; the text names them.
-    """
-    first, width = next(iter(widths.items()))
-    for client, other in widths.items():
-        if other != width:
-            raise ConfigError(
-                f"FedPG's clients may run different models, but prototypes need one width of embeddings: client "
-                f"{first} has {width}, client {client} has {other}. Give their last hidden layers one width "
-                f"(hidden: {width}), or use the pool 'fedpg'."
-            )

@@ -1,0 +1,105 @@
+"""Losses that methods train with, as their formulas say, differentiated by autograd.
+
+Each gives a value per item, [b], so that whoever calls it takes the mean, weighs items or leaves some out. Gradients
+that a method writes out for speed are tested against these.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def kd(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """T² KL(p ‖ q), p and q being the softmax of the teacher's and the student's logits over T.
+
+    Args:
+        student, teacher: [b, C] logits; no gradient goes to the teacher.
+        temperature: T.
+
+    Source: Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015.
+    """
+    log_q = F.log_softmax(student / temperature, dim=1)
+    log_p = F.log_softmax(teacher.detach() / temperature, dim=1)
+    return temperature**2 * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)
+
+
+def not_true_kd(student: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """``kd`` over all classes but each item's own; 0 with two classes.
+
+    Source: Lee et al., "Preservation of the Global Knowledge by Not-True Distillation in Federated Learning", NeurIPS
+    2022.
+    """
+    others = F.one_hot(labels, student.shape[1]) == 0
+    rows = len(student), student.shape[1] - 1
+    return kd(student[others].view(rows), teacher[others].view(rows), temperature=temperature)
+
+
+def restricted_kd(student: Tensor, teacher: Tensor, classes: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """``kd`` over some classes alone, [C] booleans, both softmaxes over these; 0 with fewer than two.
+
+    Source: Guo et al., "Not all Minorities are Equal", arXiv 2401.02329, 2024: over classes that a client has not.
+    """
+    if int(classes.sum()) < 2:
+        return student.new_zeros(len(student))
+    return kd(student[:, classes], teacher[:, classes], temperature=temperature)
+
+
+def focal(logits: Tensor, labels: Tensor, *, gamma: float, class_weights: Tensor | None = None) -> Tensor:
+    """−α_y (1 − p_y)^γ log p_y, softmax form; the factor has a gradient, too.
+
+    Args:
+        logits: [b, C].
+        labels: [b].
+        gamma: γ; 0 is cross-entropy.
+        class_weights: [C] α; 1 where None.
+
+    Source: Lin et al., "Focal Loss for Dense Object Detection", ICCV 2017.
+    """
+    log_true = F.log_softmax(logits, dim=1).gather(1, labels[:, None]).squeeze(1)
+    each = -(-torch.expm1(log_true)).clamp_min(1e-6).pow(gamma) * log_true
+    return each if class_weights is None else class_weights[labels] * each
+
+
+def calibrated_cross_entropy(logits: Tensor, labels: Tensor, prior: Tensor, *, smallest: float = 1e-9) -> Tensor:
+    """−log(π_y e^{z_y} / Σ_c π_c e^{z_c}): classes count in the denominator as often as there are items of them.
+
+    Args:
+        logits: [b, C].
+        labels: [b].
+        prior: [C] shares π of the classes in the training data.
+        smallest: Added to them, for classes that are not there.
+
+    Source: Zhang et al., "Federated Learning with Label Distribution Skew via Logits Calibration", ICML 2022.
+    """
+    return F.cross_entropy(logits + (prior + smallest).log(), labels, reduction="none")
+
+
+def info_nce(scores: Tensor, positive: Tensor, candidates: Tensor | None = None) -> Tensor:
+    """−log(Σ_positive e^s / Σ_candidates e^s); 0 for an item without positives.
+
+    Args:
+        scores: [b, m] similarities over a temperature.
+        positive: [b, m] booleans, what an item is drawn to.
+        candidates: [b, m] booleans, what it is compared with, positives included; None for all.
+
+    Source: van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", 2018, with any
+    number of positives.
+    """
+    has = positive.any(1)
+    known = scores[has] if candidates is None else scores[has].masked_fill(~candidates[has], -torch.inf)
+    near = scores[has].masked_fill(~positive[has], -torch.inf)
+    return scores.new_zeros(len(scores)).masked_scatter(has, known.logsumexp(1) - near.logsumexp(1))
+
+
+def prototype_mse(rows: Tensor, labels: Tensor, prototypes: Tensor, present: Tensor) -> Tensor:
+    """Mean over entries of (row − prototype of its class)²; 0 for an item whose class has none.
+
+    Args:
+        rows: [b, p].
+        labels: [b].
+        prototypes: [C, p]; no gradient goes there.
+        present: [C] booleans.
+    """
+    return (rows - prototypes.detach()[labels]).square().mean(1) * present[labels]

@@ -1,0 +1,171 @@
+"""Losses, worked out by hand, and the gradients that methods write out for speed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from graphsilo.methods.fedpg.generator import Queries, contrastive_loss
+from graphsilo.methods.opfgl import stages
+from graphsilo.random import generator
+from graphsilo.training.losses import (
+    calibrated_cross_entropy,
+    focal,
+    info_nce,
+    kd,
+    not_true_kd,
+    prototype_mse,
+    restricted_kd,
+)
+from graphsilo.training.prototypes import unit_rows
+
+DOUBLE = torch.float64
+LOG = math.log
+
+
+def logits(*rows):
+    """Logits whose softmax is these rows."""
+    return torch.tensor(rows, dtype=DOUBLE).log()
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=generator(seed), dtype=DOUBLE)
+
+
+def slope(value, leaf):
+    return torch.autograd.grad(value, leaf)[0]
+
+
+def test_kd_by_hand():
+    """KL((3/4, 1/4) ‖ (1/2, 1/2)) = 3/4 log 3/2 + 1/4 log 1/2; with T = 2 the odds are 1 and √3, times 4."""
+    student, teacher = logits([0.5, 0.5]), logits([0.75, 0.25])
+    assert float(kd(student, teacher)) == pytest.approx(0.75 * LOG(1.5) + 0.25 * LOG(0.5))
+    p = math.sqrt(3) / (1 + math.sqrt(3))
+    expected = 4 * (p * LOG(2 * p) + (1 - p) * LOG(2 * (1 - p)))
+    assert float(kd(student, teacher, temperature=2.0)) == pytest.approx(expected)
+    assert kd(teacher, teacher).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_kd_gradient_by_hand(temperature):
+    """T (q − p) for the student, none for the teacher."""
+    student, teacher = drawn(4, 3).requires_grad_(), drawn(4, 3, seed=1).requires_grad_()
+    kd(student, teacher, temperature=temperature).sum().backward()
+    q, p = (torch.softmax(one.detach() / temperature, 1) for one in (student, teacher))
+    torch.testing.assert_close(student.grad, temperature * (q - p))
+    assert teacher.grad is None
+
+
+def test_kd_over_the_other_classes_by_hand():
+    """Without class 1: (1/2, 1/4, 1/4) and (1/8, 1/2, 3/8) become (2/3, 1/3) and (1/4, 3/4)."""
+    student, teacher = logits([0.5, 0.25, 0.25]), logits([0.125, 0.5, 0.375])
+    expected = 0.25 * LOG(0.25 * 3 / 2) + 0.75 * LOG(0.75 * 3)
+    leaf = student.clone().requires_grad_()
+    found = not_true_kd(leaf, teacher, torch.tensor([1]))
+    assert float(found.detach()) == pytest.approx(expected)
+    assert slope(found.sum(), leaf).tolist()[0] == pytest.approx([2 / 3 - 1 / 4, 0.0, 1 / 3 - 3 / 4])
+    two = drawn(5, 2)
+    assert not_true_kd(two, -two, torch.tensor([0, 1, 0, 1, 0])).tolist() == [0.0] * 5
+
+
+def test_kd_over_some_classes_is_that_of_their_columns():
+    student, teacher, classes = drawn(4, 5), drawn(4, 5, seed=1), torch.tensor([True, False, True, True, False])
+    torch.testing.assert_close(
+        restricted_kd(student, teacher, classes), kd(student[:, [0, 2, 3]], teacher[:, [0, 2, 3]])
+    )
+    one = torch.tensor([False, True, False, False, False])
+    assert restricted_kd(student, teacher, one).tolist() == [0.0] * 4
+
+
+def test_focal_by_hand():
+    """(1 − 3/4)² log 4/3 and, twice as heavy, (1 − 1/4)² log 4; γ = 0 is cross-entropy."""
+    rows, labels = logits([0.75, 0.25], [0.75, 0.25]), torch.tensor([0, 1])
+    found = focal(rows, labels, gamma=2.0, class_weights=torch.tensor([1.0, 2.0]))
+    assert found.tolist() == pytest.approx([LOG(4 / 3) / 16, 2 * 9 / 16 * LOG(4)])
+    torch.testing.assert_close(focal(rows, labels, gamma=0.0), F.cross_entropy(rows, labels, reduction="none"))
+
+
+def test_calibrated_cross_entropy_by_hand():
+    """Prior (3/4, 1/4, 0), equal logits: class 1 has 1/4. With an even prior it is cross-entropy."""
+    found = calibrated_cross_entropy(torch.zeros(1, 3), torch.tensor([1]), torch.tensor([0.75, 0.25, 0.0]))
+    assert float(found) == pytest.approx(LOG(4), rel=1e-6)
+    rows, labels = drawn(4, 3), torch.tensor([0, 1, 2, 1])
+    even = calibrated_cross_entropy(rows, labels, torch.full((3,), 1 / 3, dtype=DOUBLE))
+    torch.testing.assert_close(even, F.cross_entropy(rows, labels, reduction="none"))
+
+
+def test_info_nce_by_hand():
+    """Scores log 1, log 2, log 5 of which the first two are positive: −log(3 / 8); without the third, 0."""
+    scores = torch.tensor([[1.0, 2.0, 5.0]] * 3, dtype=DOUBLE).log().requires_grad_()
+    positive = torch.tensor([[True, True, False], [True, True, False], [False] * 3])
+    candidates = torch.tensor([[True, True, True], [True, True, False], [True] * 3])
+    found = info_nce(scores, positive, candidates)
+    assert found.tolist() == pytest.approx([-LOG(3 / 8), 0.0, 0.0])
+    # share among candidates less share among positives
+    assert slope(found.sum(), scores)[0].tolist() == pytest.approx([1 / 8 - 1 / 3, 2 / 8 - 2 / 3, 5 / 8])
+    assert info_nce(scores, positive)[:2].tolist() == pytest.approx([-LOG(3 / 8)] * 2)
+
+
+def test_one_positive_is_cross_entropy():
+    scores, labels = drawn(4, 5), torch.tensor([0, 3, 1, 4])
+    found = info_nce(scores, F.one_hot(labels, 5) == 1)
+    torch.testing.assert_close(found, F.cross_entropy(scores, labels, reduction="none"))
+
+
+ROWS = [[1.0, 2.0], [3.0, 0.0], [5.0, 5.0], [0.0, 1.0]]
+LABELS = torch.tensor([0, 0, 2, 1])
+PROTOTYPES = torch.tensor([[1.0, 0.0], [1.0, 1.0], [9.0, 9.0]])
+PRESENT = torch.tensor([True, True, False])
+
+
+def test_prototype_mse_by_hand():
+    """Mean squares per item: (0 + 4) / 2, (4 + 0) / 2, absent, (1 + 0) / 2; gradient 2 (z − P) / p."""
+    rows, prototypes = torch.tensor(ROWS, requires_grad=True), PROTOTYPES.clone().requires_grad_()
+    found = prototype_mse(rows, LABELS, prototypes, PRESENT)
+    assert found.tolist() == [2.0, 2.0, 0.0, 0.5]
+    found.sum().backward()
+    assert rows.grad.tolist() == [[0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [-1.0, 0.0]]
+    assert prototypes.grad is None
+    assert prototype_mse(PROTOTYPES[LABELS], LABELS, PROTOTYPES, PRESENT).tolist() == [0.0] * 4
+
+
+# -- gradients that are written out ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
+def test_opfgl_focal(gamma):
+    rows, labels = drawn(6, 4).requires_grad_(), torch.tensor([0, 1, 2, 3, 1, 1])
+    mine = stages.focal(labels, 4, gamma)(rows.detach().clone())
+    torch.testing.assert_close(mine, slope(focal(rows, labels, gamma=gamma).mean(), rows), check_dtype=False)
+
+
+@pytest.mark.parametrize("mean", [True, False])
+def test_opfgl_distil(mean):
+    """Cross-entropy of labelled rows and, of all, weighted KL to a teacher; and the first alone."""
+    rows, teacher, weights = drawn(6, 4).float(), drawn(6, 4, seed=1).float(), drawn(6, seed=2).abs().float()
+    rows.requires_grad_()
+    labels, labelled = torch.tensor([2, 0]), torch.tensor([4, 1])
+    hard = F.cross_entropy(rows[labelled], labels)
+    soft = (weights * kd(rows, teacher)).sum() / (6 if mean else 1)
+    mine = stages.distil(labels, labelled, torch.softmax(teacher, 1), weights, mean=mean)(rows.detach().clone())
+    torch.testing.assert_close(mine, slope(hard + soft, rows))
+    whole = torch.tensor([0, 1, 2, 3, 1, 1])
+    mine = stages.cross_entropy(whole, 4)(rows.detach().clone())
+    torch.testing.assert_close(mine, slope(F.cross_entropy(rows, whole), rows), check_dtype=False)
+
+
+@pytest.mark.parametrize(("shift", "temperature"), [(0.0, 1.0), (-0.4, 0.3), (0.2, 1.0)])
+def test_fedpg_contrastive(shift, temperature):
+    """Positives are shifted by the margin; the mean is over rows that have some."""
+    rows, values = drawn(4, 5).requires_grad_(), unit_rows(drawn(7, 5, seed=1))
+    draw = torch.rand((4, 7), generator=generator(2))
+    positive, negative = draw < 0.3, draw > 0.6
+    positive[3] = negative[3] = False
+    loss, mine = contrastive_loss(rows.detach(), Queries(values, positive, negative, shift, 0.4), temperature)
+    scores = (unit_rows(rows) @ values.t() + shift * positive) / temperature
+    plain = info_nce(scores, positive, positive | negative).sum() / positive.any(1).sum()
+    torch.testing.assert_close(loss, plain.detach())
+    torch.testing.assert_close(mine, slope(plain, rows))
