@@ -19,7 +19,19 @@ def test_workers_give_the_same_numbers(name):
     conformance.check_workers(registry.load(name), {})
 
 
-ONLY_SUMS = {"fedavg", "fedlog", "fedprox", "fedridge", "fedsage", "global", "local", "majority", "opfgl"}
+ONLY_SUMS = {
+    "fedavg",
+    "fedlog",
+    "fedproto",
+    "fedprox",
+    "fedridge",
+    "fedsage",
+    "global",
+    "local",
+    "majority",
+    "opfgl",
+    "scaffold",
+}
 
 
 @pytest.mark.parametrize("name", registry.names())

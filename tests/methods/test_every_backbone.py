@@ -15,7 +15,8 @@ NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).t
 ENCODERS = {"sage", "gcn", "sgc_stacked", "mlp"}
 """Whose layers FedLoG knows how to run on single points; ``sgc_stacked`` is a GCN."""
 NO_HIDDEN_LAYER = {"sgc", "ssgc"}
-"""One linear layer on propagated features: FedPG's prototypes would be means of features."""
+"""One linear layer on propagated features: prototypes would be means of features."""
+PROTOTYPES = ("fedpg", "fedproto")
 
 QUICKER = {
     "fedlog": {"generator_epochs": 1, "networks": 1},
@@ -58,7 +59,7 @@ def test_it_runs_or_refuses(method, model):
             UnsupportedError, match=r"known here for sage, gcn and mlp; \w+ was asked for\. Use --model"
         ):
             run(config)
-    elif method == "fedpg" and model in NO_HIDDEN_LAYER:
+    elif method in PROTOTYPES and model in NO_HIDDEN_LAYER:
         with pytest.raises(ConfigError, match=rf"{model} as it is set has no hidden layer.*Set model\.layers to 2"):
             run(config)
     elif method == "fedgcn" and model not in ("gcn", "sgc_stacked"):
@@ -72,8 +73,9 @@ def test_it_runs_or_refuses(method, model):
 
 
 @pytest.mark.parametrize("model", sorted(NO_HIDDEN_LAYER))
-def test_what_fedpg_advises_works(model):
-    assert runs(config_of("fedpg", model, **{"model.layers": 2, "model.hidden": 8}))
+@pytest.mark.parametrize("method", PROTOTYPES)
+def test_what_they_advise_works(method, model):
+    assert runs(config_of(method, model, **{"model.layers": 2, "model.hidden": 8}))
 
 
 @pytest.mark.parametrize("model", ["gcn", "mlp", "sign"])

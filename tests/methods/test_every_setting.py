@@ -82,6 +82,7 @@ VALUES: dict[str, dict[str, list[Value]]] = {
         "graph_similarity": [-1.0], "graph_decay": [0.2],
     },
     "fedprox": {"mu": [1.0], "stragglers": [1.0]},
+    "fedproto": {"strength": [0.0], "min_count": [9]},
     "fedridge": {
         "pilot": [1], "hops": [0, 1], "dim": [4], "random_features": [5], "balance": [(1.0,)], "ridge": [(0.01,)],
         "prior": [(0.2,)], "own_ridge": [(100.0,)], "min_count": [12],
@@ -119,6 +120,7 @@ WITH: dict[tuple[str, str], Settings] = {
     ("fedprox", "stragglers"): {"local_epochs": 5},
     ("fedridge", "pilot"): {"features": "auto", "ridge": (0.01,), "own": False},
     ("fedridge", "criterion"): {"ridge": (0.01, 10.0), "balance": (0.0, 1.0)},
+    ("scaffold", "reset_optimizer"): {"momentum": 0.5},
     ("opfgl", "lp_self_loops"): {"expand_confidence": 0.4, "expand_degree": 1},
     ("opfgl", "ddof"): {"nodes_per_class": 3},
     ("opfgl", "moment"): {"nodes_per_class": 3},
@@ -128,6 +130,7 @@ WITH: dict[tuple[str, str], Settings] = {
 """What else has to be set for a setting to have anything to do, with both of its values."""
 
 ELSEWHERE: dict[tuple[str, str], str] = {
+    ("fedproto", "predict"): "how a client classifies: tests/methods/test_fedproto.py",
     ("local", "best_round"): "decides what is reported: tests/experiments/test_evaluation.py",
     ("", "rounds"): "how often the runner asks: tests/experiments/test_runner.py",
     ("", "min_clients"): "when failures end a round: tests/runtime/test_gates.py",

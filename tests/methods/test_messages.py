@@ -27,6 +27,10 @@ SENT = {
     "fedprox": MEAN,
     "fedsage": MEAN,
     "global": MEAN,
+    "scaffold": f"""{MEAN}
+        count weight: counts
+        train control: gradient float32 weighted_by=num_samples
+    """,
     "local": """
         train_alone clients: counts
     """,
@@ -61,6 +65,10 @@ neighbour_generator=True
         take_generators clients: counts
         train synthetic: synthetic float32 [nodes, features] per_class=True local_generalization=True
         train class_weights: counts float32 [classes] per_class=True local_generalization=True
+    """,
+    "fedproto": """
+        train sums: prototype float32 [classes, width] per_class=min_count
+        train counts: counts int64 [classes] per_class=min_count
     """,
     "fedpg": """
         hello width: control

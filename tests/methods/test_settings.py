@@ -38,9 +38,16 @@ TABLES = {
     "global": f"""{AVERAGING}
         cross_edges True
     """,
+    "fedproto": f"""{LOCAL_TRAINING}
+        strength 1.0 [0, inf)
+        min_count 1 [1, inf)
+    """,
     "fedprox": f"""{AVERAGING}
         mu 0.01 [0, inf)
         stragglers 0.0 [0, 1]
+    """,
+    "scaffold": f"""{AVERAGING}
+        lr 0.5 (0, inf)
     """,
     "fedridge": f"""{ROUNDS}
         pilot 128 [0, inf)
@@ -252,6 +259,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedgta": (("node",), ("aggregate", "own"), {"edge_weights"}, {"name": "gamlp"}),
     "fedlog": (("node",), ("own",), set(), {"name": "sage", "hidden": [128]}),
     "fedpg": (("node", "graph"), ("own",), {"heterogeneous"}, {"node": {"name": "gamlp"}, "graph": {"name": "gin"}}),
+    "fedproto": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fedprox": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "fedridge": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fedsage": (("node",), BOTH_MODELS, {"edge_weights"}, SAGE),
@@ -260,6 +268,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "local": (EVERY_TASK, ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
     "majority": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
     "opfgl": (("node", "link"), ("own",), {"heterogeneous"}, GCN),
+    "scaffold": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
 }
 """Tasks, model views, what holds of the method, and its paper's backbone."""
 

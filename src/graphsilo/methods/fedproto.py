@@ -1,0 +1,68 @@
+"""FedProto — federated prototype learning.
+
+Tan et al. "FedProto: Federated Prototype Learning across Heterogeneous Clients". AAAI 2022.
+
+Clients exchange the mean embedding of each class instead of weights, and keep their own embeddings near everybody's
+means. Their models may differ as long as embeddings have one width.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import ABOVE_ZERO, setting
+from graphsilo.training.losses import prototype_mse
+from graphsilo.training.objective import Step
+
+
+class FedProtoConfig(PrototypeConfig):
+    """Settings of FedProto."""
+
+    strength: float = setting(1.0, "weight λ of the pull towards the prototypes", source="the authors' script", ge=0)
+    reduction: Literal["sample_mean", "class_sum"] = setting(
+        "sample_mean", "squared distances to prototypes: their mean over items, or the sum of classes' means",
+        source="the authors' code; OpenFGL sums classes", when={"strength": ABOVE_ZERO},
+    )  # fmt: skip
+
+
+class Client(PrototypeClient[FedProtoConfig]):
+    """Adds λ times the squared distance between embeddings and the prototypes of their classes."""
+
+    @property
+    def pulls(self) -> bool:
+        return self.config.strength > 0
+
+    def term(self, step: Step) -> Tensor:
+        assert self.prototypes is not None
+        assert self.present is not None
+        each = prototype_mse(step.embeddings, step.labels, self.prototypes, self.present)
+        if self.config.reduction == "class_sum":
+            return self.config.strength * (each / torch.bincount(step.labels)[step.labels]).sum()
+        return self.config.strength * each.mean()
+
+
+class Server(PrototypeServer[FedProtoConfig]):
+    """Means of the clients' prototypes; needs only sums."""
+
+    client = Client
+
+
+METHOD = Method(
+    name="fedproto",
+    family="prototypes",
+    title="FedProto",
+    citation='Tan et al. "FedProto: Federated Prototype Learning across Heterogeneous Clients". AAAI 2022.',
+    summary="Clients with models of their own share the mean embedding of each class, and stay near everybody's.",
+    config=FedProtoConfig,
+    client=Client,
+    server=Server,
+    tasks=("node", "graph"),
+    heterogeneous=True,
+    evaluates=("own",),
+    edge_weights=True,
+)
