@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Type
 import torch
 from torch import Tensor, nn
 
+from graphsilo.errors import UnsupportedError
 from graphsilo.models.dropout import Source
 from graphsilo.models.precision import lowered, wide
 from graphsilo.models.stack import Plan, Record, Stack, Weights
@@ -100,6 +101,22 @@ class Model(nn.Module, ABC):
             embeddings = self.embed(view, generator)
             generator.set_state(after)
         return Outputs(logits, embeddings)
+
+    def classify(self, embeddings: Tensor) -> Tensor:
+        """Logits [b, C] of vectors [b, p] that take the place of embeddings, such as prototypes.
+
+        Raises:
+            UnsupportedError: Behind the embedding rows are mixed along links, which such vectors do not have.
+        """
+        if self.reach is not None:
+            raise UnsupportedError(
+                f"{type(self).__name__}: behind the embedding this model mixes nodes along their links, so that it "
+                f"cannot classify vectors that are no nodes. Choose mlp, sgc, ssgc, sign, gamlp or gcnii, or the task "
+                f"'graph'."
+            )
+        head = self.get_submodule(self.head.removesuffix("."))
+        with self._precisely():
+            return wide(head(embeddings))
 
     def _of_items(self, view: View, hidden: Tensor) -> Tensor:
         """The items' rows of a last layer's input."""
@@ -190,6 +207,8 @@ class Model(nn.Module, ABC):
         """One run through the stack; None where the model has none, or more than that."""
         mine = self.__dict__
         last = mine.get("_last_plan")
+        if view.live:
+            return None
         if last is not None and last[0] is view:
             # The same rows as before, as in every full-batch step: the stack is run with the same plan.
             with self._precisely():

@@ -108,9 +108,9 @@ class GAMLP(Model):
         return Outputs(self.layers[-1](embeddings), embeddings)
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        projected, parts = _Products.apply(view.hops(self.hops), self.layers[0].weight, self.scorer.weight)
+        projected, parts = self._products(view)
         weights = dropout(self._weights(parts), self.attention_dropout, generator)
-        hidden: Tensor = (weights.unsqueeze(-1) * projected).sum(0) + self.layers[0].bias
+        hidden: Tensor = (weights.unsqueeze(-1) * projected).sum(0) + self.layers[0].bias  # type: ignore[operator]
         hidden = dropout(self.activation(hidden), self.dropout, generator)
         for layer in self.layers[1:-1]:
             hidden = dropout(self.activation(layer(hidden)), self.dropout, generator)
@@ -118,8 +118,19 @@ class GAMLP(Model):
 
     def hop_weights(self, view: View) -> Tensor:
         """w [items, L + 1]: how much each node takes from each hop, without dropout; rows sum to 1."""
-        _, parts = _Products.apply(view.hops(self.hops), self.layers[0].weight, self.scorer.weight)
+        _, parts = self._products(view)
         return self._weights(parts).t()
+
+    def _products(self, view: View) -> tuple[Tensor, Tensor]:
+        """X^(l) W_1 [L+1, n, h] and each hop's shares of the scores, [L+1, n, 2]."""
+        hops, scorer = view.hops(self.hops), self.scorer.weight
+        weight: Tensor = self.layers[0].weight  # type: ignore[assignment]
+        if view.live:
+            ends = [torch.stack((scorer[level % (len(scorer) - 1)], scorer[-1]), 1) for level in range(len(hops))]
+            parts = [hop @ pair for hop, pair in zip(hops, ends, strict=True)]
+            return torch.stack([hop @ weight for hop in hops]), torch.stack(parts)
+        found: tuple[Tensor, Tensor] = _Products.apply(hops, weight, scorer)
+        return found
 
     def _weights(self, parts: Tensor) -> Tensor:
         """[L + 1, n] from the reference's and the hop's share of each score, [L + 1, n, 2]."""

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.errors import UnsupportedError
 from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
 
 # One stored entry of a sparse product counts as this many entries of a dense one. On one core it takes as long as 1 to
@@ -32,6 +33,8 @@ class Operator(ABC):
     shape: tuple[int, int]
     cost: float
     """Work of one product, in dense entries per column of the right-hand side."""
+    live = False
+    """Whether the matrix itself needs a gradient: then ``@`` alone may be used."""
 
     @abstractmethod
     def mm(self, right: Tensor) -> Tensor:
@@ -117,6 +120,29 @@ class DenseOperator(Operator):
         return self.matrix
 
 
+class LiveOperator(Operator):
+    """An ordinary matrix with a gradient of its own, such as generated features."""
+
+    live = True
+
+    def __init__(self, matrix: Tensor):
+        self.matrix = matrix
+        self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
+        self.cost = float(matrix.numel())
+
+    def mm(self, right: Tensor) -> Tensor:
+        raise UnsupportedError("this backbone takes features for constants: it has no gradient for generated ones.")
+
+    def tmm(self, left: Tensor) -> Tensor:
+        return self.mm(left)
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        return wide(self.matrix @ right)
+
+    def dense(self) -> Tensor:
+        return self.matrix
+
+
 def matmul(left: Tensor, right: Tensor) -> Tensor:
     """left @ right, contiguous, without gradient.
 
@@ -140,6 +166,10 @@ class ChainOperator(Operator):
         self.left, self.right = left, right
         self.shape = (left.shape[0], right.shape[1])
         self.cost = left.cost + right.cost
+        self.live = right.live
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        return self.left @ (self.right @ right) if self.live else super().__matmul__(right)
 
     def mm(self, right: Tensor) -> Tensor:
         return self.left.mm(self.right.mm(right))

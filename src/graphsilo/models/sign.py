@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graphsilo.models.base import Dense, Layer, Model, Outputs, draw_uniform, widths
 from graphsilo.models.operators import Operator
+from graphsilo.models.precision import wide
 from graphsilo.models.stack import Plan, Stack, Weights, feature_plan
 from graphsilo.models.view import View
 
@@ -35,6 +36,11 @@ class HopLinear(Layer):
             weight = self.get_parameter(f"weight{level}")
             draw_uniform(weight, (self.hops + 1) * weight.shape[0] + weight.shape[1], generator)
         nn.init.zeros_(self.bias)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Of all matrices side by side, [rows, (L+1)·inputs], to [rows, outputs]."""
+        weight = torch.cat([self.get_parameter(f"weight{level}") for level in range(self.hops + 1)])
+        return wide(torch.addmm(self.bias, values, weight))
 
 
 class SIGN(Model):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from graphsilo.models.dropout import Source, activate, activate_backward, masks_ahead
+from graphsilo.models.dropout import Source, activate, activate_backward, dropout, masks_ahead
 from graphsilo.models.operators import Operator, matmul
 from graphsilo.models.precision import as_forwards, is_lowered, wide
 from graphsilo.models.view import Norm, View
@@ -120,7 +120,11 @@ class Stack:
             source: Of dropout; None for evaluation.
             layer: Whose input is wanted, counted from 0.
         """
-        result: tuple[Tensor, Tensor] = _Layers.apply(plan, self._rates, source, False, layer, *self.parameters())
+        parameters = self.parameters()
+        if _is_live(plan):
+            layers = plain(plan, self._rates, source, False, parameters)
+            return layers[-1], layers[layer - 1]
+        result: tuple[Tensor, Tensor] = _Layers.apply(plan, self._rates, source, False, layer, *parameters)
         return result
 
     def masks(self, plan: Plan, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
@@ -145,6 +149,8 @@ class Stack:
             activate_last: Whether ReLU and dropout follow the last computed layer too.
         """
         parameters = [module._parameters[name] for module, name in self._slots[: self._ends[len(plan) - 1]]]
+        if _is_live(plan):
+            return plain(plan, self._rates, generator, activate_last, parameters)[-1]  # type: ignore[arg-type]
         if self._recording:
             output, saved = _forward(plan, self._rates, generator, activate_last, parameters)  # type: ignore[arg-type]
             self._record = Record(plan, activate_last, parameters, saved, output)  # type: ignore[arg-type]
@@ -153,6 +159,38 @@ class Stack:
             return _evaluate(plan, activate_last, parameters)  # type: ignore[arg-type]
         result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, None, *parameters)
         return result
+
+
+def plain(
+    plan: Plan,
+    rates: Sequence[float],
+    generator: torch.Generator | None,
+    activate_last: bool,
+    parameters: Sequence[Tensor],
+) -> list[Tensor]:
+    """The output of every layer by autograd: what a stack means, and what is run where operators need a gradient."""
+    outputs: list[Tensor] = []
+    weights = iter(parameters)
+    for layer, terms in enumerate(plan):
+        total: Tensor | None = None
+        for operator, rows in terms:
+            value = next(weights)
+            if outputs:
+                value = wide((outputs[-1] if rows is None else outputs[-1].index_select(0, rows)) @ value)
+            if operator is not None:
+                value = operator @ value
+            total = value if total is None else total + value
+        assert total is not None
+        total = total + next(weights)
+        if layer < len(plan) - 1 or activate_last:
+            total = dropout(total.relu(), rates[layer], generator)
+        outputs.append(total)
+    return outputs
+
+
+def _is_live(plan: Plan) -> bool:
+    """Whether features need a gradient; they are in the first layer alone."""
+    return any(operator.live for operator, _ in plan[0])  # type: ignore[union-attr]
 
 
 _NOTHING = contextlib.nullcontext()

@@ -242,7 +242,10 @@ class View:
         data: The graph's tensors.
         items: Numbers of the rows (nodes, or graphs of a collection), or None for all.
         kept: Whether it is used many times, so that what is made for it once pays.
+        live: Whether its features need a gradient (``models.generated``).
     """
+
+    live = False
 
     def __init__(self, data: GraphTensors, items: NDArray[np.int64] | None, *, kept: bool = False):
         self.data = data

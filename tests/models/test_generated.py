@@ -1,0 +1,105 @@
+"""Generated features: the same outputs as known ones, and a gradient for them; heads on vectors that are no nodes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from graphsilo.errors import UnsupportedError
+from graphsilo.models import GraphTensors, build
+from graphsilo.models.generated import GeneratedGraph
+from graphsilo.models.stack import plain
+from graphsilo.random import generator
+from models.test_backbones import DOUBLE, IDS, VARIANTS, made, shaken
+
+ROWS = np.array([7, 2, 19, 0, 11])
+BEFOREHAND = {"ssgc", "ssgc_mlp", "appnp_features"}
+"""Backbones that propagate features before training."""
+
+
+@pytest.mark.parametrize("rows", [None, ROWS], ids=["full", "some"])
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
+def test_outputs_and_gradients(name, options, rows, make_graph) -> None:
+    """Against outputs on the same features as constants, and against finite differences."""
+    graph, model = make_graph(nodes=20, seed=1), shaken(made(name, options)).double()
+    features = torch.from_numpy(graph.features).double().requires_grad_()
+    links = graph.adjacency()
+    if name in BEFOREHAND:
+        with pytest.raises(UnsupportedError, match="once and for all, before training"):
+            model(GeneratedGraph(features, links).view(rows))
+        return
+    known = GraphTensors(graph, dtype=DOUBLE).view(rows)
+    view = GeneratedGraph(features, links).view(rows)
+    near = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)  # hops of constants are made in float32
+    near(model(view), model(known))
+    near(model.embed(view), model.embed(known))
+    for mine, theirs in zip(model.outputs(view, generator(3)), model.outputs(known, generator(3)), strict=True):
+        near(mine, theirs)
+    weights = torch.randn(model(view).shape, generator=generator(4), dtype=DOUBLE)
+    leaves = [features, *model.parameters()]
+    slope, *others = torch.autograd.grad((weights * model(view)).sum(), leaves, allow_unused=True)
+    expected = torch.autograd.grad((weights * model(known)).sum(), leaves[1:], allow_unused=True)
+    for left, right in zip(others, expected, strict=True):
+        near(left, right)
+    direction = torch.randn(features.shape, generator=generator(5), dtype=DOUBLE)
+
+    def shifted(step):
+        with torch.no_grad():
+            return float((weights * model(GeneratedGraph(features + step * direction, links).view(rows))).sum())
+
+    found = (shifted(1e-6) - shifted(-1e-6)) / 2e-6
+    assert float((slope * direction).sum()) == pytest.approx(found, rel=1e-4, abs=1e-6)
+
+
+def test_known_graphs_have_their_fast_path_afterwards(make_graph) -> None:
+    graph, model = make_graph(), made("gcn", {})
+    features = torch.from_numpy(graph.features).requires_grad_()
+    assert model.trace(GeneratedGraph(features, graph.adjacency()).full, None) is None
+    data = GraphTensors(graph)
+    assert model.trace(data.full, None) is not None
+    assert model.trace(GeneratedGraph(features, graph.adjacency()).full, None) is None
+    assert model.masks(data.full, 2, generator(0)) is not None
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
+def test_a_stack_is_what_plain_autograd_says(name, options, make_graph) -> None:
+    """Written-out passes of the same plan, with dropout: outputs and gradients."""
+    model, view = shaken(made(name, options)).double(), GraphTensors(make_graph(seed=1), dtype=DOUBLE).view(ROWS)
+    stack = getattr(model, "_stack", None)
+    if stack is None:
+        return
+    _, record = stack.record(lambda: model(view))
+    if record is None:
+        return  # run step by step
+    parameters = stack.parameters()
+    mine = stack(record.plan, generator(1))
+    theirs = plain(record.plan, stack._rates, generator(1), False, parameters)[-1]
+    torch.testing.assert_close(mine, theirs)
+    weights = torch.randn(mine.shape, generator=generator(4), dtype=DOUBLE)
+    for left, right in zip(
+        torch.autograd.grad((weights * mine).sum(), parameters),
+        torch.autograd.grad((weights * theirs).sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(left, right)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
+def test_heads_on_vectors(name, options, make_graph) -> None:
+    """What the model says of embeddings it says of vectors in their place, or why it cannot."""
+    model, view = shaken(made(name, options)), GraphTensors(make_graph(seed=1)).view(ROWS)
+    if name in {"gcn", "sage", "gat", "gin", "sgc_stacked"} or (name == "appnp" and options.get("alpha") != 1.0):
+        with pytest.raises(UnsupportedError, match=r"mixes nodes along their links.*Choose mlp"):
+            model.classify(torch.zeros(3, model.embedding_dim))
+    else:
+        torch.testing.assert_close(model.classify(model.embed(view)), model(view))
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "gin", "sage"])
+def test_every_head_of_graphs_takes_vectors(name, make_collection) -> None:
+    model = build(name, num_features=5, num_classes=2, task="graph", seed=0, hidden=4)
+    view = GraphTensors(make_collection()).full
+    torch.testing.assert_close(model.classify(model.embed(view)), model(view))
