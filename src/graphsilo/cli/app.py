@@ -268,10 +268,13 @@ def list_command(
 
 @app.command()
 def explain(
-    name: Annotated[str, typer.Argument(metavar="METHOD", help="A method; or a model or a partition rule.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A method; or a model, partition rule, data set, scenario or section."),
+    ],
     debug: Debug = False,
 ) -> None:
-    """Show what a method does, what it sends and receives, and its settings."""
+    """Show what a method does, what it sends and receives, and its settings; or the settings of something else."""
     from graphsilo.cli.explain import explain_command
 
     explain_command(name)
