@@ -94,7 +94,7 @@ class Scaling:
         Raises:
             ConfigError: They name no scaling.
         """
-        told = ScaleOptions.of(tree)
+        told = ScaleOptions.of({key: tree[key] for key in ("scale", "scale_by")})
         by = told.scale_by if told.scale in ("standard", "robust") else None
         return cls.of(told.scale, by, own_tables=False)
 

@@ -130,6 +130,8 @@ def test_the_usual_scaling() -> None:
     assert Scaling.of(None, None, own_tables=False) == Scaling("none", "silo")
     assert Scaling.of("robust", None, own_tables=False) == Scaling("robust", "silo")
     assert Scaling.of(None, "silo", own_tables=True) == Scaling("standard", "silo")
+    sent = {**Scaling("robust", "silo").tree(), "graphsilo": "0.1"}
+    assert Scaling.from_tree(sent) == Scaling("robust", "silo")  # whatever else stands in the header
     assert Scaling("standard", "federation").alone == Scaling("standard", "silo")
     with pytest.raises(ConfigError, match="scale: none has none"):
         Scaling.of(None, "silo", own_tables=False)
