@@ -195,7 +195,7 @@ def run(
         settings: Single settings by dotted name, e.g. ``**{"evaluation.every": 5}``.
 
     Returns:
-        The result; ``result.tree`` is what result.json holds.
+        The result; ``result.record`` is what result.json holds, ``result.tree`` the same as plain values.
 
     Raises:
         ConfigError: An unknown setting, or one that contradicts another.
@@ -521,5 +521,4 @@ def _as_record(run: PathName | Result, number: int) -> record.Run:
         raise _unusable("graphsilo.compare", "folders of runs, or what graphsilo.run returned", run)
     if run.out is not None:
         return record.load(run.out, with_ledger=False)
-    tree = dict(run.tree)
-    return record.Run(Path(f"run {number}"), tree, dict(tree["config"]), None, ())
+    return record.Run(Path(f"run {number}"), run.record)

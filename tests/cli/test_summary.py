@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from graphsilo.cli.summary import remarks, scored, sheet
+from graphsilo.experiments.storage.records import RunRecord, record_of
+from kit import result_tree, round_tree, seed_tree
 
 FAILURE = "client 2 failed in 'train' (E: x)"
-TREE = {
-    "method": {"title": "FedAvg"},
-    "summary": {
+ROUND = round_tree(1, failures=[FAILURE])
+TREE = result_tree(
+    summary={
         "test": {
             "accuracy": {"mean": 0.8, "std": 0.01},
             "macro_f1": {"mean": 0.7, "std": None},
@@ -16,7 +20,7 @@ TREE = {
         "scenarios": {"unseen_node": {"accuracy": {"mean": 0.6, "std": 0.0}}},
         "upload_bytes": 1500, "download_bytes": 2_000_000,
     },
-    "references": {
+    references={
         "local": {
             "accuracy": {"mean": 0.75, "std": 0.0},
             "scenarios": {"unseen_node": {"accuracy": {"mean": 0.55, "std": 0.0}}},
@@ -24,16 +28,20 @@ TREE = {
         "global": {"accuracy": {"mean": 0.85, "std": 0.0}},
         "gap_closed": {"accuracy": 0.5},
     },
-    "seeds": [
-        {"best_round": 3, "cpu_seconds": 1.0, "rounds": [{"round": 1, "failures": [FAILURE]}]},
-        {"best_round": 5, "cpu_seconds": 2.0, "rounds": [{"round": 4, "failures": [FAILURE]}]},
+    seeds=[
+        seed_tree(0, best_round=3, cpu_seconds=1.0, rounds=[ROUND]),
+        seed_tree(1, best_round=5, cpu_seconds=2.0, rounds=[{**ROUND, "round": 4}]),
     ],
-    "warnings": ["client 1 has no test item."],
-}  # fmt: skip
+    warnings=["client 1 has no test item."],
+)  # fmt: skip
+
+
+def record(**more: Any) -> RunRecord:
+    return record_of({**TREE, **more}, RunRecord)
 
 
 def test_run_and_references():
-    found = sheet(TREE)
+    found = sheet(record())
     assert found.corner == "Test, % (2 seeds)"
     run = dict(zip(found.columns, found.rows[0][1], strict=True))
     assert found.rows[0][0] == "FedAvg"
@@ -48,9 +56,9 @@ def test_run_and_references():
 
 
 def test_what_is_scored_is_said():
-    assert scored(TREE) == ""
-    seed = {"modes": {"own_global": {}, "aggregate_local": {}}}
-    assert scored({"seeds": [seed]}) == (
+    mode = seed_tree()["modes"]["own_local"]
+    seed = seed_tree(modes={"own_global": mode, "aggregate_local": mode})
+    assert scored(record(seeds=[seed])) == (
         "Scored: clients' own models, test data of all (own_global) at the round that validation chose; "
         "aggregate_local is in result.json. Sent and received: for training, per seed; what evaluation takes is in "
         "ledger.parquet."
@@ -58,9 +66,9 @@ def test_what_is_scored_is_said():
 
 
 def test_remarks_name_what_failed():
-    assert remarks(TREE) == [
+    assert remarks(record()) == [
         "client 1 has no test item.",
         "client 2 failed in 'train' (E: x), in rounds 1, 4; the method went on without it.",
     ]
-    worse = {**TREE, "references": {"gap_closed": {"accuracy": None}}}
+    worse = record(references={"gap_closed": {"accuracy": None}})
     assert any("no gap to close" in text for text in remarks(worse))

@@ -303,7 +303,7 @@ def test_a_new_metric_is_one_entry(tmp_path):
         assert seed["test"]["pooled"]["misses"] == sum(row["test"]["misses"] for row in seed["clients"])
         assert all("misses" in row["validation"] and "worst_recall" not in row["test"] for row in seed["rounds"])
 
-    shown = sheet(tree)
+    shown = sheet(results[8].record)
     cells = dict(zip(shown.columns, shown.rows[0][1], strict=True))
     assert cells["Misses"] == f"{found[0]:.3f}"
     assert cells["Worst recall"] == f"{100 * found[1]:.1f}"

@@ -53,7 +53,7 @@ def scores(kind: str) -> SetScores:
 )
 def test_weights_of_the_mean(kind: str, expected: float) -> None:
     assert scores(kind).light()[kind]["accuracy"] == pytest.approx(expected)
-    assert scores(kind).full(kind)["accuracy"] == pytest.approx(expected)
+    assert scores(kind).full(kind).metrics["accuracy"] == pytest.approx(expected)
 
 
 def test_weights_of_a_scenario() -> None:
@@ -252,7 +252,7 @@ def test_silos_alone_have_best_rounds_of_their_own() -> None:
     assert kept.clients == (0, 1, 2)
     assert kept.each("val", "accuracy") == [0.7, 0.9, 0.8]
     assert kept.each("test", "accuracy") == pytest.approx([0.3, 0.1, 0.2])
-    assert view.summary("own_local")["test"]["accuracy"] == pytest.approx(0.2)
+    assert view.summary("own_local").test.metrics["accuracy"] == pytest.approx(0.2)
     assert progress.best_score == (pytest.approx(0.8), 3)
 
 

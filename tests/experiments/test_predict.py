@@ -16,6 +16,7 @@ from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.runtime.site.schema import schema_tree
+from kit import silo_tree
 
 
 @pytest.fixture(scope="module")
@@ -265,10 +266,8 @@ def test_a_silos_table_that_grew_is_filled_as_before(tmp_path):
     run(config, out=tmp_path / "run")
     silo = prepare(config).silos[0]
     (tmp_path / "silo.yaml").write_text("name: north\ndata: north.yaml\n")
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    result |= {"silo": "north", "silo_file": str(tmp_path / "silo.yaml"), "client": 0, "sparse": False}
-    result |= {"schema": schema_tree(silo.schema), "model": ["gcn", {}]}
-    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    own = silo_tree(schema=schema_tree(silo.schema), silo_file=str(tmp_path / "silo.yaml"))
+    (tmp_path / "run" / "result.json").write_text(json.dumps(own))
     table = tmp_path / "north-nodes.csv"
     table.write_text(table.read_text() + "new-0,5000,1,\nnew-1,,1,\n")
     grown = predict(tmp_path / "run")

@@ -131,7 +131,7 @@ def test_what_scaling_sends_stands_in_the_ledger(hospitals: list[str]) -> None:
     config = config_of(hospitals)
     method = registry.load("fedavg")
     one = SeedRun(config, method, config.method_config(), prepare(config, method), 0, None, None)
-    tree, ledger = one.run(0, resume=False, observer=Silent(), label="", folder=None)
+    seed, ledger = one.run(0, resume=False, observer=Silent(), label="", folder=None)
     rows = [row for row in ledger.rows() if row[0] == "setup"]
     up = {(row[4], row[6], row[7]) for row in rows if row[3] == "up" and row[6] != "(header)"}
     assert up == {
@@ -142,7 +142,7 @@ def test_what_scaling_sends_stands_in_the_ledger(hospitals: list[str]) -> None:
     assert {row[4] for row in rows if row[3] == "down"} == {"feature_sums", "feature_squares", "scale"}
     # 32 bytes for 4 sums, 4 counts and 4 squares of each of 3 clients, filled up to 64.
     assert sum(row[8] for row in rows if row[3] == "up" and row[7] == "statistic") == 3 * 3 * 64
-    assert tree["setup"]["upload_bytes"] == sum(row[8] for row in rows if row[3] == "up")
+    assert seed.setup.upload_bytes == sum(row[8] for row in rows if row[3] == "up")
 
 
 def test_a_plan_knows_what_scaling_sends(hospitals: list[str]) -> None:

@@ -18,6 +18,7 @@ from graphsilo.experiments.cohort import left_out
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
+from kit import check_result
 
 SMALL = {"name": "citation-sbm", "nodes": 160, "classes": 3, "features": 24}
 BASE: dict[str, Any] = {
@@ -118,6 +119,7 @@ def test_every_method_can_do_without_its_first_client(name: str) -> None:
 def test_workers_and_resume_give_the_same(tmp_path: Path) -> None:
     plain = graphsilo.run(BASE, without=1, out=tmp_path / "plain", report=False)
     spread = graphsilo.run(BASE, without=1, workers=2, out=tmp_path / "spread", report=False)
+    check_result(tmp_path / "spread")
     assert models(tmp_path / "plain", [0, 2, 3]) == models(tmp_path / "spread", [0, 2, 3])
     assert numbers(plain.tree) == numbers(spread.tree)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 GROUP_DROPS = {"macro_f1": 0.05, "min_f1": 0.17, "hete_f1": 0.21, "hete_min_f1": 0.33}
 REFERENCES = {"local": 0.742, "global": 0.874, "global_cut": 0.851}
@@ -32,7 +31,7 @@ def make_run(
     class_names: list[str] | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Path:
-    """Write config.yaml, result.json, rounds.parquet and ledger.parquet; returns the folder."""
+    """Write result.json and ledger.parquet; returns the folder."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -69,26 +68,43 @@ def make_run(
         "graphsilo": "0.1.0",
         "config": config,
         "fingerprint": "sha256:" + rng.bytes(32).hex(),
+        "replaces": None,
+        "task": "node",
+        "class_names": class_names,
         "seeds": records,
-        "summary": {"upload_bytes": sum(row["bytes"] for row in ledger if row["direction"] == "up") / seeds},
+        "summary": {
+            "test": {},
+            "modes": {},
+            "upload_bytes": sum(row["bytes"] for row in ledger if row["direction"] == "up") / seeds,
+            "download_bytes": sum(row["bytes"] for row in ledger if row["direction"] == "down") / seeds,
+        },
         "method": {
             "name": method,
             "title": title,
             "citation": "McMahan et al., Communication-Efficient Learning of Deep Networks, AISTATS 2017",
             "evaluates": ["own", "aggregate"],
+            "pooled": method == "global",
+            "backbone": True,
+            "rounds": rounds,
         },
-        "data": {"name": data, "nodes": int(labels.sum()), "edges": 5278, "features": 1433, "classes": classes},
+        "data": {
+            "name": data,
+            "nodes": int(labels.sum()),
+            "edges": 5278,
+            "features": 1433,
+            "classes": classes,
+            "hash": data,
+        },
         "partition": _partition(rng, labels, partition_hash),
         "environment": {
             "python": "3.12.4",
             "torch": "2.13.0",
             "platform": "Linux x86_64, 8 cores",
             "graphsilo": "0.1.0",
+            "device": "cpu",
         },
         "warnings": [],
     }
-    if class_names:
-        result["class_names"] = class_names
     if references:
         gap = (np.mean([record["test"]["accuracy"] for record in records]) - 0.742) / (0.874 - 0.742)
         result["references"] = {
@@ -96,10 +112,7 @@ def make_run(
             for key, value in REFERENCES.items()
         } | {"gap_closed": {"accuracy": float(gap)}}
     result |= extra or {}
-    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
-    rows = [{"seed": record["seed"], **_flat(row)} for record in records for row in record["rounds"]]
-    parquet.write_table(arrow.Table.from_pylist(rows), folder / "rounds.parquet")
     parquet.write_table(arrow.Table.from_pylist(ledger), folder / "ledger.parquet")
     return folder
 
@@ -136,7 +149,7 @@ def _seed(
                 "cpu_seconds": cpu,
                 "wall_seconds": cpu * 1.06,
                 "participants": clients,
-                "modes": {"aggregate_local": {"test": _scores(rng, reached + 0.012, 0.003)}},
+                "modes": {"aggregate_local": {"validation": {}, "test": _scores(rng, reached + 0.012, 0.003)}},
             }
         )
     for client in range(clients):
@@ -165,6 +178,7 @@ def _seed(
     record = {
         "seed": seed,
         "best_round": best + 1,
+        "last_round": rounds,
         "validation": rows[best]["validation"],
         "test": test
         | {
@@ -175,15 +189,33 @@ def _seed(
         },
         "test_last": dict(rows[-1]["test"]),
         "modes": {
-            "own_local": {"best_round": best + 1, "validation": rows[best]["validation"], "test": test},
-            "aggregate_local": {"best_round": best + 1, "test": _scores(rng, test["accuracy"] + 0.012, 0.003)},
+            "own_local": {
+                "best_round": best + 1,
+                "validation": rows[best]["validation"],
+                "test": test,
+                "scenarios": {},
+            },
+            "aggregate_local": {
+                "best_round": best + 1,
+                "validation": {},
+                "test": _scores(rng, test["accuracy"] + 0.012, 0.003),
+                "scenarios": {},
+            },
         },
         "scenarios": {},
+        "scenarios_last": {},
         "per_class_f1": [float(value) for value in np.clip(test["macro_f1"] + rng.normal(0, 0.07, classes), 0, 1)],
         "confusion": confusion.tolist(),
         "clients": each,
         "rounds": rows,
-        "setup": {"upload_bytes": 28 * clients, "download_bytes": 12 * clients, "cpu_seconds": 0.02},
+        "setup": {
+            "upload_bytes": 28 * clients,
+            "download_bytes": 12 * clients,
+            "cpu_seconds": 0.02,
+            "wall_seconds": 0.02,
+        },
+        "checkpoint_cpu_seconds": 0.0,
+        "checkpoint_wall_seconds": 0.0,
         "cpu_seconds": sum(row["cpu_seconds"] for row in rows),
         "wall_seconds": sum(row["wall_seconds"] for row in rows),
         "peak_rss_bytes": 612_000_000,
@@ -240,6 +272,7 @@ def _partition(rng: np.random.Generator, labels: Any, partition_hash: str) -> di
     return {
         "rule": "louvain",
         "clients": len(labels),
+        "without": [],
         "seed": 2024,
         "hash": partition_hash,
         "kept_edges": 4738,
@@ -252,10 +285,3 @@ def _partition(rng: np.random.Generator, labels: Any, partition_hash: str) -> di
         "homophily": 0.81,
         "per_client": each,
     }
-
-
-def _flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in row.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphsilo.experiments.storage.records import RunRecord, record_of
 from graphsilo.report import comparison_page, curves, figures, plot, run_page
 from graphsilo.report.formats import Spread
-from graphsilo.report.record import load
+from graphsilo.report.record import Run, load
+from kit import result_tree
 
 
 def test_plotly_accepts_every_figure(runs: dict[str, Path]) -> None:
@@ -36,11 +38,11 @@ def test_every_colour_has_a_dark_one(runs: dict[str, Path]) -> None:
 
 def test_mean_curve_covers_the_rounds_all_seeds_reached(tmp_path: Path, sample: ModuleType) -> None:
     run = load(sample.make_run(tmp_path / "run", seeds=2, rounds=6))
-    run.result["seeds"][1]["rounds"] = run.result["seeds"][1]["rounds"][:4]
+    run.seeds[1].rounds = run.seeds[1].rounds[:4]
     by_round = curves.curves(run)[0].plots["accuracy"]
     means = {trace["name"]: trace for trace in by_round["data"] if "opacity" not in trace}
     assert means["Test"]["x"] == [1.0, 2.0, 3.0, 4.0]
-    both = [seed["rounds"][1]["test"]["accuracy"] for seed in run.seeds]
+    both = [seed.rounds[1].curve("test")["accuracy"] or 0.0 for seed in run.seeds]
     assert means["Test"]["y"][1] == pytest.approx(50 * sum(both), rel=1e-4)
 
 
@@ -53,7 +55,9 @@ def test_megabytes_add_up_and_start_with_the_set_up(tmp_path: Path, sample: Modu
 
 
 def test_label_map_shows_shares_and_keeps_counts() -> None:
-    partition = {"per_client": [{"client": 5, "labels": [3, 1]}, {"client": 7, "labels": [0, 0]}]}
+    counts = {"nodes": 4, "train": 1, "val": 1, "test": 2}
+    per_client = [{"client": 5, "labels": [3, 1], **counts}, {"client": 7, "labels": [0, 0], **counts}]
+    partition = record_of(result_tree(partition={"per_client": per_client}), RunRecord).partition
     figure = figures.label_map(partition, ["A", "A"])
     assert figure is not None
     [trace] = figure.plots["labels"]["data"]
@@ -118,10 +122,7 @@ def test_series_stand_out_from_both_pages(colours: tuple[str, str]) -> None:
 
 
 def test_no_rounds_no_curves(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "result.json").write_text('{"format": 1, "seeds": [{"seed": 0, "test": {"accuracy": 0.5}}]}')
-    run = load(folder)
+    run = Run(tmp_path, record_of(result_tree(), RunRecord))
     empty: list[Any] = []
     assert curves.curves(run) == empty
     assert curves.round_cost(run) == empty

@@ -12,6 +12,7 @@ import pytest
 
 from graphsilo.errors import RunError
 from graphsilo.report.record import flatten, load, write_page
+from kit import result_tree
 
 
 def result(folder: Path, value: object) -> Path:
@@ -30,11 +31,13 @@ def test_missing_folder_and_result(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ('{"seeds": [', "damaged"),
-        ("[1, 2]", "list 'seeds'"),
-        ({"format": 1}, "list 'seeds'"),
-        ({"format": 2, "seeds": [{}], "graphsilo": "9.0"}, r"format 2, this graphsilo reads format 1.*9\.0"),
-        ({"format": 1, "seeds": []}, "no seed's result"),
+        ('{"seeds": [', "cannot be read"),
+        ("[1, 2]", "its format is None"),
+        (result_tree(format=2, graphsilo="9.0"), r"format 1, but its format is 2: read it with .* wrote it \(9\.0\)"),
+        ({**result_tree(), "seeds": [{}]}, r"missing required field `seed` - at `\$\.seeds\[0\]`"),
+        ({**result_tree(), "novelty": 1}, r"unknown field `novelty`.*another version of graphsilo \(0; this is"),
+        (result_tree([{"accuracy": "high"}]), r"metric accuracy: .* got `str`.*\$\.seeds\[0\]\.validation"),
+        (result_tree([]), r"of length >= 1 - at `\$\.seeds`"),
     ],
 )
 def test_unusable_results_are_refused_in_one_paragraph(tmp_path: Path, content: object, complaint: str) -> None:
@@ -45,19 +48,21 @@ def test_unusable_results_are_refused_in_one_paragraph(tmp_path: Path, content: 
 
 def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_bytes(b"\xff\xfe\x00broken")
-    with pytest.raises(RunError, match="damaged"):
+    with pytest.raises(RunError, match="cannot be read"):
         load(tmp_path)
 
 
-def test_the_least_result_is_enough(tmp_path: Path) -> None:
-    run = load(result(tmp_path / "run", {"format": 1, "seeds": [{"test": {"accuracy": 0.5, "items": 4}}]}))
+def test_scores_by_seed(tmp_path: Path) -> None:
+    run = load(result(tmp_path / "run", result_tree([{"accuracy": 0.5, "items": 4, "per_class_f1": [1.0, None]}])))
     assert run.metrics() == ["accuracy"]
-    assert run.values("test", "accuracy") == [0.5]
+    assert run.values("accuracy") == [0.5]
+    assert run.seeds[0].test.per_class("per_class_f1") == [1.0, None]
+    assert run.seeds[0].test.beside.items == 4
     assert (run.ledger, run.problems, run.seed_names) == (None, (), [0])
 
 
 def test_ledger_is_summed_by_kind_client_and_field(tmp_path: Path) -> None:
-    result(tmp_path, {"format": 1, "seeds": [{"seed": 0}, {"seed": 1}]})
+    result(tmp_path, result_tree([{}, {}]))
     # Two seeds; client 3 sends 10 + 30 bytes of model in one and 20 in the other: (10 + 30 + 20) / 2 = 30 per seed
     rows = [
         (0, "round", 3, "up", "model", 10),
@@ -82,29 +87,14 @@ def test_ledger_is_summed_by_kind_client_and_field(tmp_path: Path) -> None:
 def test_damaged_side_files_are_told_not_raised(runs: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(runs["fedavg"], tmp_path / "copy"))
     (folder / "ledger.parquet").write_bytes(b"PAR1 not a table")
-    (folder / "config.yaml").write_text("a: [1\nb: }")
+    (folder / "gntk.json").write_text("{")
     run = load(folder)
     assert run.ledger is None
-    assert [text.split()[0] for text in run.problems] == ["config.yaml", "ledger.parquet"]
-    assert run.config["method"]["rounds"] == 12  # from the copy in result.json
+    assert [text.split()[0] for text in run.problems] == ["ledger.parquet", "gntk.json"]
 
 
-def test_rounds_are_taken_from_the_table_when_the_record_leaves_them_out(runs: dict[str, Path], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(runs["fedavg"], tmp_path / "copy"))
-    recorded = json.loads((folder / "result.json").read_text())
-    wanted = [seed.pop("rounds") for seed in recorded["seeds"]]
-    (folder / "result.json").write_text(json.dumps(recorded))
-    found = [seed["rounds"] for seed in load(folder).seeds]
-    assert [row["test"]["accuracy"] for row in found[2]] == [row["test"]["accuracy"] for row in wanted[2]]
-    assert found[0][0]["upload_bytes"] == wanted[0][0]["upload_bytes"]
-
-
-def test_outer_settings_win(tmp_path: Path) -> None:
+def test_settings_by_dotted_names() -> None:
     config = {"method": {"rounds": 5, "mu": 0.1}, "rounds": 100}
-    run = load(result(tmp_path / "run", {"format": 1, "seeds": [{}], "config": config}))
-    assert run.setting("rounds") == 100
-    assert run.setting("mu") == 0.1
-    assert run.setting("nothing") is None
     assert flatten(config) == {"method.rounds": 5, "method.mu": 0.1, "rounds": 100}
 
 

@@ -15,20 +15,25 @@ from graphsilo.errors import ConfigError, RunError
 from graphsilo.evaluate.metrics import METRICS, Metric, accuracy
 from graphsilo.report.formats import spread
 from graphsilo.report.tables import Row, _differences, comparison, to_csv, to_latex, to_markdown
+from kit import result_tree
 
 
-def run(root: Path, name: str, scores: list[float], **extra: Any) -> Path:
-    """A run folder with one accuracy per seed."""
+def run(root: Path, name: str, scores: list[float], *, metric: str = "accuracy", **more: Any) -> Path:
+    """A run folder with one score per seed, and a fingerprint of its own."""
     folder = root / name
     folder.mkdir()
-    seeds = [{"seed": seed, "test": {"accuracy": score}} for seed, score in enumerate(scores)]
-    content = {"format": 1, "seeds": seeds, "method": {"name": name, "title": name}, **extra}
+    titles = {"method": {"name": name, "title": name}, "fingerprint": name}
+    content = result_tree([{metric: score} for score in scores], **titles | more)
     (folder / "result.json").write_text(json.dumps(content))
     return folder
 
 
+def reference(accuracy: float, std: float | None = None) -> dict[str, Any]:
+    return {"accuracy": {"mean": accuracy, "std": std}}
+
+
 def test_means_come_from_the_seeds_not_from_the_summary(tmp_path: Path) -> None:
-    summary = {"test": {"accuracy": {"mean": 0.1, "std": 0.1}}}
+    summary = {"test": reference(0.1, 0.1)}
     table = comparison([run(tmp_path, "a", [0.78, 0.80], summary=summary)])
     score = table.rows[0].scores["accuracy"]
     assert score is not None
@@ -104,11 +109,7 @@ def test_a_lower_loss_is_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     loss = Metric("loss", "Loss", "a cost", accuracy, is_share=False, higher_is_better=False)
     monkeypatch.setitem(METRICS, "loss", loss)
     for name, level in (("high", 0.9), ("low", 0.4)):
-        run(tmp_path, name, [0.5])
-        path = tmp_path / name / "result.json"
-        content = json.loads(path.read_text())
-        content["seeds"] = [{"seed": seed, "test": {"loss": level + 0.001 * seed}} for seed in range(7)]
-        path.write_text(json.dumps(content))
+        run(tmp_path, name, [level + 0.001 * seed for seed in range(7)], metric="loss")
     table = comparison([tmp_path / "high", tmp_path / "low"])
     assert table.best == {"loss": (1,)}
     assert table.mark("loss", 0) == "†"
@@ -120,7 +121,7 @@ def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
         "one",
         [0.8],
         data={"name": "Cora", "nodes": 2708},
-        partition={"rule": "louvain", "clients": 10, "hash": "sha256:aaaa"},
+        partition={"hash": "sha256:aaaa"},
         config={"scenario": {"name": "seen"}, "method": {"rounds": 100, "mu": 1, "lr": 0.01}, "run": {"workers": 1}},
     )
     two = run(
@@ -128,12 +129,18 @@ def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
         "two",
         [0.8, 0.9],
         data={"name": "CiteSeer", "nodes": 3327},
-        partition={"rule": "louvain", "clients": 10, "hash": "sha256:bbbb"},
+        partition={"hash": "sha256:bbbb"},
         config={"scenario": {"name": "unseen"}, "method": {"rounds": 50, "lr": 0.01}, "run": {"workers": 2}},
     )
     table = comparison([one, two])
     told = " ".join(table.warnings)
-    for part in ("data differ (one: Cora, 2708 nodes; two: CiteSeer, 3327 nodes)", "hash aaaa", "seeds differ", "seen"):
+    for part in (
+        "data differ (one: Cora, 2708 nodes, ",
+        "two: CiteSeer, 3327 nodes, ",
+        "hash aaaa",
+        "seeds differ",
+        "seen",
+    ):
         assert part in told
     assert table.notes == ("method.rounds differs (one: 100; two: 50).",)
     assert r"method.rounds differs (one: 100; two: 50)." in to_markdown(table)
@@ -165,7 +172,7 @@ def test_same_method_twice_is_told_apart_by_its_settings(tmp_path: Path) -> None
 
 def test_references_that_disagree_are_kept_apart(tmp_path: Path) -> None:
     folders = [
-        run(tmp_path, name, [0.8], references={"local": {"accuracy": {"mean": local, "std": 0.01}}})
+        run(tmp_path, name, [0.8], references={"local": reference(local, 0.01)})
         for name, local in (("a", 0.7), ("b", 0.6))
     ]
     table = comparison(folders)
@@ -173,16 +180,10 @@ def test_references_that_disagree_are_kept_apart(tmp_path: Path) -> None:
     assert "disagree" in table.warnings[0]
 
 
-def test_gap_is_computed_when_it_was_not_recorded(tmp_path: Path) -> None:
-    references = {"local": {"accuracy": {"mean": 0.70}}, "global": {"accuracy": {"mean": 0.90}}}
-    table = comparison([run(tmp_path, "a", [0.75], references=references)])
-    assert table.rows[0].gap["accuracy"] == pytest.approx(0.25)
-
-
 def test_gap_uses_the_references_of_a_comparable_run(tmp_path: Path) -> None:
-    references = {"local": {"accuracy": {"mean": 0.70}}, "global": {"accuracy": {"mean": 0.90}}}
+    references = {"local": reference(0.70), "global": reference(0.90), "gap_closed": {"accuracy": 0.25}}
     folders = [run(tmp_path, "a", [0.75], references=references), run(tmp_path, "b", [0.80])]
-    assert comparison(folders).rows[1].gap["accuracy"] == pytest.approx(0.5)
+    assert [row.gap["accuracy"] for row in comparison(folders).rows] == [0.25, pytest.approx(0.5)]
     elsewhere = run(tmp_path, "c", [0.80], data={"name": "CiteSeer"})
     assert comparison([folders[0], elsewhere]).rows[1].gap["accuracy"] is None
 
@@ -193,14 +194,14 @@ def test_markdown(tmp_path: Path) -> None:
     assert text.splitlines()[:4] == [
         "| Method | Accuracy | Sent | Received | CPU |",
         "| --- | ---: | ---: | ---: | ---: |",
-        r"| a\|b\_\* | **81.0 ± 1.4** | – | – | – |",
-        r"| \<b\> | 71.0 ± 1.4 | – | – | – |",
+        r"| a\|b\_\* | **81.0 ± 1.4** | 1.0 kB | 2.0 kB | 1.0 s |",
+        r"| \<b\> | 71.0 ± 1.4 | 1.0 kB | 2.0 kB | 1.0 s |",
     ]
 
 
 def test_latex_is_escaped_and_bold(tmp_path: Path) -> None:
     text = to_latex(comparison([run(tmp_path, r"50%_&\x{$", [0.8, 0.82]), run(tmp_path, "b", [0.7])]), costs=True)
-    assert r"50\%\_\&\textbackslash{}x\{\$ & \textbf{81.0} $\pm$ 1.4 & -- & -- & -- \\" in text
+    assert r"50\%\_\&\textbackslash{}x\{\$ & \textbf{81.0} $\pm$ 1.4 & 1.0 kB & 2.0 kB & 1.0 s \\" in text
     assert [r"\toprule" in text, r"\midrule" in text, r"\bottomrule" in text] == [True] * 3
     assert r"\begin{tabular}{lrrrr}" in text
     for line in text.splitlines():
@@ -213,7 +214,7 @@ def test_csv_holds_full_precision(tmp_path: Path) -> None:
     [row] = list(csv.DictReader(io.StringIO(to_csv(table))))
     assert row["label"] == 'a,"b'
     assert float(row["accuracy_mean"]) == pytest.approx(0.1617283945, abs=1e-12)
-    assert (row["row"], row["seeds"], row["upload_bytes"]) == ("run", "0 1", "")
+    assert (row["row"], row["seeds"], row["upload_bytes"]) == ("run", "0 1", "1000")
 
 
 def test_nothing_to_compare(tmp_path: Path) -> None:

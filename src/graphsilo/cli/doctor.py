@@ -242,7 +242,7 @@ def _federation() -> Iterator[Finding]:
                 },
             )
             place = Path(folder) / str(workers)
-            results.append(run(config, out=place, report=report.write).tree["summary"]["test"])
+            results.append(run(config, out=place, report=report.write).record.summary.test)
             if not (place / "report.html").is_file():
                 yield Finding("broken", "report", f"no page was drawn in {place}")
         predict(Path(folder) / "1", client=0)

@@ -17,6 +17,7 @@ from graphsilo.experiments.config import RunConfig, load_config
 
 if TYPE_CHECKING:
     from graphsilo.cli.progress import LiveProgress, PlainProgress
+    from graphsilo.experiments.storage.records import RunRecord
 
 RUNS = Path("runs")
 """Where runs without --out go."""
@@ -57,18 +58,18 @@ def run_command(
     folder = claim_folder(config) if out is None else out.expanduser()
     existed = folder.exists() and not claimed
     try:
-        tree, warned = _train(config, folder, resume=resume, quiet=quiet, draw_report=draw_report, debug=debug)
+        record, warned = _train(config, folder, resume=resume, quiet=quiet, draw_report=draw_report, debug=debug)
     except KeyboardInterrupt:
         raise Stopped(_how_to_go_on(folder)) from None
     finally:
         if not existed:
             _remove_if_empty(folder)
-    _tell(tree, folder, warned, quiet=quiet, draw_report=draw_report)
+    _tell(record, folder, warned, quiet=quiet, draw_report=draw_report)
 
 
 def _train(
     config: RunConfig, folder: Path, *, resume: bool, quiet: bool, draw_report: bool, debug: bool
-) -> tuple[Mapping[str, Any], list[str]]:
+) -> tuple[RunRecord, list[str]]:
     """Run with progress on the screen and in the log; returns the result and the warnings that were shown."""
     from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Several
 
@@ -102,7 +103,7 @@ def _train(
         _to_stderr("This run was finished before; nothing was trained.")
     if draw_report and not (folder / "report.html").exists():  # the run was finished before, its report was not
         draw(folder)
-    return result.tree, begun.warnings
+    return result.record, begun.warnings
 
 
 class _Begun:
@@ -147,24 +148,23 @@ def _draw_report(folder: Path, warn: Any, debug: bool) -> None:
 
 def tell_run(folder: Path) -> None:
     """Print what the finished run in a folder came to."""
-    from graphsilo.experiments.storage import disk
+    from graphsilo.experiments.storage import records
 
-    tree = disk.read_json(folder / "result.json", "the result")
-    _tell(tree, folder, [], quiet=False, draw_report=(folder / "report.html").exists())
+    _tell(records.read_run(folder), folder, [], quiet=False, draw_report=(folder / "report.html").exists())
 
 
-def _tell(tree: Mapping[str, Any], folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool) -> None:
+def _tell(record: RunRecord, folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool) -> None:
     if quiet:
         terminal.say(str(folder))
         return
     from graphsilo.cli import summary
 
     print(file=sys.stderr)
-    terminal.show(summary.sheet(tree).draw())
+    terminal.show(summary.sheet(record).draw())
     terminal.say()
-    if told := summary.scored(tree):
+    if told := summary.scored(record):
         terminal.say(told)
-    for text in summary.remarks(tree):
+    for text in summary.remarks(record):
         if text not in warned:
             terminal.say(f"Note: {text}")
     page = folder / "report.html"

@@ -15,6 +15,7 @@ from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.evaluate import metrics
 from graphsilo.evaluate.scores import Score, combine
 from graphsilo.experiments.config import EvaluationConfig, Mode
+from graphsilo.experiments.storage.records import Scores
 from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest
 from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.message import Tensors
@@ -132,7 +133,7 @@ class SetScores:
             result[kind] = metrics.round_summary(counts, scenario_weights(kind, counts))
         return result
 
-    def full(self, kind: str) -> dict[str, Any]:
+    def full(self, kind: str) -> Scores:
         """Everything the result says about one kind."""
         result: dict[str, Any] = {}
         if self.counts is not None and kind in self.kinds:
@@ -143,8 +144,7 @@ class SetScores:
                 result["worst_client"] = {"client": None, "accuracy": None}
                 result["spread"] = {"std": None, "min": None, "max": None}
         light = self.light().get(NAMES.get(kind, kind), {})
-        result.update({key: value for key, value in light.items() if key not in result})
-        return result
+        return Scores.of({**light, **result})
 
     def state(self) -> dict[str, Any]:
         import torch

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphsilo.errors import one_line, several
 from graphsilo.experiments.cohort import Cohort, untrained_words
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
+from graphsilo.experiments.storage.records import Seed
 from graphsilo.federation.registry import Method
 
 _FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
@@ -47,7 +47,7 @@ def untrained(scores: SetScores, clients: int) -> list[list[int]]:
     return [[int(label), int(tested[label])] for label in np.flatnonzero((trained == 0) & (tested > 0))]
 
 
-def outcome_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort: Cohort) -> list[str]:
+def outcome_warnings(seeds: Sequence[Seed], method: Method, cohort: Cohort) -> list[str]:
     """What the outcome says that a person should know.
 
     Args:
@@ -55,7 +55,7 @@ def outcome_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort:
         method: By which method.
         cohort: Who took part.
     """
-    lost = [] if cohort.has_data else seeds[0].get("untrained", [])  # who has the data knew before
+    lost = [] if cohort.has_data else seeds[0].untrained or []  # who has the data knew before
     return [
         *([untrained_words(lost, cohort.schema.class_names)] if lost else ()),
         *_failure_warnings(seeds, cohort),
@@ -63,20 +63,20 @@ def outcome_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort:
     ]
 
 
-def _failure_warnings(seeds: Sequence[Mapping[str, Any]], cohort: Cohort) -> list[str]:
+def _failure_warnings(seeds: Sequence[Seed], cohort: Cohort) -> list[str]:
     """Says which clients a run went on without, where ``method.min_clients`` let it."""
     steps: dict[int, set[tuple[int, int]]] = {}
     reasons: dict[int, str] = {}
     for place, seed in enumerate(seeds):
-        for number, row in enumerate((seed["setup"], *seed["rounds"])):
-            for text in row.get("failures", ()):
+        for number, row in enumerate((seed.setup, *seed.rounds)):
+            for text in row.failures or ():
                 found = _FAILURE.match(text)
                 if found:
                     client = int(found[1])
                     steps.setdefault(client, set()).add((place, number))
                     reasons.setdefault(client, found[2])
     names = {row["client"]: row.get("silo") for row in cohort.cut["per_client"]}
-    rounds = sum(len(seed["rounds"]) for seed in seeds)
+    rounds = sum(len(seed.rounds) for seed in seeds)
     found_so_far = []
     for client in sorted(steps)[:_MOST]:
         failed = sum(number > 0 for _, number in steps[client])
@@ -95,9 +95,9 @@ def _called(client: int, names: Mapping[int, str | None]) -> str:
     return f"'{names[client]}'" if names.get(client) else str(client)
 
 
-def _one_class_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, cohort: Cohort) -> list[str]:
+def _one_class_warnings(seeds: Sequence[Seed], method: Method, cohort: Cohort) -> list[str]:
     """Says so where silos predict one class for everything at the reported round."""
-    among = {tuple(pair) for seed in seeds for pair in seed.get("one_class", ())}
+    among = {tuple(pair) for seed in seeds for pair in seed.one_class or ()}
     if not among or method.name == "majority":  # which is meant to
         return []
     names = {row["client"]: row.get("silo") for row in cohort.cut["per_client"]}
@@ -105,13 +105,13 @@ def _one_class_warnings(seeds: Sequence[Mapping[str, Any]], method: Method, coho
     classes = sorted({label for _, label in among})
     what = ", ".join(f"'{words[label]}'" if words else str(label) for label in classes[:_MOST])
     clients = sorted({client for client, _ in among})
-    scored = {row["client"] for seed in seeds for row in seed["clients"] if row["test"].get("accuracy") is not None}
+    scored = {row.client for seed in seeds for row in seed.clients if row.test.metrics.get("accuracy") is not None}
     if clients == [EVERYBODY] or scored <= set(clients):
         who, verb = "every silo", "predicts"
     else:
         shown = several((_called(client, names) for client in clients), _MOST)
         who, verb = (f"client {shown}", "predicts") if len(clients) == 1 else (f"clients {shown}", "predict")
-    in_seeds = [str(seed["seed"]) for seed in seeds if seed.get("one_class")]
+    in_seeds = [str(seed.seed) for seed in seeds if seed.one_class]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
     return [
         f"{who} {verb} one class for everything ({what}) at the reported round{when}: nothing was learned that tells "

@@ -24,7 +24,8 @@ from graphsilo.data.truth import Told, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.simulation import prepare
-from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage.records import SiloRecord
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.model_files import Kept, model_path
@@ -113,23 +114,23 @@ def predict(
         DataError: The graph does not fit the model, or holds NaN or infinity.
     """
     folder = Path(run_dir)
-    result = disk.read_json(folder / "result.json", "the result")
+    result = records.read(folder)
     if checkpoint not in ("best", "last"):
         raise ConfigError(
             f"a run keeps the models of two checkpoints, 'best' and 'last'; '{checkpoint}' was asked for."
         )
-    seeds = [row["seed"] for row in result["seeds"]]
+    seeds = [row.seed for row in result.seeds]
     chosen = seeds[0] if seed is None else seed
     if chosen not in seeds:
         raise ConfigError(f"the run has seeds {seeds}; {chosen} was asked for.")
-    if result["task"] == "link":
+    if result.task == "link":
         raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
     # Scale and fill values are those that the model was trained with: today's tables may have other means.
-    if "silo_file" in result:
+    if isinstance(result, SiloRecord):
         own = _own_client(folder, result, client)
         kept = _read(model_path(folder, chosen, own, checkpoint))
         asked = _at_silo(folder, result, own, kept)
-        owner = f"silo {result['silo']}"
+        owner = f"silo {result.silo}"
     else:
         asked = _of_run(folder, client)
         kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
@@ -139,7 +140,7 @@ def predict(
     member.load_final(kept.models)
     target: Graph | GraphCollection
     if graph is None:
-        trained_on = result.get("silo_data") if "silo_file" in result else result["data"]["hash"]
+        trained_on = result.silo_data if isinstance(result, SiloRecord) else result.data.hash
         if trained_on is not None and trained_on != asked.data_hash:
             raise RunError(
                 f"the data has changed since the run in {folder} was trained, so that {owner}'s own graph is not what "
@@ -214,22 +215,22 @@ def _of_run(folder: Path, client: ClientId | None) -> _Asked:
     return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root)
 
 
-def _own_client(folder: Path, result: Mapping[str, Any], client: ClientId | None) -> ClientId:
+def _own_client(folder: Path, result: SiloRecord, client: ClientId | None) -> ClientId:
     """The client of a silo's own results."""
-    own = int(result["client"])
+    own = result.client
     if client not in (None, own):
         raise ConfigError(f"{folder} holds the results of client {own} alone; {client} was asked for.")
     return own
 
 
-def _at_silo(folder: Path, result: Mapping[str, Any], own: ClientId, kept: Kept) -> _Asked:
+def _at_silo(folder: Path, result: SiloRecord, own: ClientId, kept: Kept) -> _Asked:
     """The client of a silo's own results, from the silo's file."""
     config = load_config(folder / "config.yaml", overrides={"run.device": "cpu"})
-    schema = schema_of(result["schema"])
-    file = read_silo_file(result["silo_file"])
-    silo = file.load(own, task=schema.task, schema=schema, sparse=bool(result["sparse"]), fills=kept.fills)
-    name, settings = result["model"]
-    method = registry.load(result["method"]["name"])
+    schema = schema_of(result.schema)
+    file = read_silo_file(result.silo_file)
+    silo = file.load(own, task=schema.task, schema=schema, sparse=result.sparse, fills=kept.fills)
+    name, settings = result.model
+    method = registry.load(result.method.name)
     spec = ModelSpec(name, settings, config.run.precision)
     return _Asked(method, silo, config, spec, file.options, content_hash([silo.graph]))
 

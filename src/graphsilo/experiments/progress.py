@@ -9,6 +9,7 @@ from typing import Any
 
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.evaluation import RoundScores, SetScores
+from graphsilo.experiments.storage.records import ModeScores, Scores
 from graphsilo.federation.server import ServerBase
 from graphsilo.types import ClientId
 
@@ -152,15 +153,10 @@ class ViewProgress:
                 self.best[name] = new if old is None else old.only(set(old.clients) - better).joined(new)
         return frozenset(better)
 
-    def summary(self, mode: str) -> dict[str, Any]:
+    def summary(self, mode: str) -> ModeScores:
         """What the result says of this mode."""
         scores = self.best[first_set(mode)]
-        return {
-            "best_round": self.best_round,
-            "validation": scores.full("val"),
-            "test": scores.full("test"),
-            "scenarios": scenarios_of(self.best),
-        }
+        return ModeScores(self.best_round, scores.full("val"), scores.full("test"), scenarios_of(self.best))
 
     def state(self) -> dict[str, Any]:
         return {
@@ -186,7 +182,7 @@ def first_set(mode: str) -> str:
     return "global" if mode.endswith("_global") else "seen"
 
 
-def scenarios_of(sets: Mapping[str, SetScores]) -> dict[str, Any]:
+def scenarios_of(sets: Mapping[str, SetScores]) -> dict[str, Scores]:
     found = {}
     for name, scores in sets.items():
         if name in ("seen", "global"):

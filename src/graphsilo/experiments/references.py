@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from msgspec.structs import replace
 
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments.config import RunConfig, RunReference
+from graphsilo.experiments.storage.records import Means, Summary
 from graphsilo.federation import registry
 
 _SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
@@ -45,27 +45,26 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     ).with_explicit(())
 
 
-def reference_row(summary: Mapping[str, Any]) -> dict[str, Any]:
+def reference_row(summary: Summary) -> Means:
     """What the result keeps of a reference: its test scores, and those of scenarios where there are any.
 
     Args:
         summary: Of the reference's own result.
     """
-    scenarios = summary.get("scenarios")
-    return {**summary["test"], **({"scenarios": scenarios} if scenarios else {})}
+    return Means(summary.test.metrics, replace(summary.test.beside, scenarios=summary.scenarios))
 
 
-def gaps_closed(test: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+def gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:
     """Per metric, how far from local to global training a run gets.
 
     Args:
-        test: Metric to mean and deviation of the run.
-        rows: The same of the references; ``local`` and ``global`` are needed.
+        test: Of the run.
+        local, central: Of the references.
     """
     closed = {}
-    for metric, value in test.items():
-        parts = [value, rows["local"].get(metric), rows["global"].get(metric)]
-        means = [part["mean"] for part in parts if isinstance(part, dict) and part.get("mean") is not None]
-        if len(means) == len(parts):
-            closed[metric] = gap_closed(*means)
+    for metric in test.metrics:
+        means = [found.mean for part in (test, local, central) if (found := part.metrics.get(metric)) is not None]
+        known = [mean for mean in means if mean is not None]
+        if len(known) == 3:
+            closed[metric] = gap_closed(*known)
     return closed

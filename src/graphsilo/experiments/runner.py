@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from graphsilo import documents
 from graphsilo.experiments.checks import check_data, check_device, check_precision, check_room, check_support
@@ -22,6 +23,7 @@ from graphsilo.experiments.storage import disk, results
 from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.experiments.storage.inputs import adopted, check_places
 from graphsilo.experiments.storage.outputs import write_missing_embeddings
+from graphsilo.experiments.storage.records import Means, References, RunRecord
 from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.storage.resume import Reason, check_free, check_outputs, finished
 from graphsilo.experiments.usage import Usage
@@ -107,7 +109,7 @@ def run(
                 for seed in config.run.seeds if done is None else ():
                     checkpoints.load(seed)
                 check_outputs(folder, config.evaluation)
-        if done is not None and set(config.run.references) <= set(done.get("references", {})):
+        if done is not None and set(config.run.references) <= done.reference_rows.keys():
             if folder is not None and config.evaluation.embeddings and isinstance(simulation, Simulation):
                 write_missing_embeddings(folder, config, method, simulation, config.run.seeds)
             if folder is not None and report is not None and not (folder / "report.html").exists():
@@ -137,7 +139,7 @@ def run(
             while True:
                 one = SeedRun(config, method, method_config, simulation, seed, place, checkpoints, parking)
                 try:
-                    tree, ledger = one.run(index, resume=again, observer=observer, label=label, folder=folder)
+                    found, ledger = one.run(index, resume=again, observer=observer, label=label, folder=folder)
                     break
                 except StateLost as lost:
                     if place is None:
@@ -146,35 +148,37 @@ def run(
                     if elsewhere is None:
                         observer.warned(f"{lost} It was started again; the seed goes on from its last checkpoint.")
                     again = True
-            seeds.append(tree)
+            seeds.append(found)
             ledgers.append((seed, ledger))
-        tree = results.assemble(config, method, simulation, seeds, run_fingerprint)
-        for warning in tree["warnings"][len(first) :] if not label else ():
+        record = results.assemble(config, method, simulation, seeds, run_fingerprint)
+        for warning in record.warnings[len(first) :] if not label else ():
             observer.warned(warning)
         if config.run.references:
-            tree["references"] = _references(config, simulation, tree, folder, resume, observer, elsewhere)
-        tree["process"] = usage.read()
+            references = _references(config, simulation, record, folder, resume, observer, elsewhere)
+            record = replace(record, references=references)
+        record = replace(record, process=usage.read())
         if folder is not None:
-            results.write(folder, tree, ledgers)
+            results.write(folder, record, ledgers)
             if report is not None:
                 report(folder)
-    tree["process"] = usage.read()  # with the page, and with workers that have ended
+    record = replace(record, process=usage.read())  # with the page, and with workers that have ended
     if folder is not None:
-        results.write_tree(folder, tree)
-    return Result(tree, folder)
+        results.write_record(folder, record)
+    return Result(record, folder)
 
 
 def _references(
     config: RunConfig,
     simulation: Cohort,
-    tree: Mapping[str, Any],
+    record: RunRecord,
     folder: Path | None,
     resume: bool,
     observer: Observer,
     elsewhere: Federations | None,
-) -> dict[str, Any]:
+) -> References:
     """Run the reference rows that are asked for, each in a folder of its own."""
-    rows: dict[str, Any] = {}
+    rows: dict[str, Means] = {}
+    gaps = None
     for name in REFERENCES:
         if name not in config.run.references:
             continue
@@ -190,10 +194,10 @@ def _references(
             elsewhere=None if elsewhere is None else elsewhere.for_reference(name),
             label=name,
         )
-        rows[name] = reference_row(result.summary)
+        rows[name] = reference_row(result.record.summary)
     if "local" in rows and "global" in rows:
-        rows["gap_closed"] = gaps_closed(tree["summary"]["test"], rows)
-    return rows
+        gaps = gaps_closed(record.summary.test, rows["local"], rows["global"])
+    return References.of(rows, gaps)
 
 
 def _description(config: RunConfig, method: Method, simulation: Cohort, label: str) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from graphsilo.data.scales import UNSCALED
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.sources.sizes import in_words
@@ -20,6 +22,7 @@ from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
+from graphsilo.experiments.storage.records import Seed, record_of, tree_of
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure
@@ -100,7 +103,7 @@ class SeedRun:
 
     def run(
         self, index: int, *, resume: bool, observer: Observer, label: str, folder: Path | None
-    ) -> tuple[dict[str, Any], Ledger]:
+    ) -> tuple[Seed, Ledger]:
         """Set up, train, evaluate; returns the seed's result and its ledger."""
         state = self.checkpoints.load(self.seed) if resume and self.checkpoints else None
         ledger = Ledger()
@@ -109,7 +112,7 @@ class SeedRun:
         if state is not None and state["result"] is not None:
             if folder is not None and self.config.evaluation.embeddings and isinstance(self.simulation, Simulation):
                 write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
-            return state["result"], ledger
+            return record_of(state["result"], Seed), ledger
         started = time.perf_counter()
         if state is None and self.scaling.is_agreed:
             self._agree(ledger)
@@ -156,9 +159,9 @@ class SeedRun:
         if self.keeps_models or self.config.evaluation.study:
             study = write_outputs(folder, self.seed, federation, server, self.config.evaluation, self.best, self.scale)
             if self.config.evaluation.study:
-                result["study"] = study
+                result = structs.replace(result, study=study)
         if self.checkpoints:
-            self.checkpoints.save(self.seed, {"result": result}, {"ledger": ledger.take()})
+            self.checkpoints.save(self.seed, {"result": tree_of(result)}, {"ledger": ledger.take()})
         return result, ledger
 
     def _tell_traffic(self, expected: tuple[int, int], observer: Observer, *, of: str = "") -> bool:

@@ -33,6 +33,7 @@ from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.simulation import Simulation, complete_config, prepare
 from graphsilo.experiments.storage import results
+from graphsilo.experiments.storage.records import Seed
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.planning import meter
@@ -183,7 +184,7 @@ class Probe:
             settings = config.method_config()
             trial = meter.Trial(config, self.method, settings, simulation, seed, None, weighed, parking)
             trial.meter, trial.seconds = watch, self.seconds
-            tree, ledger = trial.run(0, resume=False, observer=Silent(), label="", folder=folder)
+            found, ledger = trial.run(0, resume=False, observer=Silent(), label="", folder=folder)
             watch.close()
             parking.close()
             models = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -191,19 +192,19 @@ class Probe:
             known = {"models": models, "gpu": gpu, "cpu": time.process_time(), "entries": len(ledger._entries)}
             emit({"event": "trained", **known, **resident()._asdict()})
             if self.finish and len(silos) == len(self.simulation.silos) and not wanted.settings:
-                self._finish(folder / "out", config, simulation, tree, ledger, emit)
+                self._finish(folder / "out", config, simulation, found, ledger, emit)
 
     def _finish(
-        self, folder: Path, config: RunConfig, simulation: Simulation, tree: dict[str, Any], ledger: Any,
+        self, folder: Path, config: RunConfig, simulation: Simulation, found: Seed, ledger: Any,
         emit: meter.Emit,
     ) -> None:  # fmt: skip
         """What a run does after its last seed: the result's files, and what follows them."""
         started = time.process_time()
         folder.mkdir()
-        whole = results.assemble(config, self.method, simulation, [tree], "0" * 64)
+        whole = results.assemble(config, self.method, simulation, [found], "0" * 64)
         (folder / "config.yaml").write_text(json.dumps(complete_config(config, simulation)), encoding="utf-8")
         simulation.keep(folder)
-        results.write(folder, whole, [(tree["seed"], ledger)])
+        results.write(folder, whole, [(found.seed, ledger)])
         module, _, function = self.finish.partition(":")
         getattr(importlib.import_module(module), function)(folder)
         sizes = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}

@@ -39,7 +39,7 @@ def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Conte
         None if row.upload_bytes is None else (row.upload_bytes + (row.download_bytes or 0)) / 1e6 for row in table.rows
     ]
     trade = trade_off(labels, sizes, [row.scores.get(main) for row in table.rows], main)
-    data = list(dict.fromkeys(run.data_name for run in runs))
+    data = list(dict.fromkeys(run.result.data.name for run in runs))
     context: Context = {
         "title": f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",
         "sentence": f"{listed(labels)}.",
@@ -57,7 +57,7 @@ def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Conte
                 "folder": run.path.resolve().name,
                 "seeds": ", ".join(map(str, row.seeds)),
                 "sentence": sentence(run),
-                "fingerprint": short_hash(run.result.get("fingerprint")),
+                "fingerprint": short_hash(run.result.fingerprint),
             }
             for row, run in _zip(table, runs)
         ],

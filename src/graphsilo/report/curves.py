@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphsilo.evaluate.metrics import metric_of, ordered
-from graphsilo.report.formats import MODES, in_sentence, number, words
+from graphsilo.experiments.storage.records import Seed
+from graphsilo.report.formats import MODES, in_sentence, words
 from graphsilo.report.plot import (
     DASHES,
     HOVER,
@@ -24,7 +25,7 @@ from graphsilo.report.plot import (
     size_unit,
     symbol,
 )
-from graphsilo.report.record import Run, dig, mapping, records
+from graphsilo.report.record import Run
 
 _POINTS = 400
 _SEED_LINES = 10
@@ -54,7 +55,7 @@ def curves(run: Run) -> list[Figure]:
             "curves",
         )
     ]
-    if any(track.size is not None for track in tracks):
+    if tracks:
         figures.append(
             Figure(
                 "curve-size",
@@ -142,8 +143,6 @@ def trade_off(
 def round_cost(run: Run) -> list[Figure]:
     """Bytes and seconds of each round, mean over seeds."""
     rounds = _mean_rounds(run, ("upload_bytes", "download_bytes", "cpu_seconds", "wall_seconds"))
-    if not rounds["round"]:
-        return []
     figures = []
     sizes = [value for key in ("upload_bytes", "download_bytes") for value in rounds[key] if value]
     if sizes:
@@ -173,39 +172,34 @@ def round_cost(run: Run) -> list[Figure]:
 class _Track:
     """Scores and cumulative bytes of one seed along its rounds."""
 
-    def __init__(self, seed: Mapping[str, Any]) -> None:
-        rows = [row for row in records(seed.get("rounds")) if number(row.get("round")) is not None]
+    def __init__(self, seed: Seed) -> None:
+        rows = seed.rounds
         if len(rows) > _POINTS:
             picked = np.unique(np.linspace(0, len(rows) - 1, _POINTS).astype(int))
         else:
             picked = np.arange(len(rows))
-        keep = [rows[i] for i in picked]
-        self.rounds = [int(row["round"]) for row in keep]
-        self.rows = keep
-        self.best = number(seed.get("best_round"))
-        self.seed = seed.get("seed")
+        self.rows = [rows[i] for i in picked]
+        self.rounds = [row.round for row in self.rows]
+        self.best, self.seed = seed.best_round, seed.seed
         self.metrics = ordered(
             name
-            for row in keep
+            for row in self.rows
             for group in ("test", "validation")
-            for name, value in mapping(row.get(group)).items()
-            if number(value) is not None
+            for name, value in row.curve(group).items()
+            if value is not None
         )
-        self.size: list[float] | None = None
-        if any(number(row.get("upload_bytes")) is not None for row in rows):
-            each = [(number(row.get("upload_bytes")) or 0) + (number(row.get("download_bytes")) or 0) for row in rows]
-            start = sum(number(dig(seed, "setup", key)) or 0 for key in ("upload_bytes", "download_bytes"))
-            self.size = ((start + np.cumsum(each)) / 1e6)[picked].tolist() if len(picked) else []
+        each = [row.upload_bytes + row.download_bytes for row in rows]
+        start = seed.setup.upload_bytes + seed.setup.download_bytes
+        self.size: list[float] = ((start + np.cumsum(each)) / 1e6)[picked].tolist() if rows else []
 
-    def line(self, group: str, name: str) -> dict[int, float]:
-        """Score by round, where it was recorded; ``group`` is a dotted path such as ``modes.own_local.test``."""
-        keys = (*group.split("."), name)
-        values = zip(self.rounds, (number(dig(row, *keys)) for row in self.rows), strict=True)
+    def line(self, group: str, name: str, mode: str | None = None) -> dict[int, float]:
+        """Score by round, where it was recorded; of the reported mode or another."""
+        values = zip(self.rounds, (row.curve(group, mode).get(name) for row in self.rows), strict=True)
         return {when: score for when, score in values if score is not None}
 
     def sizes(self) -> dict[int, float]:
         """Megabytes so far by round."""
-        return dict(zip(self.rounds, self.size, strict=True)) if self.size is not None else {}
+        return dict(zip(self.rounds, self.size, strict=True))
 
 
 def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
@@ -224,18 +218,18 @@ def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
         x, y = _mean_line(tracks, group, name, by_size=by_size)
         if x:
             data.append(line_trace(x, y, words(group), {**style, "width": 2.4}) | {"legendgroup": group})
-    modes = dict.fromkeys(mode for track in tracks for row in track.rows for mode in mapping(row.get("modes")))
+    modes = dict.fromkeys(mode for track in tracks for row in track.rows for mode in row.modes or {})
     for position, mode in enumerate(modes, start=2):
-        x, y = _mean_line(tracks, f"modes.{mode}.test", name, by_size=by_size)
+        x, y = _mean_line(tracks, "test", name, by_size=by_size, mode=mode)
         if x:
             dotted: Plot = {"color": colour(position), "dash": "dot", "width": 1.8}
             data.append(line_trace(x, y, f"Test, {MODES.get(mode, words(mode))}", dotted))
     chosen: list[tuple[float, float]] = []
     for track in tracks:
         line, sizes = track.line("test", name), track.sizes()
-        when = int(track.best) if track.best is not None else None
-        if when in line and (not by_size or when in sizes):
-            chosen.append((sizes[when] if by_size else when, short(factor * line[when])))
+        if track.best in line:
+            where = sizes[track.best] if by_size else track.best
+            chosen.append((where, short(factor * line[track.best])))
     if chosen:
         data.append(
             {
@@ -257,11 +251,11 @@ def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
     return {"data": data, "layout": layout}
 
 
-def _mean_line(tracks: Sequence[_Track], group: str, name: str, *, by_size: bool) -> tuple[list[float], list[float]]:
+def _mean_line(
+    tracks: Sequence[_Track], group: str, name: str, *, by_size: bool, mode: str | None = None
+) -> tuple[list[float], list[float]]:
     """Mean over the seeds that recorded the score, at the rounds that all of these reached."""
-    lines = [(line, track.sizes()) for track in tracks if (line := track.line(group, name))]
-    if by_size:
-        lines = [(line, sizes) for line, sizes in lines if sizes]
+    lines = [(line, track.sizes()) for track in tracks if (line := track.line(group, name, mode))]
     if not lines:
         return [], []
     common = sorted(set.intersection(*(set(line) for line, _ in lines)))
@@ -273,23 +267,14 @@ def _mean_line(tracks: Sequence[_Track], group: str, name: str, *, by_size: bool
 
 
 def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
-    listed = [
-        [row for row in records(seed.get("rounds")) if number(row.get("round")) is not None] for seed in run.seeds
-    ]
-    seeds = [{row["round"]: row for row in rows} for rows in listed if rows]
-    if not seeds:
-        return {"round": []} | {key: [] for key in keys}
-    common: list[Any] = sorted(set.intersection(*(set(rows) for rows in seeds)))
+    seeds = [{row.round: row for row in seed.rounds} for seed in run.seeds]
+    common: list[int] = sorted(set.intersection(*(set(rows) for rows in seeds)))
     if len(common) > _POINTS:
         common = [common[i] for i in np.unique(np.linspace(0, len(common) - 1, _POINTS).astype(int))]
-    found: dict[str, list[Any]] = {"round": common}
-    for key in keys:
-        column: list[Any] = []
-        for when in common:
-            known = [value for rows in seeds if (value := number(rows[when].get(key))) is not None]
-            column.append(float(np.mean(known)) if known else None)
-        found[key] = column
-    return found
+    return {
+        "round": common,
+        **{key: [float(np.mean([getattr(rows[when], key) for rows in seeds])) for when in common] for key in keys},
+    }
 
 
 def _cost_plot(rounds: Mapping[str, list[Any]], series: Mapping[str, str], factor: float, unit: str) -> Plot:

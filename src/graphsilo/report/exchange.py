@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from graphsilo.report import figures, tables
+from graphsilo.report import figures
 from graphsilo.report.formats import (
     MISSING,
     NOT_RECORDED,
@@ -15,11 +14,10 @@ from graphsilo.report.formats import (
     integer,
     listed,
     mean,
-    number,
     percent,
     words,
 )
-from graphsilo.report.record import Context, Ledger, Run, records
+from graphsilo.report.record import Context, Ledger, Run
 
 CLIENT_ROWS = 200
 """Most rows of a table per client; the worst are kept."""
@@ -151,48 +149,31 @@ def _phase_order(name: str) -> tuple[int, str]:
 
 
 def cost_section(run: Run) -> Context:
-    rounds = [len(records(seed.get("rounds"))) for seed in run.seeds]
-    up, down = (tables.total_bytes(run, key) for key in ("upload_bytes", "download_bytes"))
-    ran = mean(rounds) or 0
-    peak = max((value for value in run.values("peak_rss_bytes") if value is not None), default=None)
-    whole = run.section("process")
+    seeds, summary = run.seeds, run.result.summary
+    rounds = [row for seed in seeds for row in seed.rounds]
+    whole = run.result.process
+    setup = [mean(getattr(seed.setup, key) for seed in seeds) for key in _BYTES]
     facts = [
-        ("Processor time of training and evaluation, per seed", _recorded(duration, mean(run.values("cpu_seconds")))),
-        ("Clock time of training and evaluation, per seed", _recorded(duration, mean(run.values("wall_seconds")))),
-        ("Processor time of checkpoints, per seed", _recorded(duration, mean(run.values("checkpoint_cpu_seconds")))),
-        ("Processor time of the whole run, to this page", _recorded(duration, number(whole.get("cpu_seconds")))),
-        ("Clock time of the whole run, to this page", _recorded(duration, number(whole.get("wall_seconds")))),
-        ("Peak memory of training, largest process", _recorded(data_size, peak)),
-        ("Peak memory to this page, largest process", _recorded(data_size, number(whole.get("peak_rss_bytes")))),
-        ("Rounds", _range(rounds) if any(rounds) else NOT_RECORDED),
-        ("Sent for training, per seed", _recorded(data_size, up)),
-        ("Received for training, per seed", _recorded(data_size, down)),
+        ("Processor time of training and evaluation, per seed", duration(mean(seed.cpu_seconds for seed in seeds))),
+        ("Clock time of training and evaluation, per seed", duration(mean(seed.wall_seconds for seed in seeds))),
+        ("Processor time of checkpoints, per seed", duration(mean(seed.checkpoint_cpu_seconds for seed in seeds))),
+        ("Processor time of the whole run, to this page", duration(whole.cpu_seconds) if whole else NOT_RECORDED),
+        ("Clock time of the whole run, to this page", duration(whole.wall_seconds) if whole else NOT_RECORDED),
+        ("Peak memory of training, largest process", data_size(max(seed.peak_rss_bytes for seed in seeds))),
+        ("Peak memory to this page, largest process", data_size(whole.peak_rss_bytes) if whole else NOT_RECORDED),
+        ("Rounds", _range([len(seed.rounds) for seed in seeds])),
+        ("Sent for training, per seed", data_size(summary.upload_bytes)),
+        ("Received for training, per seed", data_size(summary.download_bytes)),
+        ("Sent for training, per round", data_size(mean(row.upload_bytes for row in rounds))),
+        ("Received for training, per round", data_size(mean(row.download_bytes for row in rounds))),
     ]
-    if up is not None and ran:
-        each = [
-            mean(number(row.get(key)) for seed in run.seeds for row in records(seed.get("rounds"))) for key in _BYTES
-        ]
-        facts += [
-            ("Sent for training, per round", data_size(each[0])),
-            ("Received for training, per round", data_size(each[1])),
-        ]
-    setup = [mean(run.values("setup", key)) for key in _BYTES]
     if any(setup):
         facts.append(("Set-up, sent and received", f"{data_size(setup[0])}, {data_size(setup[1])}"))
-    taking_part = [
-        float(len(found)) if isinstance(found := row.get("participants"), list) else number(found)
-        for seed in run.seeds
-        for row in records(seed.get("rounds"))
-    ]
-    if any(value is not None for value in taking_part):
-        facts.append(("Clients per round", _range([value for value in taking_part if value is not None])))
+    if rounds:
+        facts.append(("Clients per round", _range([row.participants for row in rounds])))
     return {"facts": facts}
 
 
-def _recorded(shape: Any, value: float | None) -> str:
-    return NOT_RECORDED if value is None else str(shape(value))
-
-
-def _range(values: Sequence[float]) -> str:
+def _range(values: Sequence[int]) -> str:
     low, high = integer(min(values)), integer(max(values))
     return low if low == high else f"{low} to {high}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.storage.records import PartitionFacts
 from graphsilo.report.formats import in_sentence, number
 from graphsilo.report.plot import (
     CLEAR,
@@ -23,7 +24,7 @@ from graphsilo.report.plot import (
     short,
     size_unit,
 )
-from graphsilo.report.record import Ledger, records
+from graphsilo.report.record import Ledger
 
 KIND_ORDER = (
     "model",
@@ -44,17 +45,15 @@ MANY_CLIENTS = 60
 _HEAT_ROWS = 600
 
 
-def label_map(partition: Mapping[str, Any], class_names: Sequence[str] | None = None) -> Figure | None:
+def label_map(partition: PartitionFacts, class_names: Sequence[str] | None = None) -> Figure | None:
     """Clients by classes: which share of a client's labels each class has."""
-    clients = [row for row in records(partition.get("per_client")) if isinstance(row.get("labels"), list)]
-    if not clients or not clients[0]["labels"]:
+    clients = [holder for holder in partition.per_client if holder.labels]
+    if not clients:
         return None
-    width = max(len(row["labels"]) for row in clients)
-    counts = np.zeros((len(clients), width))
-    for position, row in enumerate(clients):
-        counts[position, : len(row["labels"])] = [number(value) or 0.0 for value in row["labels"]]
+    counts = np.array([holder.labels for holder in clients], dtype=np.float64)
+    width = counts.shape[1]
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    names = [str(row.get("client", position)) for position, row in enumerate(clients)]
+    names = [str(holder.client) for holder in clients]
     note = ""
     many = len(clients) > MANY_CLIENTS
     if many:
@@ -99,13 +98,9 @@ def label_map(partition: Mapping[str, Any], class_names: Sequence[str] | None = 
     )
 
 
-def homophily(partition: Mapping[str, Any]) -> Figure | None:
+def homophily(partition: PartitionFacts) -> Figure | None:
     """Edge homophily of each client; a histogram when there are many clients."""
-    rows = [
-        (str(row.get("client", position)), value)
-        for position, row in enumerate(records(partition.get("per_client")))
-        if (value := number(row.get("homophily"))) is not None
-    ]
+    rows = [(str(holder.client), holder.homophily) for holder in partition.per_client if holder.homophily is not None]
     if not rows:
         return None
     values = np.array([value for _, value in rows])

@@ -7,12 +7,13 @@ Markdown table and the LaTeX table round alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import over_seeds
+from graphsilo.experiments.storage.records import PartitionFacts
 
 MISSING = "–"
 """What stands where there is nothing to show: an empty group, a metric that was not recorded."""
@@ -154,10 +155,9 @@ def listed(items: Iterable[str]) -> str:
     return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else "".join(found)
 
 
-def absent_clients(partition: Any) -> str:
+def absent_clients(partition: PartitionFacts) -> str:
     """Who was left out of a run: "client 3"; empty where nobody was."""
-    left = partition.get("without") if isinstance(partition, Mapping) else None
-    names = [str(row.get("silo", row.get("client"))) for row in left or () if isinstance(row, Mapping)]
+    names = [str(row.client if row.silo is None else row.silo) for row in partition.without]
     if not names:
         return ""
     shown = listed(names) if len(names) <= 6 else f"{', '.join(names[:6])} and {len(names) - 6} more"

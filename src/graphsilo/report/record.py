@@ -1,31 +1,25 @@
 """A finished run, read from its folder.
 
-Only ``result.json`` must be there. Every other file and every optional key may be missing: what can be shown is shown,
-and what could not be read is kept in ``Run.problems`` for the page to say so.
+Only ``result.json`` must be there. Every other file may be missing: what can be shown is shown, and what could not be
+read is kept in ``Run.problems`` for the page to say so.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from graphsilo import documents
-from graphsilo.errors import ConfigError, RunError
+from graphsilo.errors import RunError
 from graphsilo.evaluate.metrics import ordered
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage.records import RunRecord, Scores, Seed, read_run
 from graphsilo.report import formats
 from graphsilo.report.formats import Spread, spread
-
-FORMAT = 1
-"""The version of result.json this module reads."""
-
-NOT_METRICS = frozenset({"items", "client", "round", "best_round", "nodes", "graphs"})
-"""Numbers that stand beside the metrics without being one."""
 
 Bytes: TypeAlias = "dict[str, float]"
 Context: TypeAlias = "dict[str, Any]"
@@ -71,58 +65,62 @@ class Ledger:
         return sum(self.by_kind.get(direction, {}).values())
 
 
+Pick: TypeAlias = Callable[[Seed], "Scores | None"]
+"""Which scores of a seed."""
+
+
+def test_scores(seed: Seed) -> Scores:
+    """The reported ones."""
+    return seed.test
+
+
 @dataclass(frozen=True)
 class Run:
     """One run folder in memory.
 
     Attributes:
         path: The folder.
-        result: result.json as it was written.
-        config: The complete settings: config.yaml, or the copy in result.json.
+        result: What result.json holds.
         ledger: What crossed, or None when ledger.parquet is missing or unreadable.
-        study: What the clients of the first seed told of their inner workings, by client; empty if nothing was asked.
+        study: What the clients of the first seed reported of their inner workings, by client.
         kernel: What ``graphsilo gntk`` found for this run, or None.
         problems: Sentences about parts that could not be read.
     """
 
     path: Path
-    result: dict[str, Any]
-    config: dict[str, Any]
-    ledger: Ledger | None
-    problems: tuple[str, ...]
+    result: RunRecord
+    ledger: Ledger | None = None
+    problems: tuple[str, ...] = ()
     study: dict[str, dict[str, Any]] = field(default_factory=dict)
     kernel: dict[str, Any] | None = None
 
     @property
-    def seeds(self) -> list[dict[str, Any]]:
-        """The records of all seeds, in the order they were run."""
-        return [seed for seed in self.result["seeds"] if isinstance(seed, dict)]
+    def config(self) -> dict[str, Any]:
+        """The complete settings."""
+        return self.result.config
 
     @property
-    def seed_names(self) -> list[Any]:
-        """The seeds' numbers; the position where a record does not say."""
-        return [seed.get("seed", position) for position, seed in enumerate(self.seeds)]
+    def seeds(self) -> list[Seed]:
+        """All seeds, in the order they were run."""
+        return self.result.seeds
 
-    def section(self, name: str) -> dict[str, Any]:
-        """A top-level mapping of result.json, empty when absent."""
-        return mapping(self.result.get(name))
+    @property
+    def seed_names(self) -> list[int]:
+        """The seeds' numbers."""
+        return [seed.seed for seed in self.seeds]
 
-    def values(self, *keys: str) -> list[float | None]:
-        """One number per seed, found by walking down the keys: ``values("test", "accuracy")``."""
-        return [formats.number(dig(seed, *keys)) for seed in self.seeds]
+    def values(self, name: str, pick: Pick = test_scores) -> list[float | None]:
+        """One metric per seed; None where a seed has none."""
+        return [None if (found := pick(seed)) is None else found.numbers.get(name) for seed in self.seeds]
 
-    def spread(self, *keys: str) -> Spread | None:
-        """Mean and deviation over seeds of ``values(*keys)``."""
-        return spread(self.values(*keys))
+    def spread(self, name: str, pick: Pick = test_scores) -> Spread | None:
+        """Mean and deviation over seeds of ``values``."""
+        return spread(self.values(name, pick))
 
-    def metrics(self, *keys: str) -> list[str]:
-        """Names of the numbers under the keys (default: the test scores), the usual ones first."""
-        found: dict[str, None] = {}
-        for seed in self.seeds:
-            group = mapping(dig(seed, *(keys or ("test",))))
-            scored = (name for name, value in group.items() if formats.number(value) is not None)
-            found.update(dict.fromkeys(name for name in scored if name not in NOT_METRICS))
-        return ordered(found)
+    def metrics(self, pick: Pick = test_scores) -> list[str]:
+        """Names of the metrics that any seed has a number of, the usual ones first."""
+        found = [scores.numbers for seed in self.seeds if (scores := pick(seed)) is not None]
+        return ordered(name for numbers in found for name, value in numbers.items() if value is not None)
 
     @property
     def main_metric(self) -> str:
@@ -132,60 +130,12 @@ class Run:
     @property
     def modes(self) -> list[str]:
         """The ways in which the run was scored, e.g. ``own_local``; the reported one first."""
-        return list(dict.fromkeys(mode for seed in self.seeds for mode in mapping(seed.get("modes"))))
-
-    def setting(self, *names: str) -> Any:
-        """The first setting with one of these names, wherever the configuration nests it; None when absent.
-
-        Outer levels win, so ``rounds`` is the run's before it is a method's.
-        """
-        for name in names:
-            level: list[Mapping[str, Any]] = [self.config]
-            while level:
-                for group in level:
-                    if name in group and not isinstance(group[name], Mapping):
-                        return group[name]
-                level = [value for group in level for value in group.values() if isinstance(value, Mapping)]
-        return None
+        return list(self.seeds[0].modes)
 
     @property
-    def method_title(self) -> str:
-        """The method's printed name."""
-        method = self.section("method")
-        for candidate in (method.get("title"), method.get("name"), self.config.get("method"), self._in("method")):
-            if isinstance(candidate, str) and candidate:
-                return candidate
-        return "Unnamed method"
-
-    @property
-    def data_name(self) -> str:
-        """The data set's printed name."""
-        for candidate in (self.section("data").get("name"), self.config.get("data"), self._in("data")):
-            if isinstance(candidate, str) and candidate:
-                return candidate
-        return "unnamed data"
-
-    def _in(self, group: str) -> Any:
-        return mapping(self.config.get(group)).get("name")
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is a mapping, else an empty one."""
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def records(value: Any) -> list[dict[str, Any]]:
-    """The mappings in a list; an empty list for anything else."""
-    return [mapping(item) for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
-
-
-def dig(value: Any, *keys: str) -> Any:
-    """Walk down nested mappings; None as soon as a key is missing."""
-    for key in keys:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
+    def scenario(self) -> str:
+        """What was asked at test time, as configured; between machines the silos say it."""
+        return str(self.config.get("scenario", {"name": "seen"})["name"])
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -213,7 +163,7 @@ def load(run_dir: Path | str, *, with_ledger: bool = True) -> Run:
         with_ledger: False leaves ledger.parquet unread (comparisons need only totals).
 
     Raises:
-        RunError: The folder or its result is missing, is not JSON, or has a format this version cannot read.
+        RunError: The folder or its result is missing, damaged, or another version's.
     """
     path = Path(run_dir)
     if not path.is_dir():
@@ -221,71 +171,23 @@ def load(run_dir: Path | str, *, with_ledger: bool = True) -> Run:
             f"a run folder was wanted at '{path}', but there is no such folder: give the folder that "
             f"`graphsilo run --out` wrote, the one that holds result.json."
         )
-    result = _read_result(path)
-    problems: list[str] = []
-    config = _read_config(path, result, problems)
-    _fill_rounds(path, result, problems)
-    ledger = _read_ledger(path, result, problems) if with_ledger else None
-    return Run(
-        path=path,
-        result=result,
-        config=config,
-        ledger=ledger,
-        study=_read_study(path, result, problems),
-        kernel=_read_kernel(path, problems),
-        problems=tuple(problems),
-    )
-
-
-def _read_result(path: Path) -> dict[str, Any]:
-    file = path / "result.json"
-    if not file.is_file():
+    if not (path / "result.json").is_file():
         raise RunError(
             f"a finished run was wanted in '{path}', but it holds no result.json: the run has not finished or this "
             f"is another kind of folder. Finish it with `graphsilo run --resume --out {path}`, or give another folder."
         )
-    try:
-        result = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"'{file}' should hold the result of a run as JSON, but it cannot be read ({error}): "
-            f"the file is damaged; run again, or restore it from a copy."
-        ) from error
-    if not isinstance(result, dict) or not isinstance(result.get("seeds"), list):
-        raise RunError(
-            f"'{file}' should hold a result with a list 'seeds', but it has none: it was not written by "
-            f"`graphsilo run`, or was edited; run again, or restore it from a copy."
-        )
-    version = result.get("format", FORMAT)
-    if version != FORMAT:
-        raise RunError(
-            f"'{file}' has result format {version!r}, this graphsilo reads format {FORMAT}: "
-            f"use the graphsilo that wrote it ({result.get('graphsilo', 'version not recorded')}), or upgrade."
-        )
-    if not any(isinstance(seed, dict) for seed in result["seeds"]):
-        raise RunError(f"'{file}' holds no seed's result: no seed of this run finished; run it again with --resume.")
-    return result
+    result = read_run(path)
+    problems: list[str] = []
+    ledger = _read_ledger(path, problems) if with_ledger else None
+    study = _read_study(path, result, problems)
+    return Run(path, result, ledger, study=study, kernel=_read_kernel(path, problems), problems=tuple(problems))
 
 
-def _read_config(path: Path, result: dict[str, Any], problems: list[str]) -> dict[str, Any]:
-    file = path / "config.yaml"
-    if file.is_file():
-        try:
-            config = documents.read(file, "the configuration")
-        except ConfigError as error:
-            problems.append(f"config.yaml cannot be read; settings are taken from result.json. {error}")
-        else:
-            if isinstance(config, dict):
-                return config
-            problems.append("config.yaml does not hold settings; they are taken from result.json.")
-    return mapping(result.get("config"))
-
-
-def _read_study(path: Path, result: dict[str, Any], problems: list[str]) -> dict[str, dict[str, Any]]:
+def _read_study(path: Path, result: RunRecord, problems: list[str]) -> dict[str, dict[str, Any]]:
     """Numbers from the result and arrays from the file beside it, of the first seed that has any."""
-    for seed in result["seeds"]:
-        study = {client: dict(facts) for client, facts in mapping(mapping(seed).get("study")).items()}
-        file = disk.study_path(path, mapping(seed).get("seed", 0))
+    for seed in result.seeds:
+        study = {client: dict(facts) for client, facts in (seed.study or {}).items()}
+        file = disk.study_path(path, seed.seed)
         if file.is_file():
             try:
                 for client, arrays in disk.read_study(file).items():
@@ -309,42 +211,7 @@ def _read_kernel(path: Path, problems: list[str]) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _fill_rounds(path: Path, result: dict[str, Any], problems: list[str]) -> None:
-    """Take the rounds from rounds.parquet for seeds whose record leaves them out."""
-    seeds = [seed for seed in result["seeds"] if isinstance(seed, dict)]
-    file = path / "rounds.parquet"
-    if all(records(seed.get("rounds")) for seed in seeds) or not file.is_file():
-        return
-    try:
-        import pyarrow.parquet as parquet
-
-        rows = parquet.read_table(file).to_pylist()
-    except Exception as error:  # pyarrow raises its own, OSError and ValueError for a damaged file
-        problems.append(f"rounds.parquet cannot be read ({type(error).__name__}); there are no curves.")
-        return
-    by_seed: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        by_seed[row.get("seed")].append(_nested(row))
-    for position, seed in enumerate(seeds):
-        if not records(seed.get("rounds")):
-            found = by_seed.get(seed.get("seed", position), [])
-            seed["rounds"] = sorted(found, key=lambda row: row.get("round") or 0)
-
-
-def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A table row as a round's record: ``validation_accuracy`` or ``validation.accuracy`` go under validation."""
-    record: dict[str, Any] = {}
-    for key, value in row.items():
-        for group in ("validation", "test"):
-            if key.startswith((f"{group}_", f"{group}.")):
-                record.setdefault(group, {})[key[len(group) + 1 :]] = value
-                break
-        else:
-            record[key] = value
-    return record
-
-
-def _read_ledger(path: Path, result: dict[str, Any], problems: list[str]) -> Ledger | None:
+def _read_ledger(path: Path, problems: list[str]) -> Ledger | None:
     file = path / "ledger.parquet"
     if not file.is_file():
         return None
@@ -400,8 +267,6 @@ def write_page(path: Path, text: str) -> None:
     Raises:
         RunError: The folder cannot be written to.
     """
-    from graphsilo.experiments.storage import disk
-
     try:
         disk.write_text(path, text)
     except RunError as error:

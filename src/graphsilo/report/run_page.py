@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of, ordered
+from graphsilo.experiments.storage.records import ClientScores, PartitionFacts, Scores, Seed
 from graphsilo.report import curves, figures, kernel, studies, tables
 from graphsilo.report.exchange import CLIENT_ROWS, cost_section, ledger_section
 from graphsilo.report.formats import (
@@ -24,7 +26,6 @@ from graphsilo.report.formats import (
     listed,
     mean,
     metric,
-    number,
     percent,
     plus_minus,
     references_explained,
@@ -35,7 +36,7 @@ from graphsilo.report.formats import (
     words,
 )
 from graphsilo.report.plot import Figure, choices, present
-from graphsilo.report.record import NOT_METRICS, Context, Run, dig, flatten, mapping, records
+from graphsilo.report.record import Context, Pick, Run, flatten
 
 FIRST_ROWS = 20
 """Rows shown before the reader asks for all."""
@@ -52,9 +53,7 @@ SCENARIOS = {
 def describe(run: Run) -> tuple[Context, list[Figure]]:
     """Everything the page of a run shows, and its figures."""
     rows = _client_rows(run)
-    class_names = run.result.get("class_names")
-    names = [str(name) for name in class_names] if isinstance(class_names, list) else None
-    partition = run.section("partition")
+    names, partition = run.result.class_names, run.result.partition
     study, study_drawn = studies.describe(run.study, names) if run.study else (None, [])
     bound, bound_drawn = kernel.describe(run.kernel) if run.kernel else (None, [])
     drawn = {
@@ -68,7 +67,7 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "kernel": bound_drawn,
     }
     context: Context = {
-        "title": f"{run.method_title} on {run.data_name}",
+        "title": f"{run.result.method.title} on {run.result.data.name}",
         "headline": _headline(run),
         "warnings": _warnings(run),
         "readings": _readings(run),
@@ -80,7 +79,7 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "kernel": bound,
         "ledger": ledger_section(run.ledger, len(run.seeds)),
         "ledger_missing": run.ledger is None,
-        "pooled": _pools_data(run),
+        "pooled": run.result.method.pooled,
         "cost": cost_section(run),
         "settings": _settings(run.config),
         "environment": _environment(run),
@@ -90,15 +89,9 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
     return context, [figure for group in drawn.values() for figure in group]
 
 
-def _pools_data(run: Run) -> bool:
-    """Whether the method is the centralised reference, which works on all silos' data in one place."""
-    method = run.section("method")
-    return method.get("pooled") is True or method.get("name") == "global"
-
-
 def _headline(run: Run) -> Context:
     name = run.main_metric
-    score = run.spread("test", name)
+    score = run.spread(name)
     return {
         "sentence": sentence(run),
         "metric": metric_of(name).title,
@@ -116,57 +109,46 @@ def _headline_note(run: Run, score: Spread | None) -> str:
     if score is None:
         return "no test score recorded"
     over = f"mean ± standard deviation over {score.count} seeds" if score.std is not None else f"one seed ({seeds[0]})"
-    chosen = [int(value) for value in run.values("best_round") if value is not None]
-    when = f", at the round that validation chose ({listed(map(str, chosen))})" if chosen else ""
+    chosen = [seed.best_round for seed in run.seeds]
+    when = f", at the round that validation chose ({listed(map(str, chosen))})"
     if len(chosen) > 5:
         when = f", at the rounds that validation chose ({min(chosen)} to {max(chosen)})"
     return f"test, {over}{when}"
 
 
 def sentence(run: Run) -> str:
-    """What was run, in one sentence; parts that were not recorded are left out."""
-    data, partition = run.section("data"), run.section("partition")
-    text = f"{run.method_title}{_trained(run)}"
-    sizes = [
-        f"{integer(data[key])} {key}" for key in ("nodes", "edges", "classes") if number(data.get(key)) is not None
-    ]
-    text += f" on {run.data_name}" + (f" ({', '.join(sizes)})" if sizes else "")
-    clients = number(partition.get("clients")) or number(run.setting("clients", "num_clients"))
-    rule = partition.get("rule") or run.setting("partition", "rule")
-    if clients is not None:
-        text += f", held by {integer(clients)} {'silo' if clients == 1 else 'silos'}"
-        absent = absent_clients(partition)
-        without = f", without {absent}" if absent else ""
-        text += f" (partition {rule}{without})" if isinstance(rule, str) else without
-    rounds = number(run.section("method").get("rounds")) or number(run.setting("rounds"))
-    if rounds is None:
-        ran = [len(records(seed.get("rounds"))) for seed in run.seeds]
-        rounds = max(ran) if any(ran) else None
-    if rounds is not None:
-        text += f", for {integer(rounds)} {'round' if rounds == 1 else 'rounds'}"
-    scenario = tables.scenario_name(run)
-    if scenario is not None and scenario not in ("seen", "none"):
-        text += f", scenario {scenario}"
+    """What was run, in one sentence."""
+    data, partition = run.result.data, run.result.partition
+    absent = absent_clients(partition)
+    graphs = "" if data.graphs is None else f"{integer(data.graphs)} graphs, "
+    text = (
+        f"{run.result.method.title}{_trained(run)} on {data.name} ({graphs}{integer(data.nodes)} nodes, "
+        f"{integer(data.edges)} edges, {integer(data.classes)} classes), held by "
+        f"{_many(partition.clients, 'silo')} (partition "
+        f"{partition.rule}{f', without {absent}' if absent else ''}), for {_many(run.result.method.rounds, 'round')}"
+    )
+    if run.scenario != "seen":
+        text += f", scenario {run.scenario}"
     seeds = run.seed_names
     text += f", {'seed' if len(seeds) == 1 else 'seeds'} {listed(map(str, seeds)) if len(seeds) <= 6 else len(seeds)}"
-    if run.modes:
-        text += f"; scored: the {MODES.get(run.modes[0], run.modes[0])}"
-    return f"{text}."
+    return f"{text}; scored: the {MODES.get(run.modes[0], run.modes[0])}."
+
+
+def _many(count: int, word: str) -> str:
+    return f"{integer(count)} {word}{'' if count == 1 else 's'}"
 
 
 def _trained(run: Run) -> str:
     """Which model, or which models where clients have different ones."""
-    if run.section("method").get("backbone") is False:
+    if not run.result.method.backbone:
         return ""
-    model = run.config.get("model")
-    pool = mapping(model).get("pool")
-    if isinstance(pool, list) and pool:
-        names = [mapping(item).get("name") if isinstance(item, Mapping) else item for item in pool]
+    model = run.config["model"]
+    if pool := model["pool"]:
+        names = [item["name"] if isinstance(item, Mapping) else item for item in pool]
         return (
             f" trained {listed(_model_title(str(name)) for name in dict.fromkeys(names))} models, one kind per client,"
         )
-    name = model if isinstance(model, str) else mapping(model).get("name")
-    return f" trained {_with_article(_model_title(name))}" if isinstance(name, str) and name else ""
+    return f" trained {_with_article(_model_title(model['name']))}"
 
 
 def _model_title(name: str) -> str:
@@ -183,16 +165,13 @@ def _reference_table(run: Run) -> Context | None:
     """Local, this run, global: values per metric, and a dot on one common axis for the main metric."""
     main = run.main_metric
     names = [name for name in run.metrics() if name == main or metric_of(name).selects][:3]
-    rows: list[tuple[str, dict[str, Spread | None], bool]] = [
-        (title, {name: tables.reference_spread(run, key, name) for name in names}, False)
-        for key, title in REFERENCES.items()
-        if any(tables.reference_spread(run, key, name) is not None for name in names)
-    ]
-    if not rows or not names:
+    found = {
+        key: {name: tables.reference_spread(run, key, name) for name in names} for key in run.result.reference_rows
+    }
+    if not found or not names:
         return None
-    keys = [key for key, title in REFERENCES.items() if any(title == shown for shown, _, _ in rows)]
-    place = int("local" in keys)
-    rows.insert(place, (run.method_title, {name: run.spread("test", name) for name in names}, True))
+    rows = [(REFERENCES[key], scores, False) for key, scores in found.items()]
+    rows.insert(int("local" in found), (run.result.method.title, {name: run.spread(name) for name in names}, True))
     reach = [
         edge
         for _, scores, _ in rows
@@ -222,7 +201,7 @@ def _reference_table(run: Run) -> Context | None:
         "columns": [f"{each.title}, %" if each.is_share else each.title for each in map(metric_of, names)],
         "rows": lines,
         "gap_sentence": f"Of the gap between local and global, this run closes {listed(told)}." if told else None,
-        "explained": references_explained(keys),
+        "explained": references_explained(found),
         "axis": [metric(low, main), metric(high, main)],
     }
 
@@ -231,41 +210,30 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
     tiles: list[tuple[str, str]] = []
     for name in run.metrics():
         if name != run.main_metric and len(tiles) < 2:
-            tiles.append((metric_of(name).title, with_unit(run.spread("test", name), name)))
+            tiles.append((metric_of(name).title, with_unit(run.spread(name), name)))
     worst = spread(_worst(run))
     if worst is not None:
         tiles.append((f"Worst client, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
-    up, down = (tables.total_bytes(run, key) for key in ("upload_bytes", "download_bytes"))
-    tiles.append(("Sent for training, per seed", NOT_RECORDED if up is None else data_size(up)))
-    tiles.append(("Received for training, per seed", NOT_RECORDED if down is None else data_size(down)))
-    cpu = mean(run.values("cpu_seconds"))
-    tiles.append(("CPU time, per seed", NOT_RECORDED if cpu is None else duration(cpu)))
-    return tiles
+    return [
+        *tiles,
+        ("Sent for training, per seed", data_size(run.result.summary.upload_bytes)),
+        ("Received for training, per seed", data_size(run.result.summary.download_bytes)),
+        ("CPU time, per seed", duration(mean(seed.cpu_seconds for seed in run.seeds))),
+    ]
 
 
 def _worst(run: Run) -> list[float | None]:
-    """The worst client's score per seed: as recorded, else the least of the clients' scores."""
+    """The worst client's score per seed."""
     name, found = run.main_metric, []
     for seed in run.seeds:
-        value = number(dig(seed, "test", "worst_client", name))
-        if value is None:
-            scores = [number(dig(row, "test", name)) for row in records(seed.get("clients"))]
-            known = [score for score in scores if score is not None]
-            value = (min if metric_of(name).higher_is_better else max)(known) if known else None
-        found.append(value)
+        scores = [score for row in seed.clients if (score := row.test.numbers.get(name)) is not None]
+        found.append((min if metric_of(name).higher_is_better else max)(scores, default=None))
     return found
 
 
 def _warnings(run: Run) -> list[str]:
-    recorded = run.result.get("warnings")
-    found = [str(text) for text in recorded] if isinstance(recorded, list) else []
-    found += run.problems
-    failed = 0
-    for seed in run.seeds:
-        for row in records(seed.get("rounds")):
-            failures = row.get("failures")
-            failed += len(failures) if isinstance(failures, list | dict) else int(number(failures) or 0)
-    if failed:
+    found = [*run.result.warnings, *run.problems]
+    if failed := sum(seed.failures for seed in run.seeds):
         found.append(
             f"{integer(failed)} client steps failed over all rounds and seeds; the method went on without them."
         )
@@ -277,41 +245,40 @@ def _warnings(run: Run) -> list[str]:
 def _readings(run: Run) -> Context | None:
     """The same run read in other ways: last round, other model, other average."""
     names = main_ones(run.metrics())
-    rows: list[tuple[str, list[Spread | None]]] = []
-
-    def add(title: str, *keys: str) -> None:
-        scores = [run.spread(*keys, name) for name in names]
-        if any(score is not None for score in scores):
-            rows.append((title, scores))
-
-    reported = run.modes[0] if run.modes else ""
-    whose = f"{MODES.get(reported, reported)}, " if reported else ""
-    add(f"Reported: {whose}round chosen by validation", "test")
-    add("Last round", "test_last")
-    add("Validation at the chosen round", "validation")
-    add("Pooled: all clients' items as one set", "test", "pooled")
-    add("Clients' own models", "views", "own", "test")
-    add("Aggregate", "views", "aggregate", "test")
-    for mode in run.modes:
+    reported = run.modes[0]
+    whose = MODES.get(reported, reported)
+    picks: list[tuple[str, Pick]] = [
+        (f"Reported: {whose}, round chosen by validation", lambda seed: seed.test),
+        ("Last round", lambda seed: seed.test_last),
+        ("Validation at the chosen round", lambda seed: seed.validation),
+        ("Pooled: all clients' items as one set", lambda seed: seed.test.beside.pooled),
+    ]
+    for mode in run.modes[1:]:
         title = MODES.get(mode, words(mode))
-        title = f"{title[:1].upper()}{title[1:]}"
-        add(title, "modes", mode)
-        if mode != reported:
-            add(title, "modes", mode, "test")
-    if len(rows) < 2:
-        return None
-    return {"columns": [metric_of(name).title for name in names], "rows": _score_rows(rows, names)}
+        picks.append((f"{title[:1].upper()}{title[1:]}", partial(_mode_scores, mode)))
+    rows = [(title, [run.spread(name, pick) for name in names]) for title, pick in picks]
+    shown = [(title, scores) for title, scores in rows if any(score is not None for score in scores)]
+    return {"columns": [metric_of(name).title for name in names], "rows": _score_rows(shown, names)}
+
+
+def _mode_scores(mode: str, seed: Seed) -> Scores:
+    return seed.modes[mode].test
+
+
+def _scenario_scores(kind: str, seed: Seed) -> Scores | None:
+    return seed.scenarios.get(kind)
 
 
 def _scenarios(run: Run) -> Context | None:
-    keys = list(dict.fromkeys(key for seed in run.seeds for key in mapping(seed.get("scenarios"))))
-    names = ordered(name for key in keys for name in run.metrics("scenarios", key))
+    keys = list(dict.fromkeys(key for seed in run.seeds for key in seed.scenarios))
+    picks: dict[str, Pick] = {key: partial(_scenario_scores, key) for key in keys}
+    names = main_ones(name for pick in picks.values() for name in run.metrics(pick))
     rows = []
-    for key in keys:
+    for key, pick in picks.items():
         title = SCENARIOS.get(key, words(key))
-        rows.append((title, [run.spread("scenarios", key, name) for name in names]))
+        rows.append((title, [run.spread(name, pick) for name in names]))
         for reference, named in REFERENCES.items():
-            scores = [tables.reference_spread(run, reference, "scenarios", key, name) for name in names]
+            scores = [tables.reference_spread(run, reference, name, key) for name in names]
             if any(score is not None for score in scores):
                 rows.append((f"{title}, {named}", scores))
     if not rows or not names:
@@ -335,10 +302,10 @@ def _fairness(run: Run) -> Context | None:
         if each.counts is not group_f1:
             continue
         title, meaning = GROUPS[each.group]
-        score = run.spread("test", name)
-        if each.group != "all" and score is None and not _asked(run, name):
+        score = run.spread(name)
+        if each.group != "all" and score is None and not any(name in seed.test.metrics for seed in run.seeds):
             continue
-        pooled = run.spread("test", "pooled", name)
+        pooled = run.spread(name, lambda seed: seed.test.beside.pooled)
         rows.append(
             {
                 "title": title,
@@ -351,46 +318,30 @@ def _fairness(run: Run) -> Context | None:
     return {"rows": rows, "pooled": any(row["pooled"] != MISSING for row in rows)} if len(rows) > 1 else None
 
 
-def _asked(run: Run, name: str) -> bool:
-    return any(name in mapping(seed.get("test")) for seed in run.seeds)
-
-
 def _client_rows(run: Run) -> list[Context]:
     """Numbers per client, means over seeds; partition facts joined in."""
-    gathered: dict[int, list[dict[str, Any]]] = {}
+    gathered: dict[int, list[ClientScores]] = {}
     for seed in run.seeds:
-        for place, row in enumerate(records(seed.get("clients"))):
-            who = number(row.get("client"))
-            gathered.setdefault(place if who is None else int(who), []).append(row)
-    audit = {
-        int(who): row
-        for row in records(run.section("partition").get("per_client"))
-        if (who := number(row.get("client"))) is not None
-    }
+        for row in seed.clients:
+            gathered.setdefault(row.client, []).append(row)
+    audit = {holder.client: holder for holder in run.result.partition.per_client}
     names = ordered(
-        name
-        for rows in gathered.values()
-        for row in rows[:1]
-        for name, value in mapping(row.get("test")).items()
-        if number(value) is not None and name not in NOT_METRICS
+        name for rows in gathered.values() for name, value in rows[0].test.numbers.items() if value is not None
     )
-    found = []
-    for who, rows in sorted(gathered.items()):
-        known = audit.get(who, {})
-        facts: Context = {
-            key: mean(row.get(key) for row in rows) for key in ("nodes", "graphs", "train", "val", "test_items")
-        }
-        if facts["train"] is None:
-            facts["train"] = number(known.get("train"))
-        lists = [row["missing_classes"] for row in [*rows, known] if isinstance(row.get("missing_classes"), list)]
-        facts |= {
-            "client": who,
-            "homophily": number(known.get("homophily")),
-            "missing_classes": max((len(classes) for classes in lists), default=None),
+    return [
+        {
+            "client": client,
+            "nodes": rows[0].nodes,
+            "train": rows[0].train,
+            "val": rows[0].val,
+            "test_items": rows[0].test_items,
+            "missing_classes": None if rows[0].missing_classes is None else len(rows[0].missing_classes),
+            "homophily": audit[client].homophily if client in audit else None,
             "metrics": names,
+            **{name: mean(row.test.numbers.get(name) for row in rows) for name in names},
         }
-        found.append(facts | {name: mean(dig(row, "test", name) for row in rows) for name in names})
-    return found
+        for client, rows in sorted(gathered.items())
+    ]
 
 
 def _clients(run: Run, rows: Sequence[Context]) -> Context | None:
@@ -406,7 +357,6 @@ def _clients(run: Run, rows: Sequence[Context]) -> Context | None:
         (key, title)
         for key, title in (
             ("nodes", "Nodes"),
-            ("graphs", "Graphs"),
             ("train", "Train"),
             ("val", "Validation"),
             ("test_items", "Test"),
@@ -458,90 +408,62 @@ def _client_spread(scores: Sequence[float], name: str) -> list[tuple[str, str]]:
     return [(title, metric(float(np.percentile(scores, place)), name)) for title, place in places]
 
 
-def _partition(partition: Mapping[str, Any]) -> Context | None:
-    if not partition:
-        return None
-    kept, cut = number(partition.get("kept_edges")), number(partition.get("cut_edges"))
-    share = number(partition.get("kept_share"))
-    if share is None and kept is not None and cut is not None and kept + cut:
-        share = kept / (kept + cut)
-    clients = records(partition.get("per_client"))
-    facts = [
-        ("Rule", str(partition.get("rule") or NOT_RECORDED)),
-        ("Clients", integer(partition.get("clients")) if partition.get("clients") else integer(len(clients) or None)),
-        ("Seed", str(partition.get("seed", NOT_RECORDED))),
-    ]
-    absent = absent_clients(partition)
-    if absent:
-        facts.insert(2, ("Left out", absent))
-    cover = partition.get("cover")
-    if number(cover) is not None:
-        facts.append(("Nodes covered", f"{percent(cover)} %"))
-    elif isinstance(cover, str):
-        facts.append(("Cover", cover))
+def _partition(partition: PartitionFacts) -> Context:
+    clients = partition.per_client
+    facts = [("Rule", partition.rule), ("Clients", integer(partition.clients))]
+    if absent := absent_clients(partition):
+        facts.append(("Left out", absent))
+    facts.append(("Seed", NOT_RECORDED if partition.seed is None else str(partition.seed)))
     for key, title, shape in (
         ("nodes", "Nodes per client", integer),
         ("train", "Training items per client", integer),
         ("mean_degree", "Mean degree", lambda value: f"{value:.1f}"),
         ("homophily", "Homophily", lambda value: f"{value:.2f}"),
     ):
-        values = [value for row in clients if (value := number(row.get(key))) is not None]
+        values = [value for holder in clients if (value := getattr(holder, key)) is not None]
         if values:
             low, high = shape(min(values)), shape(max(values))
             facts.append((title, low if low == high else f"{low} to {high}"))
-    whole = partition.get("is_disjoint_cover")
-    if whole is True:
+    if partition.is_disjoint_cover:
         facts.append(("Cover", "disjoint and complete"))
-    elif whole is False:
-        told = [f"{integer(count)} {what}" for what, count in _cover_flaws(partition)]
-        facts.append(("Cover", listed(told) or "not disjoint"))
+    elif partition.is_disjoint_cover is not None:
+        flaws = (
+            (partition.duplicates, "copies"),
+            (partition.missing, "at no client"),
+            (partition.held_out, "held out"),
+        )
+        facts.append(("Cover", listed(f"{integer(count)} {what}" for count, what in flaws if count) or "not disjoint"))
     for key, title in (("isolated", "Nodes without an edge"), ("components", "Connected components")):
-        values = [value for row in clients if (value := number(row.get(key))) is not None]
+        values = [value for holder in clients if (value := getattr(holder, key)) is not None]
         if values:
             facts.append((title, integer(sum(values))))
-    lacking = [row for row in clients if row.get("missing_classes")]
-    if clients and any("missing_classes" in row for row in clients):
-        facts.append(("Clients that miss a class", f"{integer(len(lacking))} of {integer(len(clients))}"))
+    if any(holder.missing_classes is not None for holder in clients):
+        lacking = sum(bool(holder.missing_classes) for holder in clients)
+        facts.append(("Clients that miss a class", f"{integer(lacking)} of {integer(len(clients))}"))
+    share = partition.kept_share
     return {
         "facts": facts,
-        "hash": short_hash(partition.get("hash")),
+        "hash": short_hash(partition.hash),
         "edges": None
         if share is None
         else {
-            "kept": integer(kept),
-            "cut": integer(cut),
+            "kept": integer(partition.kept_edges),
+            "cut": integer(partition.cut_edges),
             "kept_share": percent(share),
             "cut_share": percent(1 - share),
         },
     }
 
 
-def _cover_flaws(partition: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """How a partition departs from giving every node to exactly one client."""
-    flaws = (("duplicates", "copies"), ("missing", "at no client"), ("held_out", "held out"))
-    return [(title, count) for key, title in flaws if (count := number(partition.get(key)))]
-
-
 def _pooled_confusion(run: Run) -> list[list[int]]:
-    """Confusion counts summed over the seeds that recorded them in one shape."""
-    import numpy as np
-
-    total = None
-    for seed in run.seeds:
-        try:
-            counts = np.asarray(seed.get("confusion"), dtype=np.float64)
-        except (TypeError, ValueError):
-            continue
-        if counts.ndim == 2 and counts.shape[0] == counts.shape[1] and np.isfinite(counts).all():
-            total = counts if total is None else total + counts if total.shape == counts.shape else total
-    return [] if total is None else total.astype(int).tolist()
+    """Confusion counts summed over the seeds."""
+    tables = [seed.confusion for seed in run.seeds if seed.confusion is not None]
+    return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*tables, strict=True)]
 
 
 def _per_class(run: Run) -> list[Spread | None]:
-    lists = [seed["per_class_f1"] for seed in run.seeds if isinstance(seed.get("per_class_f1"), list)]
-    lists = lists or [found for seed in run.seeds if isinstance(found := dig(seed, "test", "per_class_f1"), list)]
-    width = max((len(values) for values in lists), default=0)
-    return [spread(values[place] for values in lists if place < len(values)) for place in range(width)]
+    lists = [seed.per_class_f1 for seed in run.seeds if seed.per_class_f1 is not None]
+    return [spread(values) for values in zip(*lists, strict=True)]
 
 
 def _settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -561,16 +483,10 @@ def _setting_text(value: Any) -> str:
 
 
 def _environment(run: Run) -> list[tuple[str, str]]:
-    environment = run.section("environment")
-    facts = [("graphsilo", str(environment.get("graphsilo") or run.result.get("graphsilo") or NOT_RECORDED))]
-    facts += [(words(key), str(environment.get(key) or NOT_RECORDED)) for key in ("python", "torch", "platform")]
-    known = ("graphsilo", "python", "torch", "platform")
-    facts += [(words(key), _setting_text(value)) for key, value in environment.items() if key not in known]
-    facts.append(("Fingerprint", str(run.result.get("fingerprint") or NOT_RECORDED)))
-    if run.result.get("replaces"):
-        facts.append(("Replaces the run with fingerprint", str(run.result["replaces"])))
-    facts.append(("Partition hash", str(run.section("partition").get("hash") or NOT_RECORDED)))
-    citation = run.section("method").get("citation")
-    if citation:
-        facts.append(("Method", str(citation)))
-    return facts
+    environment = run.result.environment
+    names = ("graphsilo", "python", "torch", "platform", "device")
+    facts = [(name if name == "graphsilo" else words(name), getattr(environment, name)) for name in names]
+    facts.append(("Fingerprint", run.result.fingerprint))
+    if run.result.replaces:
+        facts.append(("Replaces the run with fingerprint", run.result.replaces))
+    return [*facts, ("Partition hash", run.result.partition.hash), ("Method", run.result.method.citation)]

@@ -16,9 +16,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.evaluate.metrics import main_ones, metric_of, ordered
 from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
+from graphsilo.experiments.storage.records import BesideScores, Scores
 from graphsilo.report.formats import (
     MISSING,
     MODES,
@@ -29,12 +32,11 @@ from graphsilo.report.formats import (
     duration,
     mean,
     metric,
-    number,
     plus_minus,
     references_explained,
     short_hash,
 )
-from graphsilo.report.record import Run, dig, flatten, load, mapping, records
+from graphsilo.report.record import Run, flatten, load
 
 ALPHA = 0.05
 """Level of the marks, after correction."""
@@ -212,16 +214,10 @@ def _with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[li
 
     A mean over other clients is that of other test items: nothing could be said about its difference.
     """
-    absent = [
-        f"without {left}" if (left := absent_clients(run.section("partition"))) else "all clients" for run in runs
-    ]
+    absent = [f"without {left}" if (left := absent_clients(run.result.partition)) else "all clients" for run in runs]
     if len(set(absent)) == 1:
         return list(runs), []
-    scored = [
-        {row.get("client") for row in records(seed.get("clients")) if mapping(row.get("test"))}
-        for run in runs
-        for seed in run.seeds
-    ]
+    scored = [{row.client for row in seed.clients if row.test.metrics} for run in runs for seed in run.seeds]
     common = set.intersection(*scored)
     told = f"Who takes part differs ({_told_apart(labels, absent)})"
     if not common:
@@ -232,19 +228,19 @@ def _with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[li
     ]
 
 
-def _narrowed(run: Run, clients: set[Any]) -> Run:
+def _narrowed(run: Run, clients: set[int]) -> Run:
     """A run with test scores over some of its clients; metrics that no client has by itself are left out."""
     seeds = []
     for seed in run.seeds:
-        rows = [row for row in records(seed.get("clients")) if row.get("client") in clients]
-        test = {}
+        rows = [row for row in seed.clients if row.client in clients]
+        test: dict[str, float | list[float | None] | None] = {}
         for name in run.metrics():
-            pairs = [(number(row.get("nodes")), number(dig(row, "test", name))) for row in rows]
+            pairs = [(row.nodes, row.test.numbers.get(name)) for row in rows]
             known = [(size, score) for size, score in pairs if size is not None and score is not None]
             if known:
                 test[name] = sum(size * score for size, score in known) / sum(size for size, _ in known)
-        seeds.append({**seed, "test": test})
-    return replace(run, result={**run.result, "seeds": seeds})
+        seeds.append(structs.replace(seed, test=Scores(test, BesideScores())))
+    return replace(run, result=structs.replace(run.result, seeds=seeds))
 
 
 def to_markdown(table: Comparison, *, digits: int = 1) -> str:
@@ -319,7 +315,7 @@ def to_csv(table: Comparison) -> str:
 
 def distinct_labels(runs: Sequence[Run]) -> list[str]:
     """Method names; where two runs share one, the settings that tell them apart, else the folder's name, is added."""
-    titles = [run.method_title for run in runs]
+    titles = [run.result.method.title for run in runs]
     labels = list(titles)
     for title in set(titles):
         group = [position for position, other in enumerate(titles) if other == title]
@@ -340,50 +336,24 @@ def distinct_labels(runs: Sequence[Run]) -> list[str]:
 
 
 def run_gap(run: Run, name: str) -> float | None:
-    """Share of the gap between local and global that a run closes: as recorded, else from its references."""
-    recorded = number(dig(run.result, "references", "gap_closed", name))
-    if recorded is not None:
-        return recorded
-    score = run.spread("test", name)
-    local, central = (number(dig(run.result, "references", key, name, "mean")) for key in ("local", "global"))
-    if score is None or local is None or central is None or not metric_of(name).higher_is_better:
-        return None
-    return gap_closed(score.mean, local, central)
+    """Share of the gap between local and global that a run closes; None without both."""
+    return run.result.gap_closed.get(name)
 
 
-def reference_spread(run: Run, key: str, *names: str) -> Spread | None:
+def reference_spread(run: Run, key: str, name: str, scenario: str | None = None) -> Spread | None:
     """A reference's score as the run recorded it; None when it did not.
 
     Args:
         run: The run.
         key: Its name, as ``local`` or ``global``.
-        names: The metric; or ``scenarios``, which one, and the metric.
+        name: The metric.
+        scenario: Of which kind of items; all if None.
     """
-    cell = dig(run.result, "references", key, *names)
-    middle = number(cell) if not isinstance(cell, dict) else number(cell.get("mean"))
-    if middle is None:
-        return None
-    return Spread(middle, number(mapping(cell).get("std")), len(run.seeds))
-
-
-def total_bytes(run: Run, key: str) -> float | None:
-    """Bytes per seed in one direction (``upload_bytes`` or ``download_bytes``), set-up and all rounds, mean."""
-    recorded = number(dig(run.result, "summary", key))
-    if recorded is not None:
-        return recorded
-    totals = []
-    for seed in run.seeds:
-        parts = [number(dig(seed, "setup", key)), *(number(mapping(row).get(key)) for row in seed.get("rounds") or ())]
-        known = [part for part in parts if part is not None]
-        totals.append(sum(known) if known else None)
-    return mean(totals)
-
-
-def scenario_name(run: Run) -> str | None:
-    """What was asked at test time, as configured; None when the run does not say."""
-    scenario = run.config.get("scenario")
-    named = mapping(scenario).get("name") if isinstance(scenario, dict) else scenario
-    return named if isinstance(named, str) else None
+    means = run.result.reference_rows.get(key)
+    if means is not None and scenario is not None:
+        means = (means.beside.scenarios or {}).get(scenario)
+    cell = None if means is None else means.metrics.get(name)
+    return None if cell is None or cell.mean is None else Spread(cell.mean, cell.std, len(run.seeds))
 
 
 _COST_TITLES = ("Sent", "Received", "CPU")
@@ -405,25 +375,24 @@ def _metrics(runs: Sequence[Run], wanted: Sequence[str] | None) -> list[str]:
 
 def _position(baseline: str, runs: Sequence[Run], labels: Sequence[str]) -> int:
     for position, (run, label) in enumerate(zip(runs, labels, strict=True)):
-        if baseline in (label, run.path.name, str(run.path), run.section("method").get("name")):
+        if baseline in (label, run.path.name, str(run.path), run.result.method.name):
             return position
     raise ConfigError(f"the baseline must be one of the compared runs, got '{baseline}': {nearest(baseline, labels)}")
 
 
 def _row(run: Run, label: str, names: Iterable[str]) -> Row:
     names = list(names)
-    keys = [seed if isinstance(seed, int) else place for place, seed in enumerate(run.seed_names)]
     return Row(
         label=label,
         path=run.path,
-        scores={name: run.spread("test", name) for name in names},
-        by_seed={name: dict(zip(keys, run.values("test", name), strict=True)) for name in names},
+        scores={name: run.spread(name) for name in names},
+        by_seed={name: dict(zip(run.seed_names, run.values(name), strict=True)) for name in names},
         gap={name: run_gap(run, name) for name in names},
         seeds=tuple(run.seed_names),
-        upload_bytes=total_bytes(run, "upload_bytes"),
-        download_bytes=total_bytes(run, "download_bytes"),
-        cpu_seconds=mean(run.values("cpu_seconds")),
-        wall_seconds=mean(run.values("wall_seconds")),
+        upload_bytes=run.result.summary.upload_bytes,
+        download_bytes=run.result.summary.download_bytes,
+        cpu_seconds=mean(seed.cpu_seconds for seed in run.seeds),
+        wall_seconds=mean(seed.wall_seconds for seed in run.seeds),
     )
 
 
@@ -497,12 +466,11 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
         return [], []
     warnings, notes, differing = [], [], set()
     # A run that repeats another with other clients has the same clients but for those, wherever their data lies.
-    origins = {run.result.get("replaces") or run.result.get("fingerprint") for run in runs}
-    kin = len(origins) == 1 and None not in origins
+    kin = len({run.result.replaces or run.result.fingerprint for run in runs}) == 1
     checks: list[tuple[str, Callable[[Run], Any]]] = [
         *([] if kin else [("data", _data_identity), ("partition", _partition_identity)]),
-        ("seeds", lambda run: ", ".join(map(str, sorted(run.seed_names, key=str)))),
-        ("scenario", scenario_name),
+        ("seeds", lambda run: ", ".join(map(str, sorted(run.seed_names)))),
+        ("scenario", lambda run: run.scenario),
     ]
     for what, identity in checks:
         values = [identity(run) for run in runs]
@@ -524,11 +492,10 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
             notes.append(sentence)
         elif section not in differing:
             warnings.append(f"The runs may not be comparable: {sentence}")
-    scored = [MODES.get(run.modes[0], run.modes[0]) if run.modes else None for run in runs]
+    scored = [MODES.get(run.modes[0], run.modes[0]) for run in runs]
     if len(set(scored)) > 1:
         notes.append(f"Whose model is scored differs ({_told_apart(labels, scored)}).")
-    prints = [run.result.get("fingerprint") for run in runs]
-    if any(prints.count(value) > 1 for value in prints if value):
+    if len({run.result.fingerprint for run in runs}) < len(runs):
         notes.append("Some runs have the same fingerprint: the same settings on the same data, run again.")
     return warnings, notes
 
@@ -543,21 +510,14 @@ def _told_apart(labels: Sequence[str], values: Sequence[Any]) -> str:
 
 
 def _data_identity(run: Run) -> str:
-    data = run.section("data")
-    counts = [f"{data[key]} {key}" for key in ("nodes", "edges", "features", "classes") if data.get(key) is not None]
-    told = [f"hash {short_hash(data['hash'])}"] if data.get("hash") else []
-    return ", ".join([run.data_name, *counts, *told])
+    data = run.result.data
+    counts = f"{data.nodes} nodes, {data.edges} edges, {data.features} features, {data.classes} classes"
+    return f"{data.name}, {counts}, hash {short_hash(data.hash)}"
 
 
-def _partition_identity(run: Run) -> str | None:
-    partition = run.section("partition")
-    if not partition:
-        settings = [run.setting("partition", "rule"), run.setting("clients")]
-        return None if settings == [None, None] else " ".join(str(value) for value in settings)
-    told = [f"{partition.get('rule', 'rule not recorded')} {partition.get('clients', '?')}"]
-    if partition.get("hash"):
-        told.append(f"hash {short_hash(partition['hash'])}")
-    return ", ".join(told)
+def _partition_identity(run: Run) -> str:
+    partition = run.result.partition
+    return f"{partition.rule} {partition.clients}, hash {short_hash(partition.hash)}"
 
 
 def _is_free(key: str) -> bool:

@@ -18,6 +18,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.resume import differences, some
 from graphsilo.testing import conformance
+from kit import check_result
 
 # Forks a run, kills it after each delay, resumes it, and lets the last one finish. One import serves all.
 KILLER = """
@@ -76,7 +77,7 @@ def kill_and_compare(tmp_path, runs, **more):
     folders = sorted(path for path in tmp_path.iterdir() if path.name.startswith("run-"))
     assert len(folders) == len(runs), done.stderr
     for folder in folders:
-        resumed = json.loads((folder / "result.json").read_text())
+        resumed = check_result(folder)
         assert conformance.numbers(resumed) == conformance.numbers(whole), folder
         for path in (tmp_path / "whole" / "models").iterdir():
             assert path.read_bytes() == (folder / "models" / path.name).read_bytes(), path.name
@@ -235,7 +236,7 @@ def test_data_that_has_changed_is_told(small, tmp_path):
     with pytest.raises(RunError, match="its settings are the same, so the data's contents are not"):
         run(small(), out=tmp_path / "run", resume=True)
     result.write_text(result.read_text().replace('"config": ', '"other": '))
-    with pytest.raises(RunError, match="it does not say which settings it was begun with"):
+    with pytest.raises(RunError, match=r"does not have the form of one: .*`other`"):
         run(small(), out=tmp_path / "run", resume=True)
 
 

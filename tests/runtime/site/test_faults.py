@@ -26,6 +26,7 @@ from graphsilo.federation.codec import decode, encode
 from graphsilo.methods.fedavg import TrainReply
 from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
+from kit import check_result
 
 HERE = Path(__file__).parent
 
@@ -104,6 +105,7 @@ def test_worker_that_dies_every_time_is_left_out_where_the_method_allows_it(site
     last = tree["seeds"][0]["rounds"][-1]
     assert last["round"] == 4
     assert "client 1" in last["failures"][0]
+    assert check_result(tmp_path / "out") == tree
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.journal import read
 from graphsilo.runtime.remote.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
+from kit import check_result
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -130,7 +130,8 @@ def test_without_a_silo_whose_machine_is_gone(method: str, sites: Any, tmp_path:
     assert apart["partition"]["clients"] == 3
     assert apart["warnings"][0].startswith("client 'south' is left out (run.without): this run is that of the other 2")
     (own,) = (sites.folder / "north" / "results").glob(f"gone-{method}-*/north/result.json")
-    told = json.loads(own.read_text())["federation"]
+    check_result(tmp_path / "gone")
+    told = check_result(own.parent)["federation"]
     assert (told["clients"], told["without"]) == (2, [{"client": 1, "silo": "south"}])
 
 

@@ -25,6 +25,14 @@ from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import model_specs
 from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage.records import (
+    FederationFacts,
+    OwnSeed,
+    OwnSummary,
+    RunRecord,
+    SiloShare,
+    tree_of,
+)
 from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry
@@ -247,7 +255,8 @@ def run_over(
         result = run(
             config, out=out, resume=resume, observer=observer, simulation=cohort, elsewhere=sites, report=report
         )
-        sites.tell_results(own_results(result.tree, cohort, sparse), result.tree["config"])
+        own = own_results(result.record, cohort, sparse)
+        sites.tell_results({client: tree_of(one) for client, one in own.items()}, result.record.config)
         return result
     finally:
         sites.close()
@@ -305,36 +314,33 @@ def check_remote(config: RunConfig) -> None:
         raise ConfigError("run.workers spreads clients over processes of one machine; between machines leave it at 1.")
 
 
-def own_results(tree: Mapping[str, Any], cohort: RemoteCohort, sparse: bool) -> dict[ClientId, dict[str, Any]]:
+def own_results(record: RunRecord, cohort: RemoteCohort, sparse: bool) -> dict[ClientId, SiloShare]:
     """What each silo is told of a result: its own scores, the federation's means, and what its model was made for."""
-    found: dict[ClientId, dict[str, Any]] = {}
-    for client, spec in cohort.models.items():
-        seeds = []
-        for seed in tree["seeds"]:
-            mine = [row for row in seed["clients"] if row["client"] == client]
-            seeds.append(
-                {
-                    "seed": seed["seed"],
-                    "best_round": seed["best_round"],
-                    "last_round": seed["last_round"],
-                    "client": mine[0] if mine else None,
-                }
-            )
-        keys = ("format", "graphsilo", "fingerprint", "task", "method", "class_names")
-        found[client] = {
-            **{key: tree[key] for key in keys},
-            "schema": schema_tree(cohort.schema),
-            "sparse": sparse,
-            "model": [spec.name, dict(spec.settings)],
-            "seeds": seeds,
-            "federation": {
-                "name": tree["data"]["name"],
-                "clients": len(cohort.clients),
-                "without": tree["partition"]["without"],
-            },
-            "summary": {"test": tree["summary"]["test"]},
-        }
-    return found
+    return {
+        client: SiloShare(
+            format=record.format,
+            graphsilo=record.graphsilo,
+            fingerprint=record.fingerprint,
+            task=record.task,
+            method=record.method,
+            class_names=record.class_names,
+            schema=schema_tree(cohort.schema),
+            sparse=sparse,
+            model=[spec.name, dict(spec.settings)],
+            seeds=[
+                OwnSeed(
+                    seed.seed,
+                    seed.best_round,
+                    seed.last_round,
+                    next((row for row in seed.clients if row.client == client), None),
+                )
+                for seed in record.seeds
+            ],
+            federation=FederationFacts(record.data.name, len(cohort.clients), record.partition.without),
+            summary=OwnSummary(record.summary.test),
+        )
+        for client, spec in cohort.models.items()
+    }
 
 
 def _run_name(folder: Path, config: RunConfig, resume: bool) -> str:

@@ -111,7 +111,7 @@ class Checkpoints:
         if tree["fingerprint"] != self.fingerprint:
             raise RunError(
                 f"the checkpoint {path} belongs to another configuration, data set or partition: "
-                f"{self.reason(tree.get('settings'))}"
+                f"{self.reason(tree['settings'])}"
             )
         if "clients" in tree:
             tree["clients"] = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from graphsilo.__about__ import __version__
-from graphsilo.evaluate.metrics import leading
+from graphsilo.evaluate.metrics import leading, per_client
 from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import Mode, RunConfig
@@ -19,11 +20,26 @@ from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_
 from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
 from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage.records import (
+    FORMAT,
+    ClientScores,
+    DataFacts,
+    Environment,
+    Means,
+    MethodFacts,
+    ModeMeans,
+    PartitionFacts,
+    Round,
+    RunRecord,
+    Scores,
+    Seed,
+    Step,
+    Summary,
+    record_of,
+    tree_of,
+)
 from graphsilo.federation.ledger import COLUMNS, Ledger
 from graphsilo.federation.registry import Method
-
-FORMAT = 1
-"""Version of ``result.json``."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +47,22 @@ class Result:
     """A finished run.
 
     Attributes:
-        tree: What ``result.json`` holds.
+        record: What ``result.json`` holds, typed.
         out: Its folder, or None when nothing was written.
     """
 
-    tree: Mapping[str, Any]
+    record: RunRecord
     out: Path | None
 
     def __repr__(self) -> str:
         score = self.accuracy()
         shown = "no score" if score is None else f"{score:.3f}"
-        return f"Result({self.tree['method']['title']} on {self.tree['data']['name']}: {shown}, out={self.out})"
+        return f"Result({self.record.method.title} on {self.record.data.name}: {shown}, out={self.out})"
+
+    @cached_property
+    def tree(self) -> dict[str, Any]:
+        """What ``result.json`` holds, as plain values."""
+        return tree_of(self.record)
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -51,14 +72,14 @@ class Result:
 
     def accuracy(self) -> float | None:
         """Mean test accuracy at the best validation round (link prediction: AUC)."""
-        test = self.summary["test"]
+        test = self.record.summary.test.metrics
         name = leading(test)
-        return None if name is None else test[name]["mean"]
+        return None if name is None else test[name].mean
 
 
 def seed_result(
     seed: int, progress: SeedProgress, modes: Sequence[Mode], simulation: Cohort, peak_rss_bytes: int
-) -> dict[str, Any]:
+) -> Seed:
     """What the result says of one seed.
 
     Args:
@@ -68,50 +89,41 @@ def seed_result(
         simulation: The data it was trained on.
         peak_rss_bytes: Most memory a process of it used.
     """
-    views = {}
-    for mode in modes:
-        kept = progress.views.get(mode)
-        if kept is not None:
-            views[mode] = kept.summary(mode)
-    first = progress.views[modes[0]]
-    main = views[modes[0]]
-    last = first.last[first_set(modes[0])]
-    tree: dict[str, Any] = {
-        "seed": seed,
-        "best_round": main["best_round"],
-        "last_round": progress.round,
-        "validation": main["validation"],
-        "test": main["test"],
-        "test_last": last.full("test"),
-        "scenarios": main["scenarios"],
-        "scenarios_last": scenarios_of(first.last),
-        "modes": views,
-        "rounds": progress.rounds,
-        "clients": _clients(first, modes[0], simulation),
-        "setup": progress.setup,
-    }
+    views = {str(mode): progress.views[mode].summary(mode) for mode in modes if mode in progress.views}
+    first, main = progress.views[modes[0]], views[modes[0]]
     counts = first.best[first_set(modes[0])]
-    if counts.counts is not None:
-        tree["confusion"] = counts.of("test").sum(axis=(0, 1)).tolist()
-        tree["per_class_f1"] = main["test"].get("per_class_f1")
-        tree["one_class"] = one_class(counts)
-        tree["untrained"] = untrained(counts, len(simulation.clients))
-    steps = (progress.setup, *progress.rounds)
-    for key in ("cpu_seconds", "wall_seconds"):
-        tree[key] = sum(step[key] for step in steps)
+    counted = counts.counts is not None
+    setup, rounds = record_of(progress.setup, Step), record_of(progress.rounds, list[Round])
+    steps = (setup, *rounds)
+    return Seed(
+        seed=seed,
+        best_round=main.best_round,
+        last_round=progress.round,
+        validation=main.validation,
+        test=main.test,
+        test_last=first.last[first_set(modes[0])].full("test"),
+        scenarios=main.scenarios,
+        scenarios_last=scenarios_of(first.last),
+        modes=views,
+        rounds=rounds,
+        clients=_clients(first, modes[0], simulation),
+        setup=setup,
+        confusion=counts.of("test").sum(axis=(0, 1)).tolist() if counted and simulation.task != "link" else None,
+        per_class_f1=main.test.per_class("per_class_f1") if counted else None,
+        one_class=one_class(counts) if counted else None,
+        untrained=untrained(counts, len(simulation.clients)) if counted else None,
+        cpu_seconds=sum(step.cpu_seconds for step in steps),
+        wall_seconds=sum(step.wall_seconds for step in steps),
         # A step that no checkpoint followed has none of its own.
-        tree[f"checkpoint_{key}"] = sum(step.get(f"checkpoint_{key}", 0.0) for step in steps)
-    tree["peak_rss_bytes"] = peak_rss_bytes
-    if simulation.task == "link":
-        tree.pop("confusion", None)
-    return tree
+        checkpoint_cpu_seconds=sum(step.checkpoint_cpu_seconds or 0.0 for step in steps),
+        checkpoint_wall_seconds=sum(step.checkpoint_wall_seconds or 0.0 for step in steps),
+        peak_rss_bytes=peak_rss_bytes,
+    )
 
 
-def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[dict[str, Any]]:
+def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[ClientScores]:
     scores = kept.best[first_set(mode)]
     if scores.counts is not None:
-        from graphsilo.evaluate.metrics import per_client
-
         each = per_client(scores.of("test"), clients=scores.clients)
     else:
         each = [{"client": client} for client in scores.clients]
@@ -124,71 +136,91 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[dict[st
     # A client that failed was not scored, and one score for all clients pooled is nobody's own.
     pooled = len(simulation.clients) == 1 and len(each) < len(cut)
     found = {} if pooled else {scored["client"]: scored for scored in each}
-    rows = []
-    for facts in cut:
-        row = {key: facts[key] for key in ("client", "nodes", "train", "val", "missing_classes") if key in facts}
-        row["test_items"] = facts.get("test")
-        scored = found.get(facts["client"], {})
-        if facts["client"] in kept.rounds:
-            row["best_round"] = kept.rounds[facts["client"]][0]
-        row["test"] = {key: value for key, value in scored.items() if key not in ("client", "items")}
-        rows.append(row)
-    return rows
+    return [
+        ClientScores(
+            **{key: facts[key] for key in ("client", "nodes", "train", "val", "missing_classes") if key in facts},
+            test_items=facts.get("test"),
+            best_round=kept.rounds[facts["client"]][0] if facts["client"] in kept.rounds else None,
+            test=Scores.of(
+                {key: value for key, value in found.get(facts["client"], {}).items() if key not in ("client", "items")}
+            ),
+        )
+        for facts in cut
+    ]
 
 
 def assemble(
-    config: RunConfig, method: Method, simulation: Cohort, seeds: list[dict[str, Any]], run_fingerprint: str
-) -> dict[str, Any]:
-    """What ``result.json`` holds, but for the references.
+    config: RunConfig, method: Method, simulation: Cohort, seeds: Sequence[Seed], run_fingerprint: str
+) -> RunRecord:
+    """What ``result.json`` holds, but for the references and what the process took.
 
     Args:
         config: What was run.
         method: By which method.
         simulation: On which data.
-        seeds: Each seed's result, as ``seed_result`` gives it.
+        seeds: Each seed's result.
         run_fingerprint: The run's fingerprint.
     """
-    keys = ("validation", "test", "test_last", "scenarios", "scenarios_last")
-    summary: dict[str, Any] = {
-        key: summarise_seeds([seed[key] for seed in seeds]) for key in keys if any(seed.get(key) for seed in seeds)
+    totals = {
+        key: [sum(getattr(step, key) for step in (seed.setup, *seed.rounds)) for seed in seeds]
+        for key in ("upload_bytes", "download_bytes")
     }
-    summary["modes"] = {
-        mode: {part: summarise_seeds([seed["modes"][mode][part] for seed in seeds]) for part in ("validation", "test")}
-        for mode in seeds[0]["modes"]
-    }
-    for key in ("upload_bytes", "download_bytes"):
-        totals = [seed["setup"][key] + sum(row[key] for row in seed["rounds"]) for seed in seeds]
-        summary[key] = sum(totals) / len(totals) if len(set(totals)) > 1 else totals[0]
-    return {
-        "format": FORMAT,
-        "graphsilo": __version__,
-        "config": complete_config(config, simulation),
-        "fingerprint": run_fingerprint,
-        "replaces": config.replaces or None,
-        "task": simulation.task,
-        "method": {
-            "name": method.name,
-            "title": method.title,
-            "citation": method.citation,
-            "evaluates": list(method.evaluates),
-            "pooled": method.pooled,
-            "backbone": method.backbone,
-            "rounds": config.method_config().total_rounds,
-        },
-        "data": {**simulation.describe(), "hash": simulation.data_hash},
-        "partition": simulation.cut_facts,
-        "class_names": list(simulation.schema.class_names) if simulation.schema.class_names else None,
-        "seeds": seeds,
-        "summary": summary,
-        "environment": {
-            "graphsilo": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "platform": f"{platform.system()} {platform.machine()}",
-            "device": config.run.device,
-        },
-        "warnings": [*first_warnings(config, method, simulation), *outcome_warnings(seeds, method, simulation)],
-    }
+    return RunRecord(
+        format=FORMAT,
+        graphsilo=__version__,
+        config=complete_config(config, simulation),
+        fingerprint=run_fingerprint,
+        replaces=config.replaces or None,
+        task=simulation.task,
+        method=MethodFacts(
+            name=method.name,
+            title=method.title,
+            citation=method.citation,
+            evaluates=list(method.evaluates),
+            pooled=method.pooled,
+            backbone=method.backbone,
+            rounds=config.method_config().total_rounds,
+        ),
+        data=record_of({**simulation.describe(), "hash": simulation.data_hash}, DataFacts),
+        partition=record_of(simulation.cut_facts, PartitionFacts),
+        class_names=list(simulation.schema.class_names) if simulation.schema.class_names else None,
+        seeds=list(seeds),
+        summary=Summary(
+            validation=_means([seed.validation for seed in seeds]),
+            test=_means([seed.test for seed in seeds]) or Means.of({}),
+            test_last=_means([seed.test_last for seed in seeds]),
+            scenarios=_means_by_kind([seed.scenarios for seed in seeds]),
+            scenarios_last=_means_by_kind([seed.scenarios_last for seed in seeds]),
+            modes={
+                mode: ModeMeans(
+                    Means.of(summarise_seeds([seed.modes[mode].validation.tree() for seed in seeds])),
+                    Means.of(summarise_seeds([seed.modes[mode].test.tree() for seed in seeds])),
+                )
+                for mode in seeds[0].modes
+            },
+            **{key: sum(each) / len(each) if len(set(each)) > 1 else each[0] for key, each in totals.items()},
+        ),
+        environment=Environment(
+            graphsilo=__version__,
+            python=platform.python_version(),
+            torch=str(torch.__version__),
+            platform=f"{platform.system()} {platform.machine()}",
+            device=config.run.device,
+        ),
+        warnings=[*first_warnings(config, method, simulation), *outcome_warnings(seeds, method, simulation)],
+    )
+
+
+def _means(scores: Sequence[Scores]) -> Means | None:
+    """Over seeds; None where nothing was scored."""
+    trees = [each.tree() for each in scores]
+    return Means.of(summarise_seeds(trees)) if any(trees) else None
+
+
+def _means_by_kind(scores: Sequence[Mapping[str, Scores]]) -> dict[str, Means] | None:
+    """The same of scenarios."""
+    trees = [{kind: each.tree() for kind, each in found.items()} for found in scores]
+    return {kind: Means.of(means) for kind, means in summarise_seeds(trees).items()} or None
 
 
 def first_warnings(config: RunConfig, method: Method, simulation: Cohort) -> list[str]:
@@ -196,28 +228,22 @@ def first_warnings(config: RunConfig, method: Method, simulation: Cohort) -> lis
     return [*simulation.warnings(), *backbone_warnings(method, simulation), *config.remarks]
 
 
-def write(folder: Path, tree: dict[str, Any], ledgers: list[tuple[int, Ledger]]) -> None:
+def write(folder: Path, record: RunRecord, ledgers: list[tuple[int, Ledger]]) -> None:
     """The tables, then ``result.json``: where it stands, the run is complete."""
-    rounds: dict[str, list[Any]] = {"seed": []}
-    flat = [(seed["seed"], _flatten(row)) for seed in tree["seeds"] for row in seed["rounds"]]
-    names = list(dict.fromkeys(name for _, row in flat for name in row))
-    rounds.update({name: [] for name in names})
-    for seed, row in flat:
-        rounds["seed"].append(seed)
-        for name in names:
-            rounds[name].append(row.get(name))
-    disk.write_parquet(folder / "rounds.parquet", rounds)
+    flat = [{"seed": seed.seed, **_flatten(tree_of(row))} for seed in record.seeds for row in seed.rounds]
+    names = dict.fromkeys(["seed", *(name for row in flat for name in row)])
+    disk.write_parquet(folder / "rounds.parquet", {name: [row.get(name) for row in flat] for name in names})
     rows = [(seed, *row) for seed, ledger in ledgers for row in ledger.rows()]
     columns = ("seed", *COLUMNS)
     disk.write_parquet(
         folder / "ledger.parquet", {name: [row[place] for row in rows] for place, name in enumerate(columns)}
     )
-    write_tree(folder, tree)
+    write_record(folder, record)
 
 
-def write_tree(folder: Path, tree: dict[str, Any]) -> None:
+def write_record(folder: Path, record: RunRecord) -> None:
     """``result.json`` alone, in place of the one that is there."""
-    disk.write_json(folder / "result.json", tree)
+    disk.write_json(folder / "result.json", tree_of(record))
 
 
 def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -12,7 +12,8 @@ from graphsilo.errors import ConfigError, GraphsiloError, RunError
 from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import NO_NUMBERS, EvaluationConfig
 from graphsilo.experiments.doors import NAMES, RECORDS
-from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage.records import RunRecord
 
 SHOWN = 5
 """Most differing settings that a refusal names."""
@@ -41,20 +42,20 @@ def has_checkpoints(folder: Path) -> bool:
     return any((folder / "checkpoints").glob("*.ckpt"))
 
 
-def finished(folder: Path, fingerprint: str, reason: Reason) -> dict[str, Any] | None:
+def finished(folder: Path, fingerprint: str, reason: Reason) -> RunRecord | None:
     """The folder's result; None where there is none yet.
 
     Raises:
-        RunError: It is the result of something else.
+        RunError: It is the result of something else, or of another version.
     """
     if not (folder / "result.json").exists():
         return None
-    tree = disk.read_json(folder / "result.json", "the result")
-    if tree.get("fingerprint") != fingerprint:
+    record = records.read_run(folder)
+    if record.fingerprint != fingerprint:
         raise RunError(
-            f"{folder} holds the result of another configuration, data set or partition: {reason(tree.get('config'))}"
+            f"{folder} holds the result of another configuration, data set or partition: {reason(record.config)}"
         )
-    return dict(tree)
+    return record
 
 
 class Reason:
@@ -69,7 +70,7 @@ class Reason:
     def __init__(self, folder: Path, config: Mapping[str, Any], simulation: Cohort):
         self.folder, self.config, self.simulation = folder, config, simulation
 
-    def __call__(self, begun: Any) -> str:
+    def __call__(self, begun: Mapping[str, Any]) -> str:
         """The differing settings, and what to do.
 
         Args:
@@ -80,8 +81,6 @@ class Reason:
             "Give the settings that it was begun with (--resume alone takes them from its config.yaml, which must be "
             "as it was), or choose another --out."
         )
-        if not isinstance(begun, Mapping):
-            return f"it does not say which settings it was begun with. {advice}"
         told = differences(begun, self.config, with_partition=not self._same_partition())
         if not told:
             what = "the data's contents are" if self._same_partition() else "the stored partition is"

@@ -1,0 +1,620 @@
+"""What ``result.json`` holds, typed: ``results.py`` writes it; the report, the terminal and predictions read it.
+
+A field without a default is always there; one whose default is None is left out where there is nothing to say.
+``schema`` is the same as JSON Schema, kept as ``docs/result.schema.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
+
+import msgspec
+
+from graphsilo.__about__ import __version__
+from graphsilo.errors import RunError
+from graphsilo.experiments.storage import disk
+from graphsilo.types import Task
+
+FORMAT = 1
+"""Version of ``result.json``."""
+
+Number: TypeAlias = int | float
+Share: TypeAlias = float | None
+Curve: TypeAlias = dict[str, Share]
+"""Metric to its node-weighted mean over clients, as each round records it."""
+
+
+class Record(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """A part of a result."""
+
+
+class MeanStd(Record):
+    """Over seeds: mean, and sample standard deviation (None with one seed)."""
+
+    mean: Share
+    std: Share
+
+
+# -- scores --------------------------------------------------------------------------------------------------------
+
+
+class WorstClient(Record):
+    """The client with the least accuracy."""
+
+    client: int | None
+    accuracy: Share
+
+
+class Evenness(Record):
+    """Standard deviation, minimum and maximum of the clients' accuracies."""
+
+    std: Share
+    min: Share
+    max: Share
+
+
+class BesideScores(Record):
+    """What stands beside the metrics of one kind of items.
+
+    Attributes:
+        pooled: The same of the summed counts.
+        items: How many were scored.
+    """
+
+    pooled: Scores | None = None
+    worst_client: WorstClient | None = None
+    spread: Evenness | None = None
+    items: int | None = None
+
+
+class WorstClientMean(Record):
+    """``WorstClient`` over seeds."""
+
+    accuracy: MeanStd
+
+
+class EvennessMean(Record):
+    """``Evenness`` over seeds."""
+
+    std: MeanStd
+    min: MeanStd
+    max: MeanStd
+
+
+class BesideMeans(Record):
+    """What stands beside the metrics over seeds; ``scenarios`` in reference rows alone."""
+
+    pooled: Means | None = None
+    worst_client: WorstClientMean | None = None
+    spread: EvennessMean | None = None
+    scenarios: dict[str, Means] | None = None
+
+
+class Open:
+    """Metrics by name and, on the same level of the tree, the fields of a record: a metric needs no field of its own.
+
+    Attributes:
+        metrics: Value by name of the metric.
+        beside: The fields.
+    """
+
+    VALUE: ClassVar[Any]
+    BESIDE: ClassVar[type[Record]]
+
+    def __init__(self, metrics: Any, beside: Any):
+        self.metrics, self.beside = metrics, beside
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.tree() == other.tree()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, tree: Any) -> Self:
+        """From the tree.
+
+        Raises:
+            ValueError: A value is of the wrong kind.
+        """
+        if not isinstance(tree, Mapping):
+            raise ValueError(f"Expected `object`, got `{type(tree).__name__}`")
+        fields = set(cls.BESIDE.__struct_fields__)
+        metrics = {}
+        name = ""
+        try:
+            for name in tree.keys() - fields:
+                metrics[name] = msgspec.convert(tree[name], cls.VALUE)
+            name = ""
+            beside = _convert({key: tree[key] for key in tree if key in fields}, cls.BESIDE)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{f'metric {name}: ' if name else ''}{error}") from None
+        return cls({name: metrics[name] for name in tree if name in metrics}, beside)
+
+    def tree(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**msgspec.to_builtins(self.metrics), **tree_of(self.beside)}
+
+
+class Scores(Open):
+    """Metrics of one kind of items; a number, None where missing, or a list with one per class."""
+
+    VALUE = float | None | list[Share]
+    BESIDE = BesideScores
+    metrics: dict[str, float | list[Share] | None]
+    beside: BesideScores
+
+    @property
+    def numbers(self) -> dict[str, Share]:
+        """The metrics that are one number."""
+        return {name: value for name, value in self.metrics.items() if not isinstance(value, list)}
+
+    def per_class(self, name: str) -> list[Share] | None:
+        """A metric with a number per class; None where there is none."""
+        found = self.metrics.get(name)
+        return found if isinstance(found, list) else None
+
+
+class Means(Open):
+    """``Scores`` over seeds."""
+
+    VALUE = MeanStd
+    BESIDE = BesideMeans
+    metrics: dict[str, MeanStd]
+    beside: BesideMeans
+
+
+# -- one seed ------------------------------------------------------------------------------------------------------
+
+
+class Step(Record):
+    """Set-up or a round: bytes of the method's messages, and time, the clients' processes included.
+
+    Attributes:
+        checkpoint_cpu_seconds, checkpoint_wall_seconds: Of the checkpoint that followed.
+        failures: Clients that failed, in words.
+        log: The server's own numbers.
+    """
+
+    upload_bytes: int
+    download_bytes: int
+    cpu_seconds: float
+    wall_seconds: float
+    checkpoint_cpu_seconds: float | None = None
+    checkpoint_wall_seconds: float | None = None
+    failures: list[str] | None = None
+    log: dict[str, Number | None] | None = None
+
+
+class CurvePair(Record):
+    """Validation and test scores of a round."""
+
+    validation: Curve
+    test: Curve
+
+
+class Round(Step, kw_only=True):
+    """One round; scores where it was evaluated."""
+
+    round: int
+    participants: int
+    validation: Curve | None = None
+    test: Curve | None = None
+    scenarios: dict[str, Curve] | None = None
+    modes: dict[str, CurvePair] | None = None
+
+    def curve(self, group: str, mode: str | None = None) -> Curve:
+        """Scores of ``validation`` or ``test``, of the first mode or a further one; empty where not evaluated."""
+        source = self if mode is None else (self.modes or {}).get(mode)
+        found: Curve | None = getattr(source, group, None)
+        return found or {}
+
+
+class ModeScores(Record):
+    """One mode at its own best round."""
+
+    best_round: int
+    validation: Scores
+    test: Scores
+    scenarios: dict[str, Scores]
+
+
+class ClientScores(Record, kw_only=True):
+    """One client: sizes, classes without a training item, and test scores; best round if it has one of its own."""
+
+    client: int
+    nodes: int | None = None
+    train: int | None = None
+    val: int | None = None
+    missing_classes: list[int] | None = None
+    test_items: int | None
+    best_round: int | None = None
+    test: Scores
+
+
+class Seed(Record, kw_only=True):
+    """One seed.
+
+    Attributes:
+        best_round: The best on validation, by the first mode.
+        validation, test, scenarios: Of the first mode at the best round.
+        test_last, scenarios_last: The same of the last round.
+        modes: Every mode.
+        rounds: Every round.
+        setup: What comes before round 1.
+        confusion: [true][predicted] test counts of all clients.
+        per_class_f1: As in ``test``.
+        one_class: [client, class] of clients that answered one class for everything.
+        untrained: [class, test items] of classes that nobody trains.
+        peak_rss_bytes: Most memory of the largest process until the seed was done.
+        study: What clients say of their inner workings, by client.
+    """
+
+    seed: int
+    best_round: int
+    last_round: int
+    validation: Scores
+    test: Scores
+    test_last: Scores
+    scenarios: dict[str, Scores]
+    scenarios_last: dict[str, Scores]
+    modes: dict[str, ModeScores]
+    rounds: list[Round]
+    clients: list[ClientScores]
+    setup: Step
+    confusion: list[list[int]] | None = None
+    per_class_f1: list[Share] | None = None
+    one_class: list[list[int]] | None = None
+    untrained: list[list[int]] | None = None
+    cpu_seconds: float
+    checkpoint_cpu_seconds: float
+    wall_seconds: float
+    checkpoint_wall_seconds: float
+    peak_rss_bytes: int
+    study: dict[str, dict[str, Any]] | None = None
+
+    @property
+    def failures(self) -> int:
+        """How many client steps failed in its rounds."""
+        return sum(len(row.failures or ()) for row in self.rounds)
+
+
+# -- the run -------------------------------------------------------------------------------------------------------
+
+
+class MethodFacts(Record):
+    """What was run."""
+
+    name: str
+    title: str
+    citation: str
+    evaluates: list[str]
+    pooled: bool
+    backbone: bool
+    rounds: int
+
+
+class DataFacts(Record, kw_only=True):
+    """Of the whole data; ``hash`` is the sha256 of its contents."""
+
+    name: str
+    graphs: int | None = None
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    hash: str
+
+
+class Holder(Record, kw_only=True):
+    """A client's share of the data, as the audit of the partition counts it."""
+
+    client: int
+    silo: str | None = None
+    nodes: int
+    edges: int | None = None
+    train: int
+    val: int
+    test: int
+    labels: list[int] | None = None
+    missing_classes: list[int] | None = None
+    homophily: Share = None
+    mean_degree: float | None = None
+    isolated: int | None = None
+    components: int | None = None
+    added_edges: int | None = None
+
+
+class Absent(Record):
+    """A client that was left out."""
+
+    client: int
+    silo: str | None = None
+
+
+class PartitionFacts(Record, kw_only=True):
+    """Who held what; ``graphsilo.data.partition.audit`` says what the counts are."""
+
+    rule: str
+    clients: int
+    without: list[Absent]
+    seed: int | None
+    hash: str
+    data: str | None = None
+    items: str | None = None
+    nodes: int | None = None
+    edges: int | None = None
+    is_disjoint_cover: bool | None = None
+    duplicates: int | None = None
+    missing: int | None = None
+    held_out: int | None = None
+    train_test_overlap: int | None = None
+    kept_edges: int | None = None
+    cut_edges: int | None = None
+    kept_share: float | None = None
+    homophily: Share = None
+    per_client: list[Holder]
+
+
+class ModeMeans(Record):
+    """A mode over seeds."""
+
+    validation: Means
+    test: Means
+
+
+class Summary(Record, kw_only=True):
+    """Over seeds; bytes per seed, of set-up and rounds."""
+
+    validation: Means | None = None
+    test: Means
+    test_last: Means | None = None
+    scenarios: dict[str, Means] | None = None
+    scenarios_last: dict[str, Means] | None = None
+    modes: dict[str, ModeMeans]
+    upload_bytes: Number
+    download_bytes: Number
+
+
+class References(Record):
+    """Test scores of the reference rows, and how far from ``local`` to ``global`` the run gets, by metric."""
+
+    majority: Means | None = None
+    local: Means | None = None
+    fedridge: Means | None = None
+    global_cut: Means | None = None
+    global_: Means | None = msgspec.field(default=None, name="global")
+    gap_closed: dict[str, Share] | None = None
+
+    @classmethod
+    def of(cls, rows: Mapping[str, Means], gap_closed: dict[str, Share] | None) -> References:
+        """From the rows by name."""
+        named = {"global_" if name == "global" else name: row for name, row in rows.items()}
+        return cls(**named, gap_closed=gap_closed)
+
+
+class Usage(Record):
+    """What the whole run took of this machine."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    peak_rss_bytes: int
+
+
+class Environment(Record):
+    """Versions and platform."""
+
+    graphsilo: str
+    python: str
+    torch: str
+    platform: str
+    device: str
+
+
+class RunRecord(Record, kw_only=True):
+    """``result.json``.
+
+    Attributes:
+        format: Version of this form.
+        graphsilo: Version that wrote it.
+        config: The settings, complete.
+        fingerprint: sha256 of configuration, data and partition.
+        replaces: Fingerprint of the run that this one repeats with other clients.
+        process: Missing only while the run goes on.
+    """
+
+    format: int
+    graphsilo: str
+    config: dict[str, Any]
+    fingerprint: str
+    replaces: str | None
+    task: Task
+    method: MethodFacts
+    data: DataFacts
+    partition: PartitionFacts
+    class_names: list[str] | None
+    seeds: Annotated[list[Seed], msgspec.Meta(min_length=1)]
+    summary: Summary
+    environment: Environment
+    warnings: list[str]
+    references: References | None = None
+    process: Usage | None = None
+
+    @property
+    def reference_rows(self) -> dict[str, Means]:
+        """The reference rows that were run, by name, in the order in which they are shown."""
+        of = self.references or References()
+        found = {
+            "majority": of.majority, "local": of.local, "fedridge": of.fedridge, "global_cut": of.global_cut,
+            "global": of.global_,
+        }  # fmt: skip
+        return {name: means for name, means in found.items() if means is not None}
+
+    @property
+    def gap_closed(self) -> dict[str, Share]:
+        """By metric, how far from ``local`` to ``global`` the run gets; empty without both."""
+        return {} if self.references is None else self.references.gap_closed or {}
+
+
+# -- what each silo gets of a run between machines -----------------------------------------------------------------
+
+
+class OwnSeed(Record):
+    """One seed, as a silo is told of it: its own scores alone."""
+
+    seed: int
+    best_round: int
+    last_round: int
+    client: ClientScores | None
+
+
+class FederationFacts(Record):
+    """With whom a silo trained."""
+
+    name: str
+    clients: int
+    without: list[Absent]
+
+
+class OwnSummary(Record):
+    """The federation's means."""
+
+    test: Means
+
+
+class SiloShare(Record):
+    """What the coordinator tells a silo of a run.
+
+    Attributes:
+        schema: What its model was made for.
+        sparse: Whether its features are.
+        model: Name and settings of its backbone.
+    """
+
+    format: int
+    graphsilo: str
+    fingerprint: str
+    task: Task
+    method: MethodFacts
+    class_names: list[str] | None
+    schema: dict[str, Any]
+    sparse: bool
+    model: list[Any]
+    seeds: list[OwnSeed]
+    federation: FederationFacts
+    summary: OwnSummary
+
+
+class SiloRecord(SiloShare):
+    """``result.json`` at a silo's site, which adds its name, its description, its number and the hash of its data."""
+
+    silo: str
+    silo_file: str
+    client: int
+    silo_data: str | None
+
+
+# -- trees and files -----------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if issubclass(kind, Open):
+        return kind.of(value)
+    raise NotImplementedError(kind)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Open):
+        return value.tree()
+    raise NotImplementedError(type(value))
+
+
+def _convert(tree: Any, kind: type[T]) -> T:
+    return msgspec.convert(tree, kind, dec_hook=_decode)
+
+
+def record_of(tree: Any, kind: type[T]) -> T:
+    """A record, or records, from plain values.
+
+    Raises:
+        RunError: They have another form; says where.
+    """
+    try:
+        return _convert(tree, kind)
+    except msgspec.ValidationError as error:
+        raise RunError(f"{kind} was wanted of a result, and something else came: {error}.") from None
+
+
+def tree_of(record: Record) -> dict[str, Any]:
+    """A record as plain values, as JSON holds it."""
+    tree: dict[str, Any] = msgspec.to_builtins(record, enc_hook=_encode)
+    return tree
+
+
+def read(folder: Path) -> RunRecord | SiloRecord:
+    """A folder's ``result.json``, of a run or at a silo.
+
+    Raises:
+        RunError: It is missing, damaged, or another version's; one paragraph.
+    """
+    path = folder / "result.json"
+    tree = disk.read_json(path, "the result")
+    version, wrote = (tree.get(key) if isinstance(tree, Mapping) else None for key in ("format", "graphsilo"))
+    if version != FORMAT:
+        raise RunError(
+            f"'{path}' should hold the result of a run in format {FORMAT}, but its format is {version!r}: read it with "
+            f"the graphsilo that wrote it ({wrote or 'version not recorded'}), or run again."
+        )
+    try:
+        return _convert(tree, SiloRecord) if "federation" in tree else _convert(tree, RunRecord)
+    except msgspec.ValidationError as error:
+        raise RunError(
+            f"'{path}' should hold the result of a run, but does not have the form of one: {error}. It was edited, or "
+            f"written by another version of graphsilo ({wrote or 'not recorded'}; this is {__version__}): read it with "
+            f"that version, restore it from a copy, or run again."
+        ) from None
+
+
+def read_run(folder: Path) -> RunRecord:
+    """The same, of a run as a whole.
+
+    Raises:
+        RunError: As ``read``; or it is a silo's own.
+    """
+    found = read(folder)
+    if isinstance(found, SiloRecord):
+        raise RunError(
+            f"'{folder / 'result.json'}' holds what silo {found.silo} was told of a run, not the run's result: that is "
+            f"at the coordinator."
+        )
+    return found
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of ``result.json``, made from the records."""
+    kinds = (RunRecord, SiloRecord)
+    opened = {Scores: BesideScores, Means: BesideMeans}
+    _, parts = msgspec.json.schema_components(
+        (*kinds, *opened.values()),
+        schema_hook=lambda kind: {"$ref": f"#/$defs/{kind.__name__}"},
+        ref_template="#/$defs/{name}",
+    )
+    values = {
+        Scores: {"anyOf": [{"type": ["number", "null"]}, {"type": "array", "items": {"type": ["number", "null"]}}]},
+        Means: {"$ref": "#/$defs/MeanStd"},
+    }
+    for kind, beside in opened.items():
+        # Metrics are named by the table of metrics, not here.
+        fields = parts.pop(beside.__name__)
+        parts[kind.__name__] = {
+            **fields, "title": kind.__name__, "description": kind.__doc__, "additionalProperties": values[kind],
+        }  # fmt: skip
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "result.json of graphsilo",
+        "anyOf": [{"$ref": f"#/$defs/{kind.__name__}"} for kind in kinds],
+        "$defs": dict(sorted(parts.items())),
+    }

@@ -1,0 +1,117 @@
+"""What result.json holds: every kind of result has the published form, and another form is refused with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsilo.errors import RunError
+from graphsilo.evaluate.metrics import summarise
+from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage.records import Means, RunRecord, Scores, record_of, tree_of
+from graphsilo.federation import registry
+from kit import SCHEMA, check_result, fits, molecules, result_tree, seed_tree, silo_tree
+
+LINKS = {"data__generator": {"nodes": 400, "classes": 3, "features": 40}, "task": "link", "method__rounds": 1}
+KINDS: dict[str, dict[str, Any]] = {
+    "everything": {
+        "evaluation__auc": True,
+        "evaluation__modes": ["own_local", "aggregate_global"],
+        "run__references": ["local", "majority", "fedridge", "global", "global_cut"],
+        "run__seeds": [0, 1],
+        "run__checkpoint_every": 1,
+        "method__rounds": 2,
+    },
+    "links": LINKS,
+    "open": {"scenario__name": "open", "partition__rule": "louvain", "method__rounds": 1},
+    "overlap": {"partition__rule": "overlap", "partition__clients": 10, "method__rounds": 1},
+    "left out": {"run__without": [1], "method__rounds": 1},
+    "own best rounds": {"method__name": "local", "method__rounds": 2},
+    "pooled": {"method__name": "global", "method__rounds": 1},
+    "log": {"method__name": "fedsage_plus", "evaluation__study": True, "method__rounds": 1},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_result_has_the_published_form(
+    kind: str, small: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """Workers, failed silos, resumed runs and runs between machines: where such runs are tested."""
+    quick = registry.load(KINDS[kind].get("method__name", "fedavg")).quick
+    settings = {**{f"method__{name}": value for name, value in quick.items()}, **KINDS[kind]}
+    result = run(small(**settings), out=tmp_path / "run")
+    tree = check_result(tmp_path / "run")
+    assert result.tree == tree
+    for name in settings.get("run__references", ()):
+        check_result(tmp_path / "run" / "references" / name)
+
+
+def test_collections_of_graphs_have_it_too(small: Callable[..., RunConfig], tmp_path: Path) -> None:
+    path = molecules(tmp_path / "rings.npz")
+    config = small(data__name=str(path), data__generator={}, partition__rule="random", method__rounds=1)
+    run(config, out=tmp_path / "run")
+    assert check_result(tmp_path / "run")["data"]["graphs"] == 40
+
+
+def test_the_published_schema_is_that_of_the_records() -> None:
+    stored = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert stored == records.schema(), f"write it anew: python scripts/result_schema.py > {SCHEMA.name}"
+
+
+def test_the_schema_refuses_another_form() -> None:
+    schema = records.schema()
+    assert fits(result_tree(), schema) == []
+    for wrong in (
+        {**result_tree(), "novelty": 1},
+        {**result_tree(), "format": "1"},
+        result_tree([{"accuracy": "high"}]),
+        result_tree([{"spread": {"std": 0.1}}]),
+        result_tree([]),
+        {key: value for key, value in result_tree().items() if key != "summary"},
+    ):
+        assert fits(wrong, schema)
+        with pytest.raises(RunError, match="was wanted of a result"):
+            record_of(wrong, RunRecord)
+
+
+def test_metrics_stand_beside_fields_in_the_tree() -> None:
+    import numpy as np
+
+    counts = np.zeros((2, 4, 2, 2), dtype=np.int64)
+    counts[0, 0] = [[2, 1], [0, 1]]  # 3 of 4 right; the other client has nothing to score
+    tree = summarise(counts, [4, 6])
+    scores = Scores.of(tree)
+    assert scores.tree() == tree
+    assert scores.numbers["accuracy"] == 0.75
+    assert scores.numbers["hete_f1"] is None
+    assert "per_class_f1" not in scores.numbers
+    assert scores.per_class("per_class_recall") == [2 / 3, 1.0]
+    assert scores.per_class("accuracy") is None
+    assert scores.beside.worst_client is not None
+    assert (scores.beside.worst_client.client, scores.beside.items) == (0, 4)
+    assert scores.beside.pooled is not None
+    assert scores.beside.pooled.numbers["accuracy"] == 0.75
+    assert scores == Scores.of(tree)
+    assert scores != Means.of({})
+
+
+def test_what_is_missing_stays_missing_and_numbers_their_kind() -> None:
+    tree = result_tree(seeds=[seed_tree(0, setup={**seed_tree()["setup"], "log": {"whole": 3, "part": 3.0}})])
+    again = tree_of(record_of(tree, RunRecord))
+    assert again == tree
+    assert json.dumps(again["seeds"][0]["setup"]["log"]) == '{"whole": 3, "part": 3.0}'
+    assert "confusion" not in again["seeds"][0]
+
+
+def test_a_silos_own_result_is_not_the_runs(tmp_path: Path) -> None:
+    own = silo_tree()
+    (tmp_path / "result.json").write_text(json.dumps(own))
+    assert check_result(tmp_path) == own
+    with pytest.raises(RunError, match="what silo north was told of a run"):
+        records.read_run(tmp_path)
