@@ -14,7 +14,7 @@ import pytest
 
 from graphsilo.data.arrays import read_npy, read_npz
 from graphsilo.data.partition import Partition
-from graphsilo.data.partition.files import load_owners
+from graphsilo.data.partition.rules.files import load_owners
 from graphsilo.data.sources.files import load_graph
 from graphsilo.errors import GraphsiloError
 from graphsilo.experiments.storage import disk

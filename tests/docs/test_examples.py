@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
+
+import graphsilo
+from graphsilo.data.partition import registry as rules
+from graphsilo.errors import ConfigError
+from graphsilo.experiments.runner import run
+from graphsilo.models import registry
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TINY = (
@@ -34,3 +44,43 @@ def test_fedlog_reliability(capsys):
             values = [value for value in row.split()[1:] if value != "/"]
             assert len(values) == 4
             assert all(value == "–" or 0 <= float(value) <= 100 for value in values)
+
+
+def test_the_own_model_runs_and_is_explained(monkeypatch, small):
+    module = example("own_model")
+    monkeypatch.setitem(sys.modules, "own_model", module)
+    monkeypatch.setattr(registry, "_ADDED", {})
+    registry.register(module.ENTRY)
+    try:
+        result = run(small(model__name="graphconv"))
+        assert result.tree["config"]["model"]["name"] == "graphconv"
+        with pytest.raises(ConfigError, match=r"model\.dropout"):
+            run(small(model__name="graphconv", model__dropout=2.0))
+        with pytest.raises(ConfigError, match="already"):
+            registry.register(replace(module.ENTRY, name="gcn"))
+    finally:
+        registry._registry.cache_clear()
+
+
+def test_the_own_rule_cuts_in_proportion(monkeypatch):
+    module = example("own_partition")
+    monkeypatch.setattr(rules, "_ADDED", {})
+    rules.register(module.RULE)
+    try:
+        graph = graphsilo.load("citation-sbm", nodes=100)
+        found = graphsilo.partition(graph, "quantity", clients=4, power=1.0)
+        assert [len(nodes) for nodes in found.nodes] == [10, 20, 30, 40]
+        with pytest.raises(ConfigError, match=r"power"):
+            graphsilo.partition(graph, "quantity", clients=4, power=-1.0)
+        with pytest.raises(ConfigError, match="already"):
+            rules.register(module.RULE)
+    finally:
+        rules._rules.cache_clear()
+
+
+def test_own_arrays_are_run():
+    page = (EXAMPLES.parent / "docs" / "own-data.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    named: dict = {}
+    exec(code, named)
+    assert named["result"].tree["partition"]["clients"] == 2

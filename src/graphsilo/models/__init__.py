@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.models.registry import ModelEntry, entry, names, pool, pools, resolve
-from graphsilo.models.settings import ModelSettings
+from graphsilo.models.registry import entry, names, pool, pools, resolve
+from graphsilo.models.settings import ModelEntry, ModelSettings
 from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:

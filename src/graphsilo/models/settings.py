@@ -1,10 +1,11 @@
 """The settings of every model. Imports no torch: the command line reads them to explain and validate.
 
-The list of models is in ``registry``.
+The list of models stands at the end; ``registry`` looks names up in it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import model_validator
@@ -265,3 +266,165 @@ class GAMLPSettings(ModelSettings):
     score_activation: Literal["sigmoid", "relu", "leaky_relu"] = setting("sigmoid", "activation of the scores")
     attention_dropout: float = setting(0.0, "share of hop weights set to 0 in training", ge=0, lt=1)
     legacy_layout: bool = setting(False, "mix the nodes' scores as a release does; only to reproduce its numbers")
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One line of the list of models.
+
+    Attributes:
+        name: As in configuration files.
+        summary: One line for people.
+        paper: Citation.
+        settings: The class of its settings.
+        path: ``module:Class`` of a Model; imported when a model is built.
+        tasks: What it can be used for.
+        aliases: Other names it answers to.
+        edge_weights: Whether it can be run where edges have weights: they enter its sums, or it sees no edge.
+    """
+
+    name: str
+    summary: str
+    paper: str
+    settings: type[ModelSettings]
+    path: str
+    tasks: tuple[Task, ...] = ("node", "link")
+    aliases: tuple[str, ...] = ()
+    edge_weights: bool = False
+
+
+_ALL: tuple[Task, ...] = ("node", "link", "graph")
+_HERE = "graphsilo.models"
+
+BUILT_IN = (
+    ModelEntry(
+        "mlp",
+        "linear layers; sees no edge",
+        "structure-free baseline",
+        MLPSettings,
+        f"{_HERE}.mlp:MLP",
+        _ALL,
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "gcn",
+        "graph convolutions with the symmetrically normalised adjacency",
+        "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
+        GCNSettings,
+        f"{_HERE}.gcn:GCN",
+        _ALL,
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "sage",
+        "GraphSAGE with mean aggregation",
+        "Hamilton, Ying and Leskovec, Inductive Representation Learning on Large Graphs, NeurIPS 2017",
+        SAGESettings,
+        f"{_HERE}.sage:SAGE",
+        _ALL,
+        ("graphsage",),
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "gat",
+        "neighbours weighted by learned attention",
+        "Veličković et al., Graph Attention Networks, ICLR 2018",
+        GATSettings,
+        f"{_HERE}.gat:GAT",
+        _ALL,
+    ),
+    ModelEntry(
+        "gin",
+        "an MLP on a node plus the sum of its neighbours",
+        "Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019",
+        GINSettings,
+        f"{_HERE}.gin:GIN",
+        _ALL,
+    ),
+    ModelEntry(
+        "sgc",
+        "a linear model on features propagated K times",
+        "Wu et al., Simplifying Graph Convolutional Networks, ICML 2019",
+        SGCSettings,
+        f"{_HERE}.sgc:SGC",
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "sgc_stacked",
+        "OpenFGL's sgc: stacked one-hop layers with ReLU between, in fact a GCN",
+        "Li et al., OpenFGL: A Comprehensive Benchmark for Federated Graph Learning, 2024",
+        StackedSGCSettings,
+        f"{_HERE}.gcn:StackedSGC",
+        _ALL,
+        ("sgc_openfgl",),
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "ssgc",
+        "S²GC: a linear model on the average of K propagation levels",
+        "Zhu and Koniusz, Simple Spectral Graph Convolution, ICLR 2021",
+        SSGCSettings,
+        f"{_HERE}.ssgc:SSGC",
+        aliases=("s2gc",),
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "ssgc_mlp",
+        "the federated papers' SSGC: an MLP on the mean of the propagation levels",
+        "Li et al., FedGTA: Topology-aware Averaging for Federated Graph Learning, VLDB 2024",
+        SSGCMLPSettings,
+        f"{_HERE}.ssgc:MeanHopsMLP",
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "appnp",
+        "an MLP whose predictions are propagated by personalised PageRank",
+        "Gasteiger, Bojchevski and Günnemann, Predict then Propagate, ICLR 2019",
+        APPNPSettings,
+        f"{_HERE}.appnp:APPNP",
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "appnp_features",
+        "O-pFGL's APPNP: personalised PageRank on the features, then an MLP",
+        "Yan et al., Personalized One-shot Federated Graph Learning for Heterogeneous Clients, 2024",
+        APPNPFeaturesSettings,
+        f"{_HERE}.appnp:PropagatedAPPNP",
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "gcnii",
+        "deep graph convolutions with initial residual and identity mapping",
+        "Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020",
+        GCNIISettings,
+        f"{_HERE}.gcnii:GCNII",
+        _ALL,
+        ("gcn2",),
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "gcnii_openfgl",
+        "OpenFGL's gcnii: two layers, no identity mapping, no activation between them",
+        "Li et al., OpenFGL: A Comprehensive Benchmark for Federated Graph Learning, 2024",
+        GCNIIOpenFGLSettings,
+        f"{_HERE}.gcnii:GCNII",
+        _ALL,
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "sign",
+        "an MLP on the propagation levels side by side",
+        "Frasca et al., SIGN: Scalable Inception Graph Neural Networks, 2020",
+        SIGNSettings,
+        f"{_HERE}.sign:SIGN",
+        edge_weights=True,
+    ),
+    ModelEntry(
+        "gamlp",
+        "an MLP on the propagation levels, weighed per node by attention",
+        "Zhang et al., Graph Attention Multi-Layer Perceptron, KDD 2022",
+        GAMLPSettings,
+        f"{_HERE}.gamlp:GAMLP",
+        edge_weights=True,
+    ),
+)

@@ -35,17 +35,17 @@ def noisy_graph(seed: int = 0, nodes: int = 120, classes: int = 4) -> Graph:
 
 def test_names_and_lines() -> None:
     assert [rule.name for rule in rules()] == [
+        "dirichlet",
+        "files",
         "louvain",
-        "metis",
         "louvain+",
         "louvain+plain",
+        "metis",
         "metis+",
         "metis+plain",
-        "dirichlet",
-        "topology",
         "overlap",
         "random",
-        "files",
+        "topology",
     ]
     assert all(rule.summary and "\n" not in rule.summary for rule in rules())
     assert entry("Louvain").name == "louvain"

@@ -3,7 +3,8 @@
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.audit import Audit, ClientAudit, audit
 from graphsilo.data.partition.graphs import GraphRule, graph_rules, partition_graphs
-from graphsilo.data.partition.registry import Rule, entry, partition, rules
+from graphsilo.data.partition.registry import entry, partition, rules
+from graphsilo.data.partition.rule import Rule
 
 __all__ = [
     "Audit",

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.dirichlet import DirichletOptions, share_out
 from graphsilo.data.partition.options import CutOptions, PartitionOptions
 from graphsilo.data.partition.registry import check_clients
+from graphsilo.data.partition.rules.dirichlet import DirichletOptions, share_out
 from graphsilo.data.partition.splits import GRAPH_RATIOS, check_ratios, stratified_splits
 from graphsilo.errors import ConfigError, PartitionError, nearest
 from graphsilo.random import numpy_generator

@@ -2,116 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition import dirichlet, files, label_imbalance, louvain, metis, overlap, random_nodes, topology
+from graphsilo.data.partition import rules as folder
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import CutOptions, PartitionOptions, SplitMode
+from graphsilo.data.partition.options import CutOptions
+from graphsilo.data.partition.rule import Rule
 from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
 
+GROUP = "graphsilo.partitions"
+"""Entry points of others' rules, each naming a Rule."""
 
-@dataclass(frozen=True)
-class Rule:
-    """One way to cut a graph.
 
-    Attributes:
-        name: As a user writes it.
-        summary: One line.
-        options: Class of its settings.
-        cut: (graph, clients, seed, options) -> Cut.
-        split: How splits are made unless something else is asked for.
-        source: Paper or code base.
+_ADDED: dict[str, Rule] = {}
+
+
+def register(rule: Rule) -> Rule:
+    """Make a rule known to this process; returns it.
+
+    Raises:
+        ConfigError: There is one of its name.
     """
-
-    name: str
-    summary: str
-    options: type[PartitionOptions]
-    cut: Callable[[Graph, int, int, Any], Cut]
-    split: SplitMode = "stratified"
-    source: str = ""
+    if rule.name in _rules():
+        raise ConfigError(f"there is a partition rule '{rule.name}' already; give yours another name.")
+    _ADDED[rule.name] = rule
+    _rules.cache_clear()
+    return rule
 
 
-_OPENFGL = "OpenFGL (Li et al., PVLDB 2024/25)"
-_RULES = (
-    Rule(
-        "louvain",
-        "communities cut to similar size and dealt out to clients",
-        louvain.LouvainOptions,
-        louvain.cut,
-        source="FedSage (Zhang et al., NeurIPS 2021)",
-    ),
-    Rule(
-        "metis",
-        "parts of equal size with few edges between them",
-        metis.MetisOptions,
-        metis.cut,
-        source="FED-PUB (Baek et al., ICML 2023)",
-    ),
-    Rule(
-        "louvain+",
-        "label imbalance: 100 balanced communities joined by the similarity of their labels",
-        label_imbalance.LouvainPlusOptions,
-        label_imbalance.cut_louvain_plus,
-        source="O-pFGL (Yan et al., arXiv 2411.11304)",
-    ),
-    Rule(
-        "louvain+plain",
-        "label imbalance: plain communities joined by the similarity of their labels",
-        label_imbalance.LouvainPlainOptions,
-        label_imbalance.cut_louvain_plain,
-        source=_OPENFGL,
-    ),
-    Rule(
-        "metis+",
-        "label imbalance: 100 Metis parts joined by the similarity of their labels, empty parts dropped",
-        label_imbalance.MetisPlusOptions,
-        label_imbalance.cut_metis_plus,
-        source=_OPENFGL,
-    ),
-    Rule(
-        "metis+plain",
-        "label imbalance: 100 Metis parts joined by the similarity of their labels, empty parts refused",
-        label_imbalance.MetisPlusOptions,
-        label_imbalance.cut_metis_plain,
-        source=_OPENFGL,
-    ),
-    Rule(
-        "dirichlet",
-        "label skew: every class shared out by Dirichlet proportions, edges ignored",
-        dirichlet.DirichletOptions,
-        dirichlet.cut,
-        source=_OPENFGL,
-    ),
-    Rule(
-        "topology",
-        "structure skew: Metis parts with links added between like or unlike nodes",
-        topology.TopologyOptions,
-        topology.cut,
-        source="AdaFGL (structure Non-iid)",
-    ),
-    Rule(
-        "overlap",
-        "five clients per Metis part, each with a random half of its nodes",
-        overlap.OverlapOptions,
-        overlap.cut,
-        split="global",
-        source="FED-PUB (Baek et al., ICML 2023)",
-    ),
-    Rule("random", "nodes dealt out at random in equal shares", random_nodes.RandomOptions, random_nodes.cut),
-    Rule("files", "a stored partition, or a table with one client number per node", files.FilesOptions, files.cut),
-)
+@cache
+def _rules() -> dict[str, Rule]:
+    """All rules by name: those of the files in ``rules``, then those of other packages."""
+    modules = [import_module(f"{folder.__name__}.{found.name}") for found in iter_modules(folder.__path__)]
+    own = [rule for module in modules for rule in module.RULES]
+    others = [entry.load() for entry in entry_points(group=GROUP)]
+    for rule in others:
+        if not isinstance(rule, Rule):
+            raise ConfigError(f"an entry point of {GROUP} must name a Rule; {rule!r} is none.")
+    return {rule.name: rule for rule in sorted([*own, *others, *_ADDED.values()], key=lambda rule: rule.name)}
 
 
 def rules() -> list[Rule]:
-    """Every rule for one big graph, in the order of the documentation."""
-    return list(_RULES)
+    """Every rule for one big graph, by name."""
+    return list(_rules().values())
 
 
 def entry(rule: str) -> Rule:
@@ -120,10 +63,10 @@ def entry(rule: str) -> Rule:
     Raises:
         ConfigError: There is none.
     """
-    for candidate in _RULES:
-        if candidate.name == rule.lower():
-            return candidate
-    raise ConfigError(f"there is no partition rule '{rule}': {nearest(rule, [known.name for known in _RULES])}")
+    found = _rules().get(rule.lower())
+    if found is None:
+        raise ConfigError(f"there is no partition rule '{rule}': {nearest(rule, list(_rules()))}")
+    return found
 
 
 def check_clients(clients: int, items: int, *, rule: str, what: str = "nodes") -> None:

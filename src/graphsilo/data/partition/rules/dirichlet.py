@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions
+from graphsilo.data.partition.rule import Rule
 from graphsilo.errors import PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
@@ -92,3 +93,14 @@ def cut(graph: Graph, clients: int, seed: int, options: DirichletOptions) -> Cut
         PartitionError: α is too small for ``min_nodes``.
     """
     return Cut(tuple(share_out(graph.labels, clients, alpha=options.alpha, min_items=options.min_nodes, seed=seed)))
+
+
+RULES = (
+    Rule(
+        "dirichlet",
+        "label skew: every class shared out by Dirichlet proportions, edges ignored",
+        DirichletOptions,
+        cut,
+        source="OpenFGL (Li et al., PVLDB 2024/25)",
+    ),
+)

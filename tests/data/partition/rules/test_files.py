@@ -7,7 +7,7 @@ import pytest
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import partition
-from graphsilo.data.partition.files import FilesOptions, cut
+from graphsilo.data.partition.rules.files import FilesOptions, cut
 from graphsilo.errors import ConfigError, PartitionError
 
 

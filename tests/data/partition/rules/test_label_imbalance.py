@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.label_imbalance import (
+from graphsilo.data.partition.rules.label_imbalance import (
     LouvainPlainOptions,
     LouvainPlusOptions,
     MetisPlusOptions,
@@ -64,7 +64,7 @@ def test_fewer_virtual_clients_than_clients_are_refused(blocks: Graph) -> None:
 
 
 def test_empty_parts_are_dropped_or_refused(blocks: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphsilo.data.partition import label_imbalance
+    from graphsilo.data.partition.rules import label_imbalance
 
     monkeypatch.setattr(label_imbalance, "membership", lambda *_, **__: 2 * blocks.labels)
     found = cut_metis_plus(blocks, 2, 0, MetisPlusOptions(parts=3)).nodes

@@ -13,6 +13,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions
+from graphsilo.data.partition.rule import Rule
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
 
@@ -117,3 +118,6 @@ def cut(graph: Graph, clients: int, seed: int, options: FilesOptions) -> Cut:
     if empty:
         raise PartitionError(f"{path} gives client {empty[0]} of {clients} no node: ask for fewer clients.")
     return Cut(nodes)
+
+
+RULES = (Rule("files", "a stored partition, or a table with one client number per node", FilesOptions, cut),)

@@ -5,7 +5,7 @@ import pytest
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import audit, partition
-from graphsilo.data.partition.overlap import OverlapOptions, cut
+from graphsilo.data.partition.rules.overlap import OverlapOptions, cut
 from graphsilo.errors import PartitionError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.metis import MetisOptions, cut, membership
+from graphsilo.data.partition.rules.metis import MetisOptions, cut, membership
 from graphsilo.errors import PartitionError
 
 
@@ -34,7 +34,7 @@ def test_more_parts_than_clients_are_refused(blocks: Graph) -> None:
 
 
 def test_an_empty_part_is_refused(two_triangles: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphsilo.data.partition import metis
+    from graphsilo.data.partition.rules import metis
 
     monkeypatch.setattr(metis, "membership", lambda *_, **__: np.array([0, 0, 0, 2, 2, 2]))
     with pytest.raises(PartitionError, match="left 1 of 3 parts empty"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import audit, partition
-from graphsilo.data.partition.dirichlet import share_out
+from graphsilo.data.partition.rules.dirichlet import share_out
 from graphsilo.errors import PartitionError
 
 

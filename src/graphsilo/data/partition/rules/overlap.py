@@ -9,9 +9,10 @@ import numpy as np
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.metis import MetisOptions
-from graphsilo.data.partition.metis import cut as metis_cut
 from graphsilo.data.partition.options import PartitionOptions, Seed
+from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rules.metis import MetisOptions
+from graphsilo.data.partition.rules.metis import cut as metis_cut
 from graphsilo.errors import PartitionError
 from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
@@ -51,3 +52,15 @@ def cut(graph: Graph, clients: int, seed: int, options: OverlapOptions) -> Cut:
         generator = numpy_generator(seed, "partition", "overlap", client)
         nodes.append(np.sort(generator.choice(part, size=size, replace=False)))
     return Cut(tuple(nodes))
+
+
+RULES = (
+    Rule(
+        "overlap",
+        "five clients per Metis part, each with a random half of its nodes",
+        OverlapOptions,
+        cut,
+        split="global",
+        source="FED-PUB (Baek et al., ICML 2023)",
+    ),
+)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.random_nodes import RandomOptions, cut
+from graphsilo.data.partition.rules.random_nodes import RandomOptions, cut
 
 
 def test_shares_differ_by_at_most_one_and_depend_on_the_seed(blocks: Graph) -> None:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.louvain import LouvainOptions, balanced, communities
-from graphsilo.data.partition.metis import membership
 from graphsilo.data.partition.options import PartitionOptions, Seed
+from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rules.louvain import LouvainOptions, balanced, communities
+from graphsilo.data.partition.rules.metis import membership
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
@@ -161,3 +162,35 @@ def _parts(graph: Graph, options: MetisPlusOptions, rule: str) -> list[NodeIds]:
     order = np.argsort(found, kind="stable")
     sizes = np.bincount(found, minlength=options.parts)
     return [group for group in np.split(order, np.cumsum(sizes)[:-1]) if len(group)]
+
+
+RULES = (
+    Rule(
+        "louvain+",
+        "label imbalance: 100 balanced communities joined by the similarity of their labels",
+        LouvainPlusOptions,
+        cut_louvain_plus,
+        source="O-pFGL (Yan et al., arXiv 2411.11304)",
+    ),
+    Rule(
+        "louvain+plain",
+        "label imbalance: plain communities joined by the similarity of their labels",
+        LouvainPlainOptions,
+        cut_louvain_plain,
+        source="OpenFGL (Li et al., PVLDB 2024/25)",
+    ),
+    Rule(
+        "metis+",
+        "label imbalance: 100 Metis parts joined by the similarity of their labels, empty parts dropped",
+        MetisPlusOptions,
+        cut_metis_plus,
+        source="OpenFGL (Li et al., PVLDB 2024/25)",
+    ),
+    Rule(
+        "metis+plain",
+        "label imbalance: 100 Metis parts joined by the similarity of their labels, empty parts refused",
+        MetisPlusOptions,
+        cut_metis_plain,
+        source="OpenFGL (Li et al., PVLDB 2024/25)",
+    ),
+)

@@ -5,7 +5,7 @@ import pytest
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import audit, partition
-from graphsilo.data.partition.topology import TopologyOptions, cut, inject
+from graphsilo.data.partition.rules.topology import TopologyOptions, cut, inject
 from graphsilo.errors import ConfigError
 
 

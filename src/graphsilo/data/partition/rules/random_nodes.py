@@ -7,6 +7,7 @@ import numpy as np
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions
+from graphsilo.data.partition.rule import Rule
 from graphsilo.random import numpy_generator
 
 
@@ -18,3 +19,6 @@ def cut(graph: Graph, clients: int, seed: int, options: RandomOptions) -> Cut:
     """Deal all nodes out in a random order; sizes differ by at most one, ids ascending inside a client."""
     order = numpy_generator(seed, "partition", "random").permutation(graph.num_nodes)
     return Cut(tuple(np.sort(part) for part in np.array_split(order, clients)))
+
+
+RULES = (Rule("random", "nodes dealt out at random in equal shares", RandomOptions, cut),)

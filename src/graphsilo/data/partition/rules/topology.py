@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import edges_inside, undirected_links
 from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.metis import MetisOptions
-from graphsilo.data.partition.metis import cut as metis_cut
 from graphsilo.data.partition.options import PartitionOptions, Seed
 from graphsilo.data.partition.pairs import PairKind, PairSpace, sample_unlinked
+from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rules.metis import MetisOptions
+from graphsilo.data.partition.rules.metis import cut as metis_cut
 from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
@@ -89,3 +90,14 @@ def cut(graph: Graph, clients: int, seed: int, options: TopologyOptions) -> Cut:
             )
         )
     return Cut(nodes, added_edges=tuple(added))
+
+
+RULES = (
+    Rule(
+        "topology",
+        "structure skew: Metis parts with links added between like or unlike nodes",
+        TopologyOptions,
+        cut,
+        source="AdaFGL (structure Non-iid)",
+    ),
+)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.louvain import LouvainOptions, communities, cut, cut_long, group_by, place
+from graphsilo.data.partition.rules.louvain import LouvainOptions, communities, cut, cut_long, group_by, place
 from graphsilo.errors import PartitionError
 
 
@@ -114,7 +114,7 @@ def test_an_empty_client_is_refused() -> None:
 
 
 def test_empty_clients_raise(two_triangles: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphsilo.data.partition import louvain
+    from graphsilo.data.partition.rules import louvain
 
     monkeypatch.setattr(louvain, "cut_long", lambda groups, cap: list(groups))
     with pytest.raises(PartitionError, match="left 3 of 5 clients without a node"):

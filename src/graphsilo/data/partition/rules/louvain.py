@@ -14,6 +14,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions, Seed
+from graphsilo.data.partition.rule import Rule
 from graphsilo.errors import PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
@@ -146,3 +147,14 @@ def cut(graph: Graph, clients: int, seed: int, options: LouvainOptions) -> Cut:
             f"or use 'metis'."
         )
     return Cut(tuple(nodes))
+
+
+RULES = (
+    Rule(
+        "louvain",
+        "communities cut to similar size and dealt out to clients",
+        LouvainOptions,
+        cut,
+        source="FedSage (Zhang et al., NeurIPS 2021)",
+    ),
+)

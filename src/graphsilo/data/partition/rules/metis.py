@@ -13,6 +13,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions, Seed
+from graphsilo.data.partition.rule import Rule
 from graphsilo.errors import PartitionError
 from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
@@ -90,3 +91,14 @@ def cut(graph: Graph, clients: int, seed: int, options: MetisOptions) -> Cut:
         )
     order = np.argsort(parts, kind="stable")
     return Cut(tuple(np.split(order, np.cumsum(sizes)[:-1])))
+
+
+RULES = (
+    Rule(
+        "metis",
+        "parts of equal size with few edges between them",
+        MetisOptions,
+        cut,
+        source="FED-PUB (Baek et al., ICML 2023)",
+    ),
+)
