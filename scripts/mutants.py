@@ -9,7 +9,7 @@ A mutant is killed where a test fails, its module cannot be imported, or the tes
 The survivors and the table end up in .benchmarks/mutants.md.
 
 The nearest tests of federation/codec.py are tests/federation/test_codec*.py and all in that folder that import it;
-where it has none, those of the modules that import it. Of methods/fedlog/step.py they are also test_fedlog*.py and what
+where it has none, those of the modules that import it. Of methods/fedlog/step.py they are also test_fedlog.py and what
 the tests of every method say of fedlog, of federation what these say of fedavg. A survivor may be noticed elsewhere:
 the score is a lower bound.
 """
@@ -78,12 +78,13 @@ def nearest_tests(module: Path) -> list[list[str]]:
     imports = re.compile(rf"graphsilo\.{'.'.join(parts)}\b|from graphsilo\.{place} import [^\n]*\b{stem}\b")
 
     def tests_of(*names: str) -> set[Path]:
-        return {file for start in names for file in (TESTS / room).glob(f"test_{start}*.py")}
+        return {file for start in names for file in (TESTS / room).rglob(f"test_{start}*.py")}
 
     near = tests_of(stem, name)
+    near = {file for file in near if len(parts) < 3 or parts[1] in file.parts or parts[1] in file.stem} or near
     if not near:
         near = tests_of(*(file.stem for file in module.parent.glob("*.py") if imports.search(file.read_text())))
-    near |= {file for file in (TESTS / room).glob("test_*.py") if imports.search(file.read_text())}
+    near |= {file for file in (TESTS / room).rglob("test_*.py") if imports.search(file.read_text())}
     calls = [[str(file) for file in sorted(near, key=lambda file: (stem not in file.stem, file))]]
     if room != "evaluate":
         name = name if room == "methods" else "fedavg"

@@ -50,7 +50,7 @@ def molecules(path: Path) -> Path:
     return save_graph(path, graphs)
 
 
-SCHEMA = Path(__file__).resolve().parents[1] / "docs" / "result.schema.json"
+SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "result.schema.json"
 
 
 def fits(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any] | None = None, place: str = "$") -> list[str]:

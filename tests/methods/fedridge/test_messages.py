@@ -1,0 +1,26 @@
+"""What the messages of FedRidge carry and weigh."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kit.fedridge import PLAIN, played, pooled
+
+
+def test_in_float32_on_the_wire_it_is_exact_to_its_precision(kit):
+    silos = [kit.tiny_silo(client) for client in range(4)]
+    settings = {"features": "mean", "ridge": (0.1,), "wire": "float32", **PLAIN}
+    server, _ = played(kit, silos, **settings)
+    square, cross = pooled(silos, "mean", settings)
+    exact = np.linalg.solve(square + 0.1 * np.eye(len(square)), cross)
+    assert np.abs(server.weights["mean"].numpy() - exact).max() < 1e-5 * np.abs(exact).max()
+
+
+def test_bytes_are_those_foreseen_but_for_headers(kit):
+    silos = [kit.tiny_silo(client) for client in range(3)]
+    for settings in ({}, PLAIN, {"wire": "float64", "balance": (0.0, 0.5), "random_features": 40}):
+        server, federation = played(kit, silos, **settings)
+        up, down = server.expected_bytes()
+        sent = {way: sum(federation.ledger.total(phase)[way] for phase in ("setup", "round")) for way in ("up", "down")}
+        assert up <= sent["up"] < 1.2 * up + 6000
+        assert down <= sent["down"] < 1.2 * down + 9000

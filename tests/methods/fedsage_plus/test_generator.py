@@ -1,0 +1,178 @@
+"""The generator of FedSage+: losses and gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from graphsilo.methods.fedsage_plus import Client
+from graphsilo.methods.fedsage_plus import generator as neighgen
+from graphsilo.methods.fedsage_plus import impaired as impaired_graph
+from graphsilo.methods.fedsage_plus.generator import NeighGen, Rows, Sizes, Strength
+from graphsilo.methods.fedsage_plus.impaired import Targets
+from graphsilo.methods.fedsage_plus.messages import ImproveRequest
+from graphsilo.random import generator
+from kit.fedsage_plus import draw, graph_of, pair
+
+
+def make(graph, hidden, train, *, sizes=None, seed=0, **options):
+    impaired = impaired_graph.impair(graph, np.asarray(hidden), np.asarray(train), graph.labels)
+    sizes = sizes or Sizes(graph.num_features, 2, (4, 8), (8, 16))
+    return NeighGen(impaired, graph.features, sizes, lambda name: generator(seed, name), **options)
+
+
+def test_the_local_feature_loss_counts_only_what_is_there():
+    # B = {0, 1, 3}; 0 lacks nobody, hence has no loss; 1 and 3 lack node 2 with the feature e_2.
+    graph = graph_of([(0, 1), (1, 2), (2, 3)], 4)
+    own = make(graph, [2], [0, 1, 3])
+    rows = Rows.of(np.array([1, 1, 2]), own.influential)
+    assert rows.nodes.tolist() == [2, 0, 1]
+    assert rows.counts.tolist() == [2, 1, 1]
+    zeros = [torch.zeros(3, 4), torch.zeros(1, 4)]
+    # three slots at distance 1, over |B| = 3 or 5 |B| d = 60
+    assert float(own.local_feature_loss(zeros, rows)) == pytest.approx(1.0)
+    own = make(graph, [2], [0, 1, 3], feature_error="mean")
+    assert float(own.local_feature_loss(zeros, rows)) == pytest.approx(3 / 60)
+
+
+def test_counts_become_numbers_of_neighbours():
+    predicted = torch.tensor([0.4, 0.6, 1.9, 7.0])
+    assert neighgen.whole(predicted, "truncate").tolist() == [0, 0, 1, 7]
+    assert neighgen.whole(predicted, "round").tolist() == [0, 1, 2, 7]
+    rows = Rows.of(neighgen.whole(predicted, "round"), np.arange(4))
+    assert rows.nodes.tolist() == [3, 2, 1]
+    assert rows.counts.tolist() == [5, 2, 1]
+    assert neighgen.rows_per_slot(rows.counts) == [3, 2, 1, 1, 1]
+    assert rows.anchors().tolist() == [3, 2, 1, 3, 2, 3, 3, 3]
+
+
+def test_the_count_loss_by_hand():
+    graph = graph_of([(0, 1), (1, 2), (2, 3)], 4)
+    own = make(graph, [2], [0, 1, 3])
+    # against 0, 1, 1: ½·0.25, |3 − 1| − ½, 0
+    assert float(own.count_loss(torch.tensor([0.5, 3.0, 1.0]))) == pytest.approx((0.125 + 1.5) / 3)
+
+
+# -- slots -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_that_comes_late_is_as_if_it_had_always_been_there():
+    graph = graph_of([(0, 1), (1, 2), (2, 3)], 4)
+    late, early = (make(graph, [2], [0, 1, 3]) for _ in range(2))
+    for own in (late, early):
+        own.begin(lambda name: True)
+    early.reach(3)
+    for own in (late, early):
+        for _ in range(3):
+            own.step({})
+        own.begin(neighgen.is_fgen)
+        for _ in range(2):
+            own.step({})
+        own.reach(3)
+        own.step({})
+    assert neighgen.count_slots(late.weights) == 3
+    assert all(torch.equal(late.weights[name], early.weights[name]) for name in early.weights)
+
+
+def test_only_fgen_moves_once_frozen():
+    graph = graph_of([(0, 1), (1, 2), (2, 3)], 4, labels=[0, 1, 0, 1])
+    own = make(graph, [2], [0, 1, 3], count_bias=1.2)
+    own.freeze("truncate")
+    before = {name: weight.clone() for name, weight in own.weights.items()}
+    loss, leaves, _ = own.frozen_loss(draw(), Strength())
+    own.step(neighgen.gradients_of(loss, leaves))
+    moved = {name for name, weight in own.weights.items() if not torch.equal(weight, before[name])}
+    assert moved
+    assert all(neighgen.is_fgen(name) for name in moved)
+
+
+def caught_gradient(server, federation):
+    """What one exchange makes client 0 step by."""
+    client = federation.client(0)
+    steps = []
+    client.neighgen.step = steps.append
+    received = server._exchange(federation, 0, {0, 1}, 0)
+    federation.ask(Client.improve, ImproveRequest(clients=2, **received), to=(0,)).require()
+    return steps[0], received
+
+
+def joint(own, generated, rows, targets, config):
+    """λ_f α L_f^{0←1} written out, with plain loops."""
+    total = torch.zeros(())
+    features = targets.features.toarray()
+    for slot, made in enumerate(generated):
+        for row in range(len(made)):
+            truth = torch.from_numpy(features[targets.pointer[row] : targets.pointer[row + 1]])
+            total = total + (made[row] - truth).square().sum(1).min()
+        assert slot < 5
+    scale = 1 / len(own.impaired.train)
+    return config.lambda_f * config.alpha * scale * total
+
+
+def test_exchanged_gradients_are_those_of_one_backward_pass(kit):
+    server, federation = pair(kit)
+    config, own, other = server.config, federation.client(0).neighgen, federation.client(1)
+    rows, _ = own.offered()
+    assert len(rows) > 2
+    assert rows.counts.max() >= 2
+    # The same draws as both clients make, by name.
+    named = {"targets": 1, "compare": 1, "generate": 0}
+    streams = {name: generator(0, "client", client, "round", 0, name) for name, client in named.items()}
+    leaves = own.trainable(int(own.rows.counts.max()))
+    inputs = own.embeddings[torch.from_numpy(own.rows.nodes)]
+    local, _ = own.generated_loss(leaves, inputs, own.rows, streams["generate"], config.strength, frozen=True)
+    targets = neighgen.cross_targets(
+        impaired_graph.undirected(other.graph), other.graph.features, len(rows), streams["targets"]
+    )
+    noise = streams["compare"]
+    generated = neighgen.generate(
+        leaves, own.embeddings[torch.from_numpy(rows.nodes)], rows.counts, noise, config.generator_dropout, noise
+    )
+    together = 0.5 * (local + joint(own, generated, rows, targets, config))
+    wanted = neighgen.gradients_of(together, leaves)
+
+    found, _ = caught_gradient(server, federation)
+    assert found.keys() == wanted.keys()
+    assert {"body.0.weight", "slot.1.bias"} <= found.keys()
+    for name, gradient in wanted.items():
+        assert torch.allclose(found[name], gradient, atol=1e-5 * float(gradient.abs().max()) + 1e-9), name
+    # and the others' part is not lost among the rest
+    loss, again, _ = own.frozen_loss(generator(0, "client", 0, "round", 0, "generate"), config.strength)
+    alone = neighgen.gradients_of(loss, again)
+    assert not torch.allclose(found["slot.0.weight"], 0.5 * alone["slot.0.weight"], rtol=0.1, atol=0)
+
+
+def test_exchanged_outputs_are_one_backward_pass_over_shared_draws(kit):
+    server, federation = pair(kit, exchange="outputs")
+    config, own, other = server.config, federation.client(0).neighgen, federation.client(1)
+    rows, _ = own.offered()
+    local, leaves, generated = own.frozen_loss(generator(0, "client", 0, "round", 0, "generate"), config.strength)
+    targets = neighgen.cross_targets(
+        impaired_graph.undirected(other.graph), other.graph.features, len(rows),
+        generator(0, "client", 1, "round", 0, "targets"),
+    )  # fmt: skip
+    mine = neighgen.compared_features(generated, own.compared(own.rows))
+    wanted = neighgen.gradients_of(0.5 * (local + joint(own, mine, rows, targets, config)), leaves)
+    found, received = caught_gradient(server, federation)
+    assert received["outputs"].shape == (sum(neighgen.rows_per_slot(rows.counts)), 3)
+    for name, gradient in wanted.items():
+        assert torch.allclose(found[name], gradient, atol=1e-5 * float(gradient.abs().max()) + 1e-9), name
+
+
+def test_one_compared_row_gives_the_features_away():
+    """What the documentation warns of: a gradient by the weights made from one row holds its hidden activations."""
+    sizes = Sizes(50, 2, (4, 8), (16, 64))
+    weights = {
+        name: weight for name, weight in neighgen.initial_weights(sizes, draw(), 1.0).items() if neighgen.is_fgen(name)
+    }
+    weights.update(zip(neighgen.slot_names(0), neighgen.slot_weights(sizes, draw()), strict=True))
+    secret = (np.random.default_rng(0).random((5, 50)) < 0.1).astype(np.float32)
+    targets = Targets(sp.csr_matrix(secret), np.array([0, 5]))
+    found = neighgen.cross_gradient(weights, torch.ones(1, 8), np.array([1]), targets, 0.5, draw(7))
+    outer = found["slot.0.bias"]
+    hidden = found["slot.0.weight"].t() @ outer / outer.square().sum()
+    made = torch.tanh(weights["slot.0.weight"] @ hidden + weights["slot.0.bias"])
+    read = (made - outer / (2 * (1 - made.square()))).numpy()
+    assert np.abs(secret - read).max(axis=1).min() < 1e-5

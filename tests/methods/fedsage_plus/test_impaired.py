@@ -1,0 +1,91 @@
+"""What FedSage+ hides from its generator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from graphsilo.methods.fedsage_plus import impaired as impaired_graph
+from graphsilo.methods.fedsage_plus.impaired import Targets
+from kit.fedsage_plus import SMALL, draw, graph_of
+
+# -- the impaired graph ----------------------------------------------------------------------------------------------
+
+
+def test_hiding_by_hand():
+    # 0 - 1 - 2 - 3 with 2 hidden: 0, 1 and 3 stay, 1 and 3 lack node 2, only the edge 0 - 1 is left.
+    graph = graph_of([(0, 1), (1, 2), (2, 3)], 4, labels=[0, 1, 0, 1])
+    impaired = impaired_graph.impair(graph, np.array([2]), np.array([1, 3]), graph.labels)
+    assert impaired.kept.tolist() == [0, 1, 3]
+    assert impaired.counts.tolist() == [0, 1, 1]
+    assert impaired.pointer.tolist() == [0, 0, 1, 2]
+    assert impaired.missing.tolist() == [2, 2]
+    assert impaired.adjacency.toarray().tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+    assert impaired.train.tolist() == [1, 2]
+    assert impaired.labels.tolist() == [1, 1]
+
+
+def test_at_most_five_hidden_neighbours_are_compared():
+    graph = graph_of([(0, leaf) for leaf in range(1, 9)], 9)
+    impaired = impaired_graph.impair(graph, np.arange(2, 9), np.array([0, 1]), graph.labels)
+    assert impaired.counts.tolist() == [7, 0]
+    assert impaired.missing.tolist() == [2, 3, 4, 5, 6]
+
+
+def test_half_of_the_others_are_hidden(kit):
+    silo = kit.tiny_silo(0, nodes=20, train=(0, 1, 2))
+    _, federation = kit.build("fedsage_plus", [silo], hidden_share=0.5, **SMALL)
+    client = federation.client(0)
+    hidden = client.hidden_nodes()
+    assert len(hidden) == len(client.silo.seen.items["val"]) // 2
+    assert set(hidden) <= set(client.silo.seen.items["val"])
+    assert np.array_equal(hidden, client.hidden_nodes())
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.5, 5), (0.3, 3), (0.95, 5)])
+def test_half_of_the_training_nodes_are_hidden_at_most_where_there_are_no_others(kit, share, count):
+    silo = kit.tiny_silo(0, nodes=12, train=range(10))
+    seen = replace(silo.seen, items={"train": np.arange(10), "val": np.zeros(0, np.int64), "test": np.array([10, 11])})
+    _, federation = kit.build("fedsage_plus", [replace(silo, evaluations=(seen,))], hidden_share=share, **SMALL)
+    hidden = federation.client(0).hidden_nodes()
+    assert len(hidden) == count
+    assert set(hidden) <= set(range(10))
+
+
+# -- losses ----------------------------------------------------------------------------------------------------------
+
+
+def targets_of(rows):
+    """Targets from lists of feature rows."""
+    pointer = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    return Targets(sp.csr_matrix(np.array([one for row in rows for one in row], dtype=np.float32)), pointer)
+
+
+def test_feature_loss_by_hand():
+    # (0.5, 0): to (1, 0) 0.25, to (0, 1) 1.25.  (0, 2): to (1, 0) 5, to (0, 1) 1.
+    targets = targets_of([[(1, 0), (0, 1)]])
+    made = [torch.tensor([[0.5, 0.0]]), torch.tensor([[0.0, 2.0]])]
+    loss = impaired_graph.feature_loss(made, [np.array([0]), np.array([0])], targets)
+    assert float(loss) == pytest.approx(1.25)
+
+
+def test_perfect_features_cost_nothing():
+    truth = np.array([[0.1, 0.9, 0.0], [0.4, 0.0, 0.2], [0.0, 0.0, 0.7]], dtype=np.float32)
+    targets = targets_of([truth[:2], truth[2:]])
+    # node 0 has both of its neighbours, in the other order; node 1 its only one
+    made = [torch.from_numpy(truth[[1, 2]]), torch.from_numpy(truth[[0]])]
+    assert float(impaired_graph.feature_loss(made, [np.array([0, 1]), np.array([0])], targets)) == 0.0
+
+
+def test_random_neighbours_are_neighbours_of_one_node():
+    adjacency = impaired_graph.undirected(graph_of([(0, 1), (1, 2), (4, 5)], 6))
+    found = impaired_graph.random_neighbours(adjacency, 50, draw()).reshape(50, 5)
+    sets = [frozenset(row) for row in found.tolist()]
+    allowed = [{1}, {0, 2}, {5}, {4}]
+    assert all(any(each <= group for group in allowed) for each in sets)
+    assert {frozenset({1}), frozenset({0, 2}), frozenset({4})} <= set(sets)
+    assert len(impaired_graph.random_neighbours(impaired_graph.undirected(graph_of([], 3)), 4, draw())) == 0
