@@ -7,8 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.models import GraphTensors
+from kit.backbones import Dense
 
 
 def random_graph(
@@ -49,3 +52,28 @@ def make_graph() -> Callable[..., Graph]:
 @pytest.fixture(scope="session")
 def make_collection() -> Callable[..., GraphCollection]:
     return random_collection
+
+
+@pytest.fixture
+def setting(make_graph):
+    graph = make_graph(nodes=25, features=6)
+    return GraphTensors(graph), torch.from_numpy(graph.features), torch.from_numpy(graph.edges)
+
+
+@pytest.fixture(params=["unweighted", "weighted"])
+def weighted(request, make_graph):
+    """Data, features, edges and weights; those differ by direction, and two nodes have links to themselves."""
+    graph = make_graph(nodes=25, features=6)
+    weights = None
+    if request.param == "weighted":
+        loops = np.array([[1, 7], [1, 7]])
+        edges = np.concatenate([graph.edges, loops], axis=1)
+        weights = np.random.default_rng(0).uniform(0.1, 5.0, edges.shape[1]).astype(np.float32)
+        graph = graph.with_edges(edges, weights)
+        weights = torch.from_numpy(weights)
+    return GraphTensors(graph), torch.from_numpy(graph.features), torch.from_numpy(graph.edges), weights
+
+
+@pytest.fixture
+def dense(make_graph) -> Dense:
+    return Dense(make_graph(nodes=20, features=6))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -27,15 +25,6 @@ def test_same_generator_same_weights(name: str) -> None:
     assert all(torch.isfinite(value).all() for value in first.values())
 
 
-@pytest.mark.parametrize("name", names())
-def test_head_and_encoder_share_the_parameters(name: str) -> None:
-    model = build(name, num_features=5, num_classes=3, seed=0, **SMALL)
-    every = [key for key, _ in model.named_parameters()]
-    assert sorted(model.head_names() + model.encoder_names()) == sorted(every)
-    assert model.head_names()
-    assert not list(model.buffers())
-
-
 @pytest.mark.parametrize("name", [name for name in names() if "graph" in entry(name).tasks])
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 def test_graph_task(name: str, pooling: str, make_collection) -> None:
@@ -47,18 +36,6 @@ def test_graph_task(name: str, pooling: str, make_collection) -> None:
     torch.testing.assert_close(everything, model.embed(data.full) @ model.output.weight + model.output.bias)
     chosen = np.array([5, 2])
     torch.testing.assert_close(model(data.view(chosen)), everything[chosen], atol=1e-6, rtol=1e-5)
-
-
-def test_graph_readout_by_hand(make_collection) -> None:
-    collection = make_collection()
-    data = GraphTensors(collection)
-    model = build("gcn", num_features=5, num_classes=2, task="graph", seed=0, layers=1, hidden=3)
-    step, features = data.matrix("gcn").toarray(), collection.union.features
-    layer = model.layers[0]
-    nodes = np.maximum(step @ features @ layer.weight.detach().numpy(), 0)
-    pooled = np.stack([part.sum(0) for part in np.split(nodes, collection.pointer[1:-1])])
-    wanted = pooled @ model.output.weight.detach().numpy()
-    np.testing.assert_allclose(model(data.full).detach().numpy(), wanted, rtol=1e-5)
 
 
 def test_link_task_gives_embeddings(make_graph) -> None:
@@ -97,20 +74,6 @@ def test_pools_build_and_run(name: str, make_graph) -> None:
         widths.add(model.embed(view).shape[1])
     if name == "fedpg":
         assert widths == {64}  # its clients exchange embeddings
-
-
-@pytest.mark.parametrize("name", names())
-def test_replaced_parameters_are_heard(name: str, make_graph) -> None:
-    view = GraphTensors(make_graph()).full
-    model = build(name, num_features=12, num_classes=3, seed=0, **SMALL)
-    other = build(name, num_features=12, num_classes=3, seed=1, **SMALL)
-    wanted = other(view)
-    called = torch.func.functional_call(model, dict(other.named_parameters()), (view,))
-    assert torch.equal(called, wanted)
-    twin = copy.deepcopy(model)
-    twin.load_state_dict(other.state_dict())
-    assert torch.equal(twin(view), wanted)
-    assert not torch.equal(model(view), wanted)
 
 
 def test_exports() -> None:

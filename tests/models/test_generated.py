@@ -13,7 +13,7 @@ from graphsilo.models import GraphTensors, build
 from graphsilo.models.generated import GeneratedGraph
 from graphsilo.models.stack import plain
 from graphsilo.random import generator
-from models.test_backbones import DOUBLE, IDS, VARIANTS, made, shaken
+from kit.backbones import DOUBLE, IDS, VARIANTS, made, shaken
 
 ROWS = np.array([7, 2, 19, 0, 11])
 BEFOREHAND = {"ssgc", "ssgc_mlp", "appnp_features"}

@@ -9,7 +9,7 @@ import torch
 from graphsilo.models import GraphTensors, Model, build
 from graphsilo.random import generator
 from graphsilo.training.upstream import traced
-from models.test_backbones import IDS, VARIANTS, made, shaken
+from kit.backbones import IDS, VARIANTS, made, shaken
 
 ROWS = np.array([7, 2, 19, 0, 11])
 

@@ -1,0 +1,32 @@
+"""S²GC against PyG, and its formula written out."""
+
+from __future__ import annotations
+
+import torch
+
+from kit.backbones import Dense, close, double, mlp
+from kit.models import check, made, put, pyg
+
+
+def test_ssgc_against_pyg(weighted) -> None:
+    data, x, edges, weights = weighted
+    model = made("ssgc", hops=5, alpha=0.1)
+    conv = pyg.SSGConv(6, 3, alpha=0.1, K=5)
+    put(conv.lin.weight, model.layers[0].weight.t())
+    put(conv.lin.bias, model.layers[0].bias)
+    check(model, data, conv(x, edges, weights))
+
+
+def test_ssgc(dense: Dense) -> None:
+    model = double("ssgc", hops=4, alpha=0.3)
+    (layer,) = model.layers
+    total = sum(0.7 * torch.matrix_power(dense.step, level) @ dense.x + 0.3 * dense.x for level in range(1, 5)) / 4
+    close(model(dense.data.full), total @ layer.weight + layer.bias)
+    linear = double("ssgc", alpha=1.0)
+    close(linear(dense.data.full), dense.x @ linear.layers[0].weight + linear.layers[0].bias)
+
+
+def test_ssgc_mlp(dense: Dense) -> None:
+    model = double("ssgc_mlp", hops=2)
+    mean = (dense.x + dense.step @ dense.x + dense.step @ dense.step @ dense.x) / 3
+    close(model(dense.data.full), mlp(list(model.layers), mean))

@@ -1,0 +1,31 @@
+"""What the page of a comparison says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphsilo import report
+from graphsilo.errors import RunError
+from kit.pages import Page
+
+
+def test_comparison_page(runs: dict[str, Path], tmp_path: Path) -> None:
+    target = report.write_comparison(list(runs.values()), tmp_path / "compare.html")
+    page = Page(target.read_text(encoding="utf-8"))
+    assert page.open == []
+    assert "3 runs on Cora" in page.words
+    assert r"\toprule" in page.words
+    assert "†: worse than 'FedProx' (paired sign-flip test" in page.words
+    assert "Centralised: one place holds everything" in page.words
+    with pytest.raises(RunError, match="at least one"):
+        report.write_comparison([], tmp_path / "none.html")
+
+
+def test_incomparable_runs_are_warned_about(runs: dict[str, Path], tmp_path: Path, sample: ModuleType) -> None:
+    other = sample.make_run(tmp_path / "other", data="CiteSeer", rounds=3, seeds=2, partition_hash="sha256:00")
+    words = Page(report.write_comparison([runs["fedavg"], other], tmp_path / "c.html").read_text()).words
+    assert "not comparable: data differ" in words
+    assert "FedAvg (data CiteSeer, rounds 3)" in words

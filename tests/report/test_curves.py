@@ -1,0 +1,46 @@
+"""Curves over rounds and bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from graphsilo.experiments.storage.records import RunRecord, record_of
+from graphsilo.report import curves
+from graphsilo.report.record import Run, load
+from kit import result_tree
+
+
+def test_mean_curve_covers_the_rounds_all_seeds_reached(tmp_path: Path, sample: ModuleType) -> None:
+    run = load(sample.make_run(tmp_path / "run", seeds=2, rounds=6))
+    run.seeds[1].rounds = run.seeds[1].rounds[:4]
+    by_round = curves.curves(run)[0].plots["accuracy"]
+    means = {trace["name"]: trace for trace in by_round["data"] if "opacity" not in trace}
+    assert means["Test"]["x"] == [1.0, 2.0, 3.0, 4.0]
+    both = [seed.rounds[1].curve("test")["accuracy"] or 0.0 for seed in run.seeds]
+    assert means["Test"]["y"][1] == pytest.approx(50 * sum(both), rel=1e-4)
+
+
+def test_megabytes_add_up_and_start_with_the_set_up(tmp_path: Path, sample: ModuleType) -> None:
+    run = load(sample.make_run(tmp_path / "run", seeds=1, rounds=3, clients=2, payload=500_000))
+    [by_size] = [figure for figure in curves.curves(run) if figure.name == "curve-size"]
+    test = next(trace for trace in by_size.plots["accuracy"]["data"] if trace["name"] == "Test")
+    # Per round 2 clients * (500,004 up + 500,000 down); set-up 2 * 40 bytes
+    assert test["x"] == pytest.approx([(80 + n * 2_000_008) / 1e6 for n in (1, 2, 3)], rel=1e-4)
+
+
+def test_long_runs_are_thinned(tmp_path: Path, sample: ModuleType) -> None:
+    run = load(sample.make_run(tmp_path / "run", seeds=1, rounds=1500, clients=2))
+    test = curves.curves(run)[0].plots["accuracy"]["data"][1]
+    assert len(test["x"]) == 400
+    assert (test["x"][0], test["x"][-1]) == (1.0, 1500.0)
+
+
+def test_no_rounds_no_curves(tmp_path: Path) -> None:
+    run = Run(tmp_path, record_of(result_tree(), RunRecord))
+    empty: list[Any] = []
+    assert curves.curves(run) == empty
+    assert curves.round_cost(run) == empty
