@@ -13,34 +13,7 @@ import pytest
 
 from graphsilo import cli
 from graphsilo.errors import RunError
-
-HEAVY = ("torch", "torch_geometric", "pandas", "sklearn", "sknetwork", "pyarrow", "plotly", "numpy")
-
-
-def test_help_and_version(call):
-    code, out, _ = call("--help")
-    assert code == 0
-    for command in ("run", "list", "explain", "partition", "compare", "report", "predict", "doctor"):
-        assert command in out
-    assert call()[0] == 0  # without a command: the same help
-    code, out, _ = call("--version")
-    assert (code, out.split()[0]) == (0, "graphsilo")
-
-
-def imported_by(*arguments: str) -> set[str]:
-    """Heavy packages that a fresh process has loaded after a command."""
-    program = (
-        "import sys\nfrom graphsilo.cli import main\n"
-        f"code = main({list(arguments)!r})\n"
-        f"print('LOADED', *[name for name in {HEAVY!r} if name in sys.modules])\nsys.exit(code)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return set(done.stdout.rpartition("LOADED")[2].split())
-
-
-def test_help_imports_nothing_heavy():
-    assert imported_by("--help") == set()
-    assert imported_by("run", "--help") == set()
+from kit.main import imported_by
 
 
 @pytest.mark.parametrize("kind", ["methods", "data", "partitions", "models", "scenarios"])
@@ -51,35 +24,6 @@ def test_listing_imports_no_torch(kind):
 def test_partition_imports_no_torch():
     loaded = imported_by("partition", "--data", "citation-sbm", "--set", "data.nodes=100", "--clients", "2")
     assert not loaded & {"torch", "torch_geometric", "sklearn"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["rum"], "no such command 'rum'. Did you mean 'run'?"),
-        (["run", "--metod", "x"], "--method"),
-        (["run", "--method", "fedavgg"], "did you mean 'fedavg'?"),
-        (["run", "--set", "method.muu=1", "--method", "fedprox"], "did you mean 'method.mu'?"),
-        (["run", "--set", "rounds"], "--set needs NAME=VALUE"),
-        (["run", "--data", "Corra"], "did you mean 'Cora'?"),
-        (["run", "--seeds", "one"], "--seeds takes whole numbers"),
-        (["run", "--workers", "0"], "run.workers"),
-        (["run", "nowhere.yaml"], "the configuration nowhere.yaml does not exist"),
-        (["list", "model"], "did you mean 'models'?"),
-        (["explain", "fedavgg"], "did you mean 'fedavg'?"),
-        (["predict"], "--run"),
-        (["partition", "--rule", "louvian"], "did you mean 'louvain'?"),
-    ],
-)
-def test_wrong_usage_is_one_paragraph_and_exit_code_2(call, monkeypatch, tmp_path, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = call(*arguments)
-    assert code == 2
-    assert out == ""
-    assert words in err
-    assert err.startswith("graphsilo: ")
-    assert err.count("\n") == 1
-    assert not list(tmp_path.iterdir())  # nothing is left behind
 
 
 def test_failures_exit_with_1(call, tmp_path):

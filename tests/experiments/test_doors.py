@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,7 @@ from graphsilo import api
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import RunConfig, configure, load_config
 from graphsilo.experiments.runner import run
-
-SMALL = {"name": "citation-sbm", "nodes": 150, "classes": 3, "features": 30}
+from kit.doors import SMALL, idle
 
 
 def said(config=None, **arguments):
@@ -319,39 +317,6 @@ def test_the_records_of_a_configuration_are_no_settings():
     assert json.loads(json.dumps(load_config().complete()))["given"] == []
 
 
-# -- B: what was said has an effect, or a word is said ---------------------------------------------------------------
-
-
-def idle(config, **arguments):
-    """Run a few seconds' worth of a configuration; returns the result."""
-    quick = {"model.hidden": 8, "method.rounds": 1}
-    return graphsilo.run(config, report=False, **{**quick, **arguments})
-
-
-CITES = {"data": SMALL, "partition": {"rule": "random", "clients": 3}}
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory):
-    """A stored partition of the small graph."""
-    path = tmp_path_factory.mktemp("cut") / "p.npz"
-    graphsilo.partition(graphsilo.load(**SMALL), "random", clients=3, seed=5, ratios=(0.4, 0.3, 0.3)).save(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def own_files(tmp_path_factory):
-    """Two graphs of one's own with masks."""
-    folder = tmp_path_factory.mktemp("own")
-    names = []
-    for seed in (0, 1):
-        graph = graphsilo.load(**SMALL, seed=seed)
-        order = np.arange(graph.num_nodes) % 3
-        splits = {name: order == place for place, name in enumerate(("train", "val", "test"))}
-        names.append(str(graphsilo.data.save_graph(folder / f"{seed}.npz", replace(graph, splits=splits))))
-    return names
-
-
 STORED = [("ratios", [0.6, 0.2, 0.2]), ("split", "global"), ("split_index", 3), ("seed", 8), ("resolution", 0.5)]
 
 
@@ -398,124 +363,6 @@ def test_a_partition_is_audited_as_it_is(stored):  # B2
         with pytest.raises(ConfigError, match="would have no effect: the stored partition"):
             partition_command({**data, **overrides}, assignments, None)
     partition_command({**data, "partition.clients": 3, "partition.seed": 5}, [], None)
-
-
-@pytest.mark.parametrize("cut", ["random", {"rule": "dirichlet", "alpha": 0.1}])
-def test_files_of_clients_are_not_cut(own_files, cut):  # B3
-    with pytest.raises(ConfigError, match=r"partition\.rule .*would have no effect: each client has a data set"):
-        idle(None, data=own_files, partition=cut)
-    result = idle({"partition": cut}, data=own_files)
-    assert any("partition.rule" in text and "no effect" in text for text in result.tree["warnings"])
-    assert "alpha" not in result.tree["config"]["partition"]
-    assert result.tree["config"]["partition"]["rule"] == "files"
-
-
-def test_graphs_have_no_split_of_nodes(molecules):  # B4
-    base = {"data": str(molecules), "partition": {"rule": "random", "clients": 2}, "model": "gin"}
-    for key, value in (("split", "global"), ("split", "predefined"), ("split_index", 4)):
-        with pytest.raises(ConfigError, match=rf"partition\.{key} would have no effect: graph classification"):
-            idle(base, **{f"partition.{key}": value})
-    result = idle({**base, "partition": {**base["partition"], "split": "global"}})
-    assert any(text.startswith("partition.split 'global' has no effect") for text in result.tree["warnings"])
-    assert result.tree["config"]["partition"]["split"] == "auto"
-
-
-def test_predefined_splits_have_no_ratios(own_files):  # B5
-    single = {"data": own_files[0], "partition": {"rule": "random", "clients": 2, "split": "predefined"}}
-    for base in ({"data": own_files}, single):
-        with pytest.raises(ConfigError, match=r"brings masks .* ratios of 0\.5, 0\.2, 0\.3 .*Leave out the ratios"):
-            idle(base, **{"partition.ratios": [0.5, 0.2, 0.3]})
-    asked = idle({"data": own_files, "partition": {"split": "stratified", "ratios": [0.5, 0.2, 0.3]}})
-    assert asked.tree["config"]["partition"]["ratios"] == [0.5, 0.2, 0.3]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("partition.split_index", 7, "the split is stratified, not predefined"),
-        ("scenario.hops", 3, "belongs to the scenario 'unseen' and 'open', and this is 'seen'"),
-        ("scenario.crop", 0.3, "belongs to the scenario 'open'"),
-        ("method.momentum", 0.9, "method.optimizer is 'adam'; it is used where that is 'sgd'"),  # B7
-        ("perturb.keep_classes", True, "no label is taken away"),
-        ("run.patience", 5.0, "it is about runs between machines"),
-        ("evaluation.embeddings", True, "there is no folder"),
-    ],
-)
-def test_a_setting_without_effect_is_refused_in_a_call_and_remarked_in_a_file(name, value, reason):
-    with pytest.raises(ConfigError) as caught:
-        idle(CITES, **{name: value})
-    assert f"{name} would have no effect" in str(caught.value)
-    assert reason in str(caught.value)
-    section, _, key = name.partition(".")
-    base = {**CITES, section: {**CITES.get(section, {}), key: value}}
-    result = idle(base)
-    assert [text for text in result.tree["warnings"] if text.startswith(name) and reason in text]
-    assert name not in result.tree["config"]["given"]
-    assert result.tree["config"][section].get(key) != value
-    with pytest.raises(ConfigError, match="would have no effect"):
-        graphsilo.plan(
-            CITES,
-            seconds=1,
-            **{
-                "method.rounds": 1,
-                "model.hidden": 8,
-                **({name: value} if name != "evaluation.embeddings" else {"data.seed": 3, "data": "Cora"}),
-            },
-        )
-
-
-def test_a_setting_has_its_effect_where_its_condition_holds():
-    sgd = {**CITES, "method": {"optimizer": "sgd", "lr": 0.5}}
-    told = [idle(sgd, **{"method.momentum": value, "method.rounds": 4}).tree for value in (0.0, 0.9)]
-    assert told[1]["config"]["method"]["momentum"] == 0.9
-    assert [row["validation"] for row in told[0]["seeds"][0]["rounds"]] != [
-        row["validation"] for row in told[1]["seeds"][0]["rounds"]
-    ]
-
-
-def test_seeds_and_folders_of_data_that_does_not_take_them(stored):  # B6
-    with pytest.raises(ConfigError, match=r"data\.seed would have no effect: it is the seed of generated data"):
-        idle(None, data=graphsilo.load(**SMALL), clients=3, **{"data.seed": 9})
-    result = idle({"data": {"seed": 9}}, data=graphsilo.load(**SMALL), clients=3, data_root="raw")
-    assert any(text.startswith("data.root 'raw' has no effect") for text in result.tree["warnings"])
-    assert any("data.seed 9" in text for text in result.tree["warnings"])
-    assert result.tree["config"]["data"]["root"] is None
-
-
-def test_link_prediction_selects_by_auc():  # B8
-    with pytest.raises(
-        ConfigError, match=r"evaluation\.select_by would have no effect: link prediction selects by auc"
-    ):
-        idle(CITES, task="link", **{"evaluation.select_by": "accuracy"})
-    result = idle({**CITES, "task": "link", "evaluation": {"select_by": "macro_f1"}})
-    assert any(text.startswith("evaluation.select_by 'macro_f1' has no effect") for text in result.tree["warnings"])
-    result = idle(
-        {
-            **CITES,
-            "task": "link",
-            "evaluation": {"select_by": "auc"},
-            "partition": {"rule": "random", "clients": 2, "ratios": [0.7, 0.1, 0.2]},
-        }
-    )
-    assert not any("no effect" in text for text in result.tree["warnings"])
-    assert result.tree["config"]["partition"]["ratios"] == [0.7, 0.1, 0.2]
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"scenario": "seen", "crop": 0.3}, "belongs to the scenario 'open'; this is 'seen'"),
-        ({"split_index": 4}, "say split='predefined', too"),
-        ({"split": "predefined", "ratios": (0.2, 0.4, 0.4)}, "masks"),
-        ({"seed": "5"}, r"graphsilo\.partition\(seed=\.\.\.\) takes a whole number; got '5' of type str"),
-        ({"clients": True}, "takes a whole number; got True of type bool"),
-        ({"seed": 1.5}, "takes a whole number"),
-    ],
-    ids=str,
-)
-def test_a_cut_by_hand_refuses_what_it_would_not_use(options, text):
-    with pytest.raises(ConfigError, match=text):
-        graphsilo.partition(graphsilo.load(**SMALL), "random", **{"clients": 3, **options})
 
 
 # -- D, F: a value is what it looks like -----------------------------------------------------------------------------
@@ -711,19 +558,6 @@ def test_settings_of_one_meaning_go_along():
     assert (config.method_config().server_lr, config.method_config().weight_by, config.remarks) == (0.5, "uniform", [])
     config = configure({"method": {"name": "fedavg", "weight_by": "uniform"}}, _call("fairfgl"))
     assert (config.method_config().weight_by, config.remarks) == ("uniform", [])
-
-
-@pytest.mark.parametrize("pool", ["fedpg", [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}]])
-def test_a_setting_that_every_model_of_a_pool_has_for_itself(pool):
-    """config.yaml said 32, and every client ran 64."""
-    with pytest.raises(
-        ConfigError, match=r"model\.hidden would have no effect: every model of model\.pool has a value"
-    ):
-        api.run(data=SMALL, method="fedpg", rounds=1, clients=2, model={"pool": pool, "hidden": 32})
-    based = api.run({"model": {"pool": pool, "hidden": 32}}, data=SMALL, method="fedpg", rounds=1, clients=2)
-    assert "hidden" not in based.tree["config"]["model"]
-    assert "model.hidden 32 has no effect" in based.tree["config"]["remarks"][0]
-    assert api.run(data=SMALL, method="fedpg", rounds=1, clients=2, model={"pool": pool, "dropout": 0.1}).tree["seeds"]
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])

@@ -133,7 +133,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("fedproto", "predict"): "how a client classifies: tests/methods/test_fedproto.py",
     ("local", "best_round"): "decides what is reported: tests/experiments/test_evaluation.py",
     ("", "rounds"): "how often the runner asks: tests/experiments/test_runner.py",
-    ("", "min_clients"): "when failures end a round: tests/runtime/test_gates.py",
+    ("", "min_clients"): "when failures end a round: tests/runtime/test_dispatch.py",
     ("local", "reset_optimizer"): "whoever trains alone downloads nothing",
     ("opfgl", "condense_at"): "the same surrogate at either place is its promise: tests/methods/test_opfgl.py",
 }

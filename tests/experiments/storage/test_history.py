@@ -76,17 +76,6 @@ def test_a_checkpoint_does_not_grow_with_the_rounds(small, tmp_path, monkeypatch
     assert seed["checkpoint_cpu_seconds"] == pytest.approx(sum(spent))
 
 
-def test_what_the_whole_run_took_is_told(small, tmp_path):
-    """Loading, checkpoints, writing and the page are part of it."""
-    pages = []
-    result = run(small(method__rounds=2), out=tmp_path / "run", report=pages.append).tree
-    (seed,) = result["seeds"]
-    assert pages
-    assert result["process"]["cpu_seconds"] > seed["cpu_seconds"]
-    assert result["process"]["wall_seconds"] > seed["wall_seconds"]
-    assert result["process"]["peak_rss_bytes"] >= seed["peak_rss_bytes"]
-
-
 def test_how_often_a_checkpoint_is_due(small, tmp_path):
     """By number where one is given; else when they would take a twentieth of the time since the last one."""
     from graphsilo.experiments.seed import LEAST_SECONDS, SeedRun

@@ -19,6 +19,7 @@ from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.resume import differences, some
 from graphsilo.testing import conformance
 from kit import check_result
+from kit.stopped import Stop, StopAfter, stopped
 
 # Forks a run, kills it after each delay, resumes it, and lets the last one finish. One import serves all.
 KILLER = """
@@ -48,7 +49,10 @@ for delays in job["runs"]:
 print(killed)
 """
 
+
 FEW = [[0.05], [0.12, 0.08], [0.2, 0.2, 0.02]]
+
+
 MANY = [[round(0.01 + 0.017 * step, 3), round(0.3 - 0.011 * step, 3)] for step in range(0, 25, 2)]
 
 
@@ -95,19 +99,6 @@ def test_killed_at_some_moments(tmp_path):
 def test_killed_at_many_moments(tmp_path, method):
     more = {"method.name": method, "method.participation": 0.7, "run.early_stopping": 8}
     assert kill_and_compare(tmp_path, MANY, **more) >= 1
-
-
-class Stop(Exception):
-    pass
-
-
-class StopAfter(Silent):
-    def __init__(self, seed, number):
-        self.place = (seed, number)
-
-    def progressed(self, progress):
-        if (progress.seed, progress.round) == self.place:
-            raise Stop
 
 
 @pytest.mark.parametrize("every", [1, 2, 0])
@@ -196,14 +187,6 @@ def test_the_lock_goes_with_its_process(small, tmp_path):
         pass
 
 
-# -- another run, or other outputs -----------------------------------------------------------------------------------
-
-
-def stopped(config, folder):
-    with pytest.raises(Stop):
-        run(config, out=folder, observer=StopAfter(0, 2))
-
-
 def test_differing_settings_are_named(small, tmp_path):
     begun = {"method__name": "fedprox", "run__checkpoint_every": 1}
     finished, halted = tmp_path / "finished", tmp_path / "halted"
@@ -264,47 +247,3 @@ def test_few_differences_are_listed():
         "run.early_stopping was null when the run was begun and is not set now"
     ]
     assert some([str(number) for number in range(8)]) == "0; 1; 2; 3; 4; and 3 more"
-
-
-@pytest.mark.parametrize("wanted", [{"evaluation__models": True}, {"evaluation__embeddings": True}], ids=str)
-def test_models_that_were_not_kept_are_refused(small, tmp_path, wanted):
-    run(small(), out=tmp_path / "finished")
-    stopped(small(run__checkpoint_every=1), tmp_path / "halted")
-    (name,) = (key.replace("__", ".") for key in wanted)
-    for place in ("finished", "halted"):
-        before = (tmp_path / place / "config.yaml").read_bytes()
-        with pytest.raises(RunError, match=rf"{name} is true now, but the run in .* was begun without.*{name}=false"):
-            run(small(run__checkpoint_every=1, **wanted), out=tmp_path / place, resume=True)
-        assert (tmp_path / place / "config.yaml").read_bytes() == before
-    run(small(run__checkpoint_every=1), out=tmp_path / "halted", resume=True)
-
-
-@pytest.mark.parametrize("method", ["fedavg", "global"])
-def test_embeddings_of_a_finished_run_are_made_from_its_models(small, tmp_path, method):
-    config = {"evaluation__models": True, "run__seeds": [0, 1], "method__name": method}
-    run(small(**config, evaluation__embeddings=True), out=tmp_path / "whole")
-    run(small(**config), out=tmp_path / "run")
-    again = run(small(**config, evaluation__embeddings=True), out=tmp_path / "run", resume=True)
-    assert again.tree["seeds"]
-    made = sorted((tmp_path / "whole" / "embeddings").iterdir())
-    assert len(made) == (6 if method == "fedavg" else 2)
-    for path in made:
-        assert path.read_bytes() == (tmp_path / "run" / "embeddings" / path.name).read_bytes(), path.name
-
-
-def test_embeddings_of_the_seeds_that_were_done_before(small, tmp_path):
-    config = {"evaluation__models": True, "run__seeds": [0, 1], "run__checkpoint_every": 1}
-    run(small(**config, evaluation__embeddings=True), out=tmp_path / "whole")
-    with pytest.raises(Stop):
-        run(small(**config), out=tmp_path / "run", observer=StopAfter(1, 2))
-    run(small(**config, evaluation__embeddings=True), out=tmp_path / "run", resume=True)
-    for path in (tmp_path / "whole" / "embeddings").iterdir():
-        assert path.read_bytes() == (tmp_path / "run" / "embeddings" / path.name).read_bytes(), path.name
-
-
-def test_embeddings_without_models(small, tmp_path):
-    run(small(evaluation__models=True), out=tmp_path / "run")
-    for path in (tmp_path / "run" / "models").iterdir():
-        path.unlink()
-    with pytest.raises(RunError, match=r"are made from its models, and .* holds none of seed 0, client 0"):
-        run(small(evaluation__models=True, evaluation__embeddings=True), out=tmp_path / "run", resume=True)

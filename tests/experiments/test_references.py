@@ -1,0 +1,74 @@
+"""Reference rows beside a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphsilo.errors import UnsupportedError
+from graphsilo.evaluate.significance import gap_closed
+from graphsilo.experiments.runner import run
+from graphsilo.testing import conformance
+from kit.runs import Listener, only
+
+
+def test_the_global_reference_on_the_global_graph(small):
+    seed = only(run(small(method__name="global", evaluation__modes=["own_global", "own_local"])))
+    assert seed["modes"]["own_local"]["test"]["items"] == seed["test"]["items"]
+
+
+# -- references ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        ({"task": "link", "run__references": ["fedridge"]}, "FedRidge does not do task 'link'"),
+        (
+            {"method__name": "fedridge", "model__hidden": None, "run__precision": "bfloat16"},
+            "FedRidge has no backbone whose products could be made in bfloat16",
+        ),
+    ],
+)
+def test_what_a_reference_cannot_do_is_said_before_the_run(small, tmp_path, overrides, complaint):
+    config = small(**{**overrides, "partition__rule": "louvain"})
+    listener = Listener()
+    with pytest.raises(UnsupportedError, match=complaint):
+        run(config, out=tmp_path / "run", observer=listener)
+    assert listener.first is None
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_references(small, tmp_path):
+    config = small(run__references=["global_cut", "local", "global"], run__seeds=[0, 1], method__participation=0.5)
+    tree = run(config, out=tmp_path / "run").tree
+    rows = tree["references"]
+    assert set(rows) == {"local", "global", "global_cut", "gap_closed"}
+    alone = run(small(method__name="local", run__seeds=[0, 1])).tree
+    assert rows["local"] == alone["summary"]["test"]
+    cut = run(small(method__name="global", method__cross_edges=False, run__seeds=[0, 1])).tree
+    assert rows["global_cut"] == cut["summary"]["test"]
+    means = [part["accuracy"]["mean"] for part in (tree["summary"]["test"], rows["local"], rows["global"])]
+    assert rows["gap_closed"]["accuracy"] == gap_closed(*means)
+    assert (tmp_path / "run" / "references" / "global_cut" / "result.json").exists()
+    again = run(config, out=tmp_path / "run", resume=True).tree
+    assert conformance.numbers(again) == conformance.numbers(tree)
+
+
+def test_fedavg_of_one_client_is_global(small):
+    """The same schedule and the same numbers."""
+    federated = only(run(small(partition__clients=1)))
+    central = only(run(small(partition__clients=1, method__name="global")))
+    assert [row["test"] for row in federated["rounds"]] == [row["test"] for row in central["rounds"]]
+
+
+def test_references_have_scenario_scores(small):
+    tree = run(small(run__references=["local", "global"], scenario__name="unseen")).tree
+    scenarios = tree["summary"]["scenarios"]
+    assert scenarios
+    for name in ("local", "global"):
+        assert set(tree["references"][name]["scenarios"]) == set(scenarios)
+    assert set(tree["references"]["gap_closed"]) <= set(tree["summary"]["test"])
+
+
+def test_no_gap_without_both_ends(small):
+    assert "gap_closed" not in run(small(run__references=["local"])).tree["references"]

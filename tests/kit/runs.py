@@ -1,0 +1,23 @@
+"""Runs and what they came to."""
+
+from __future__ import annotations
+
+from graphsilo.experiments.observer import Silent
+
+
+class Listener(Silent):
+    """Notes everything."""
+
+    def __init__(self):
+        self.heard, self.first = [], None
+
+    def started(self, description):
+        self.first = description
+
+    def progressed(self, progress):
+        self.heard.append(progress)
+
+
+def only(result):
+    (seed,) = result.tree["seeds"]
+    return seed
