@@ -108,7 +108,18 @@ def test_methods_that_know_no_weights_are_refused(small, file, method: str) -> N
 
 def test_the_list_of_methods_that_take_them() -> None:
     takes = [name for name in registry.names() if registry.load(name).edge_weights]
-    assert takes == ["fedavg", "fedproto", "fedprox", "fedridge", "fedsage", "global", "local", "majority", "scaffold"]
+    assert takes == [
+        "fedavg",
+        "fedgta",
+        "fedproto",
+        "fedprox",
+        "fedridge",
+        "fedsage",
+        "global",
+        "local",
+        "majority",
+        "scaffold",
+    ]
     assert LACKS == ["gat", "gin"]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.testing import conformance
@@ -163,7 +164,7 @@ def test_settings():
     assert (config().mu, config().stragglers) == (0.01, 0.0)
     assert (config(mu=0.0, stragglers=1.0).mu, config(stragglers=1.0).stragglers) == (0.0, 1.0)
     for wrong in ({"mu": -0.1}, {"stragglers": -0.1}, {"stragglers": 1.1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
             config(**wrong)
     with pytest.raises(ValueError, match="frozen"):
         config().mu = 1.0

@@ -38,7 +38,7 @@ def test_its_rounds_are_those_of_the_rows_beside_it(kit):
     config = registry.load("majority").config
     assert config().rounds == 100
     assert kit.build("majority", [kit.tiny_silo(0)], rounds=7)[0].rounds == 1
-    with pytest.raises(ValueError, match="rounds"):
+    with pytest.raises(ConfigError, match="rounds"):
         config(rounds=0)
 
 
