@@ -14,6 +14,19 @@ def test_conforms(name, check):
     check(method := registry.load(name), method.quick)
 
 
+ELSEWHERE = [
+    pytest.param(variant, check, id=f"{name}-{what}-{check.__name__.removeprefix('check_')}")
+    for name in registry.names()
+    for what, variant in list(conformance.variants(registry.load(name)).items())[1:]
+    for check in (conformance.check_state, conformance.check_parking, conformance.check_poor_clients)
+]
+
+
+@pytest.mark.parametrize(("variant", "check"), ELSEWHERE)
+def test_conforms_for_other_tasks_and_with_different_models(variant, check):
+    check(variant, variant.quick)
+
+
 @pytest.mark.parametrize("name", ["fedavg", "global"])
 def test_workers_give_the_same_numbers(name):
     conformance.check_workers(registry.load(name), {})

@@ -1,4 +1,4 @@
-"""The suite catches a method that looks at labels which it must not use."""
+"""The suite catches methods that break its promises: what it says of faults that were put in."""
 
 from __future__ import annotations
 
@@ -7,10 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graphsilo.errors import FederationError
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
+from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
-from graphsilo.testing.conformance import ConformanceError, check_labels_stay, hide_labels, small_config
+from graphsilo.testing.conformance import (
+    ConformanceError,
+    check_determinism,
+    check_failing_client,
+    check_labels_stay,
+    check_late_client,
+    check_poor_clients,
+    check_state,
+    hide_labels,
+    most_rounds,
+    small_config,
+    variants,
+)
 
 
 class Choosing(fedavg.FedAvgConfig):
@@ -77,3 +91,93 @@ def test_which_labels_are_permuted():
         assert not len(np.intersect1d(changed, silo.train))
         assert np.array_equal(np.sort(hidden.graph.labels), np.sort(silo.graph.labels))
         assert hidden.seen.graph is hidden.graph
+
+
+def register(monkeypatch, **changes):
+    method = replace(fedavg.METHOD, name="tried", **changes)
+    monkeypatch.setitem(registry._REGISTERED, "tried", method)
+    return method
+
+
+def test_a_method_is_tried_once_for_every_task_and_with_different_models():
+    assert list(variants(registry.load("fedavg"))) == ["node", "graph", "link"]
+    found = variants(registry.load("fedpg"))
+    assert list(found) == ["node", "graph", "different models"]
+    assert [found[name].tasks for name in found] == [("node",), ("graph",), ("node",)]
+    assert list(variants(registry.load("majority"))) == ["node", "graph"]  # without a backbone there is no other
+
+
+@pytest.mark.parametrize("task", ["node", "graph", "link"])
+def test_a_method_of_one_task_is_checked_on_it(monkeypatch, task):
+    method = register(monkeypatch, tasks=(task,))
+    assert prepare(small_config(method, {}), method).task == task
+    for check in (check_state, check_poor_clients, check_labels_stay, check_late_client):
+        check(method, {})
+
+
+def test_different_models_that_do_not_work_are_found(monkeypatch):
+    method = register(monkeypatch, heterogeneous=True)
+    with pytest.raises(FederationError, match="clients had to answer"):
+        check_state(variants(method)["different models"], {})
+
+
+class OneRound(fedavg.FedAvgConfig):
+    rounds: int = setting(1, "one and no more", le=1, ge=1)
+
+
+def test_a_bound_on_rounds_is_respected(monkeypatch):
+    method = register(monkeypatch, config=OneRound)
+    assert (most_rounds(method), most_rounds(fedavg.METHOD)) == (1, float("inf"))
+    assert small_config(method, {}).method_config().rounds == 1
+    check_determinism(method, {})
+
+
+class Forgetful(fedavg.Client):
+    """Knows the aggregate from training alone."""
+
+    taught = False
+
+    def fit(self, request):
+        self.taught = True
+        super().fit(request)
+
+    def install_aggregate(self, weights):
+        if not self.taught:
+            raise RuntimeError("what is that")
+        super().install_aggregate(weights)
+
+
+class Forgetting(fedavg.Server):
+    client = Forgetful
+
+
+class Careless(fedavg.Server):
+    """Takes whatever comes."""
+
+    def collect(self, federation, clients):
+        return federation.sum(self.client.train, fedavg.TrainRequest(weights=self.weights), to=clients).require(1)
+
+
+class Strict(fedavg.Server):
+    """Wants everybody, whatever is allowed."""
+
+    def collect(self, federation, clients):
+        return federation.sum(self.client.train, fedavg.TrainRequest(weights=self.weights), to=clients).require(4)
+
+
+def test_a_client_that_cannot_be_scored_before_it_is_asked_is_found(monkeypatch):
+    method = register(monkeypatch, client=Forgetful, server=Forgetting)
+    with pytest.raises((ConformanceError, FederationError), match=r"client 3 failed|before client 3"):
+        check_late_client(method, {})
+
+
+def test_a_server_that_goes_on_without_those_who_must_answer_is_found(monkeypatch):
+    method = register(monkeypatch, server=Careless)
+    with pytest.raises(ConformanceError, match="every client had to answer, and it went on"):
+        check_failing_client(method, {})
+
+
+def test_a_server_that_stops_where_fewer_are_allowed_is_found(monkeypatch):
+    method = register(monkeypatch, server=Strict)
+    with pytest.raises(FederationError, match="4 clients had to answer, 3 did"):
+        check_failing_client(method, {})
