@@ -175,7 +175,7 @@ def untrained(config: RunConfig) -> list[EvaluateReply]:
     for silo in simulation.silos:
         spec = simulation.models[silo.client]
         client = method.client(ClientContext(silo.client, silo, config.method_config(), spec, 0, "cpu"))
-        client.begin("evaluate", 1)
+        client.round = 1
         replies.append(client.evaluate(request))
     return replies
 

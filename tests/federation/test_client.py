@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import (
@@ -19,10 +18,9 @@ from graphsilo.federation.client import (
     ClientContext,
     EvaluateRequest,
     ModelSpec,
-    _parts,
-    _score_classes,
     log_probabilities,
 )
+from graphsilo.federation.scoring import _parts, _score_classes
 from graphsilo.federation.settings import MethodConfig
 
 
@@ -140,47 +138,6 @@ def test_the_pooled_graph_is_one_question_of_everybody():
     three = replace(evaluation, graph=path([1, 0, 2], classes=3))
     # One class against the rest: class 0 holds 0.3, above 0.1 and 0.2; class 1 0.7, class 2 0.7: all in order.
     assert _score_classes("a", "node", three, output, owner, parts) == {"a/test/auc": [1.0, 3.0]}
-
-
-def test_models_scale_and_embeddings_at_the_end():
-    client = client_of([[0.0]], [0, 1], {})
-    result = client.finish(embeddings=True, study=False)
-    assert sorted(result) == ["best", "embeddings", "last"]
-    assert (result["best"], result["embeddings"].tolist()) == (None, [[2.0], [2.0]])
-    client.remember()
-    client.model = 5.0
-    client.silo = replace(client.silo, scale=FeatureScale(np.zeros(2), np.full(2, 3.0)), fills={"age": 4.0})
-    result = client.finish(embeddings=True, study=True)
-    assert result["best"]["own"]["x"].tolist() == [1.0]
-    assert result["embeddings"].tolist() == [[2.0], [2.0]]  # of the best model
-    assert result["last"]["own"]["x"].tolist() == [5.0]
-    assert (client.model, result["study"]) == (5.0, {"model": 5.0})  # which is put back
-    assert (result["scale"]["factor"].tolist(), float(result["fills"]["age"])) == ([3.0, 3.0], 4.0)
-    client.embed = lambda data: None
-    assert sorted(client.finish(embeddings=True, study=False)) == ["best", "fills", "last", "scale"]
-    assert sorted(client.finish(embeddings=False, study=False)) == ["best", "fills", "last", "scale"]
-
-
-def drawn(client, *names):
-    return int(torch.randint(2**31, (), generator=client.generator(*names)))
-
-
-def test_a_step_that_is_asked_again_in_a_round_draws_anew():
-    client = client_of([[0.0]], [0, 1], {})
-    client.begin("train", 1)
-    first = drawn(client, "batches")
-    assert drawn(client, "batches") == first
-    assert drawn(client, "dropout") != first
-    client.begin("other", 1)
-    assert drawn(client, "batches") == first  # of another step it is the first call
-    client.begin("train", 1)
-    again = drawn(client, "batches")
-    client.begin("train", 1)
-    assert len({first, again, drawn(client, "batches")}) == 3
-    client.begin("train", 2)
-    second = drawn(client, "batches")
-    client.begin("train", 1)
-    assert drawn(client, "batches") == first != second
 
 
 @pytest.mark.parametrize("classes", [2, 15, 16, 17])

@@ -58,9 +58,9 @@ def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     honest = parking.call
 
     def install(who: int, change: Change, samples: float = 9.0) -> None:
-        def call(client: Any, name: str, number: int, *rest: Any) -> Any:
-            answer = honest(client, name, number, *rest)
-            if client.id != who or name != "train" or number != 2:
+        def call(held: Any, name: str, number: int, *rest: Any) -> Any:
+            answer = honest(held, name, number, *rest)
+            if held.client.id != who or name != "train" or number != 2:
                 return answer
             weights = change(decode(answer.data, fedavg.TrainReply).weights)
             return unchecked(fedavg.TrainReply(weights=weights, num_samples=samples))

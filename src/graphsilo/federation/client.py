@@ -7,30 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
-from graphsilo.errors import MessageError, UnsupportedError
-from graphsilo.evaluate.counts import ConfusionPlan
-from graphsilo.evaluate.metrics import rankings
-from graphsilo.federation.codec import decode_tree, encode_tree
+from graphsilo.errors import UnsupportedError
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.model_files import fill_tensors, scale_tensors, word_tensors
+from graphsilo.federation.scoring import Scoring
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, tensors_of
 from graphsilo.random import Name, generator
-from graphsilo.training.objective import link_scores
-from graphsilo.types import ClientId, Precision, Task
+from graphsilo.training.sharing import shared_copy
+from graphsilo.types import ClientId, Precision
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
@@ -125,7 +120,8 @@ class ClientBase(ABC, Generic[ConfigT]):
         id: Number of the client.
         silo: Its private data.
         config: Settings of the method.
-        round: Number of the current round, 0 during set-up; kept by the runtime.
+        round: Number of the current round, 0 during set-up; set by the runtime.
+        repeat: How often the current step was asked for before in this round; set by the runtime.
     """
 
     def __init__(self, context: ClientContext[ConfigT]):
@@ -133,13 +129,8 @@ class ClientBase(ABC, Generic[ConfigT]):
         self.id = context.client
         self.silo = context.silo
         self.config = context.config
-        self.round = 0
-        self._calls: dict[str, int] = {}
-        self._repeat = 0
-        self._plans: dict[str, ConfusionPlan] = {}
-        self._asked: frozenset[str] = frozenset()
-        self._foreseen: dict[str, Tensor] = {}
-        self._best: dict[str, Any] | None = None
+        self.round = self.repeat = 0
+        self._scoring = Scoring(context.silo)
 
     # -- what a method writes ------------------------------------------------------------------------------------
 
@@ -193,88 +184,13 @@ class ClientBase(ABC, Generic[ConfigT]):
         """
         return {}
 
-    # -- for the runtime -------------------------------------------------------------------------------------------
-
-    def remember(self) -> None:
-        """Keep a copy of the current models: validation has never been better."""
-        self._best = {
-            view: {name: tensor.detach().clone() for name, tensor in weights.items()}
-            for view, weights in self.final_models().items()
-        }
-
-    def full_state(self) -> dict[str, Any]:
-        """The method's state and the remembered models."""
-        return {"state": self.state(), "best": self._best}
-
-    def load_full_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``full_state()``."""
-        self._foreseen.clear()
-        self.load_state(state["state"])
-        self._best = state["best"]
-
-    def foresee(self) -> int:
-        """Predict with the own model what the last evaluation asked for, before the next asks for it.
-
-        For the time between two calls in which there is nothing else to do. Any other handler and the next round void
-        what was foreseen; evaluation takes it in place of predicting the same again, so that no number depends on
-        whether there was time. What fails here fails again where it is asked for, and is told there.
-
-        Returns:
-            Bytes of memory that what was foreseen takes until then.
-        """
-        repeat, self._repeat = self._repeat, self._calls.get("evaluate", 0)
-        try:
-            for evaluation in self.silo.evaluations:
-                if evaluation.name in self._asked and evaluation.name not in self._foreseen:
-                    self._foreseen[evaluation.name] = self._predicted(evaluation, "own")
-        except Exception:
-            self._foreseen.clear()
-        finally:
-            self._repeat = repeat
-        return sum(output.nbytes for output in self._foreseen.values())
-
-    def finish(self, *, embeddings: bool, study: bool) -> dict[str, Any]:
-        """Models of the last and the best round, by what features are scaled and filled, and embeddings of the best
-        on the first evaluation set."""
-        result: dict[str, Any] = {"last": self.final_models(), "best": self._best}
-        if self.silo.scale is not None:
-            result["scale"] = scale_tensors(self.silo.scale)
-        if self.silo.fills is not None:
-            result["fills"] = fill_tensors(self.silo.fills)
-        if self.silo.schema.booleans:
-            result["booleans"] = word_tensors(self.silo.schema.booleans)
-        if embeddings:
-            if self._best is not None:
-                last = encode_tree(result["last"])
-                self.load_final(self._best)
-            with torch.no_grad():
-                embedded = self.embed(self.tensors(self.silo.seen.graph))
-            if self._best is not None:
-                result["last"] = decode_tree(last)
-                self.load_final(result["last"])
-            if embedded is not None:
-                result["embeddings"] = embedded.cpu()
-        if study:
-            result["study"] = dict(self.study())
-        return result
-
     # -- what every method gets ----------------------------------------------------------------------------------
 
     def generator(self, *names: Name) -> torch.Generator:
         """A generator for one purpose of this client in this call: a handler that is asked again within a round, or
         within set-up, draws anew."""
-        again: tuple[Name, ...] = ("call", self._repeat) if self._repeat else ()
+        again: tuple[Name, ...] = ("call", self.repeat) if self.repeat else ()
         return generator(self.context.seed, "client", self.id, "round", self.round, *again, *names)
-
-    def begin(self, handler_name: str, round_number: int) -> None:
-        """A call begins; the runtime says which, and in which round."""
-        if round_number != self.round or handler_name != "evaluate":
-            self._foreseen.clear()
-        if round_number != self.round:
-            self.round = round_number
-            self._calls.clear()
-        self._repeat = self._calls.get(handler_name, 0)
-        self._calls[handler_name] = self._repeat + 1
 
     def tensors(self, graph: Graph | GraphCollection) -> GraphTensors:
         """The tensors of a graph, made once."""
@@ -291,51 +207,22 @@ class ClientBase(ABC, Generic[ConfigT]):
         draw = generator(self.context.seed, *seed_names)
         return build_model(spec or self.context.model, self.silo.schema, draw, self.context.device)
 
+    def keep(self, tensors: Tensors) -> Tensors:
+        """Received tensors, on the client's device, that may be held and put into ``state()`` after the call.
+
+        What was received is a view of its whole message, which lasts no longer than the call should. Clients of one
+        process that keep the same tensors have one copy of them, in memory and in checkpoints; nobody writes to it.
+        ``load_state`` keeps what the state holds in the same way.
+        """
+        return shared_copy(tensors, self.context.device)
+
     @handler
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Count true against predicted classes on every evaluation set."""
-        classes = self.silo.schema.num_classes
-        counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
-        kinds: dict[str, list[str]] = {}
-        sizes: list[NDArray[np.int64]] = []
-        scores: dict[str, list[float]] = {}
-        foreseen, self._foreseen = self._foreseen, {}
-        asked: set[str] = set()
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
-        for view in dict.fromkeys([*request.views, *request.global_views]):
-            for evaluation in self.silo.evaluations:
-                if view not in (request.global_views if evaluation.name == "global" else request.views):
-                    continue
-                output = foreseen.get(evaluation.name) if view == "own" else None
-                if output is None:
-                    output = self._predicted(evaluation, view)
-                if view == "own":
-                    asked.add(evaluation.name)
-                name = f"{view}/{evaluation.name}"
-                if self.silo.schema.task == "link":
-                    owner, parts = _parts(self.silo, evaluation)
-                    scores.update(self._score_links(name, output, owner, parts))
-                    kinds[name] = []
-                    alone = evaluation.name == "global" or parts == 1
-                    sizes.append(np.array([self.silo.num_items]) if alone else np.bincount(owner, minlength=parts))
-                    continue
-                plan = self._plan(evaluation)
-                counts.append(plan.count(output.argmax(1)).reshape(-1, 4, classes, classes))
-                kinds[name] = list(plan.kinds)
-                # n_k weights a client's score on the pooled graph, too; its own nodes, not the graph's
-                own = np.array([len(self.silo.seen.graph.labels)])
-                sizes.append(own if evaluation.name == "global" else plan.part_sizes)
-                if request.auc:
-                    task = self.silo.schema.task
-                    scores.update(_score_classes(name, task, evaluation, output, *_parts(self.silo, evaluation)))
-        self._asked = frozenset(asked)
         return EvaluateReply(
-            kinds=kinds,
-            parts=[len(part) for part in sizes],
-            counts=torch.from_numpy(np.concatenate(counts, dtype=np.int32, casting="same_kind")),
-            sizes=torch.from_numpy(np.concatenate([*sizes, np.zeros(0, dtype=np.int64)])),
-            scores=scores,
+            **self._scoring.scores(self._predicted, request.views, request.global_views, auc=request.auc)
         )
 
     def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
@@ -350,72 +237,6 @@ class ClientBase(ABC, Generic[ConfigT]):
                 f"models from build_model(), or from models.build(..., precision=self.context.model.precision)."
             )
         return output
-
-    def _plan(self, evaluation: EvaluationSet) -> ConfusionPlan:
-        if evaluation.name not in self._plans:
-            self._plans[evaluation.name] = ConfusionPlan.of(
-                evaluation,
-                self.silo.schema.num_classes,
-                num_parts=self.silo.parts,
-                # The pooled graph is one question about everybody's items, not one per client.
-                together=evaluation.name == "global",
-            )
-        return self._plans[evaluation.name]
-
-    def _score_links(
-        self, name: str, embeddings: Tensor, owner: NDArray[np.int64], parts: int
-    ) -> dict[str, list[float]]:
-        links = self.silo.links
-        if links is None:
-            raise MessageError("a silo for link prediction holds no links.")
-        scores: dict[str, list[float]] = {}
-        for kind, positive, negative in (
-            ("val", links.val, links.val_negative),
-            ("test", links.test, links.test_negative),
-        ):
-            pairs = np.concatenate([positive, negative], axis=1)
-            labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
-            value = link_scores(embeddings, pairs).cpu().numpy()
-            scores.update(_ranked(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
-        return scores
-
-
-def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], int]:
-    """The client of every item, and how many clients are scored apart: one, but for a pooled silo's own sets."""
-    if evaluation.part is None or evaluation.name == "global":
-        graph = evaluation.graph
-        count = len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
-        return np.zeros(count, dtype=np.int64), 1 if evaluation.name == "global" else silo.parts
-    return evaluation.part, silo.parts
-
-
-def _ranked(
-    name: str, task: Task, labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int
-) -> dict[str, list[float]]:
-    """By metric, value and weight of each part's own ranking, in turn: a ranking over several clients' items would be
-    another metric than the mean over clients that stands beside it."""
-    found: dict[str, list[float]] = {}
-    for metric in rankings(task):
-        for part in range(parts):
-            mine = owner == part
-            found.setdefault(f"{name}/{metric.name}", []).extend(_wire(metric.rank(labels[mine], values[mine])))
-    return found
-
-
-def _score_classes(
-    name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
-) -> dict[str, list[float]]:
-    probabilities = output.exp().cpu().numpy()
-    scores: dict[str, list[float]] = {}
-    for kind, items in evaluation.items.items():
-        labels, values = evaluation.graph.labels[items], probabilities[items]
-        scores.update(_ranked(f"{name}/{kind}", task, labels, values, owner[items], parts))
-    return scores
-
-
-def _wire(score: Any) -> list[float]:
-    value = float("nan") if score.value is None else float(score.value)
-    return [value, float(score.weight)]
 
 
 def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: str) -> Model:

@@ -15,6 +15,7 @@ from graphsilo.federation.interface import Failure, Handler
 from graphsilo.federation.message import Message
 from graphsilo.federation.policy import Gate
 from graphsilo.federation.wire import Encoded
+from graphsilo.runtime.resident import Resident
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Inbox:
     message: Message | None = None
 
 
-def call(client: ClientBase, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None) -> Encoded | Failure:
+def call(held: Resident, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None) -> Encoded | Failure:
     """Run a client's handler on a received message.
 
     The decoded tensors are views of the received bytes, perhaps shared with other clients; a handler that writes into
@@ -37,12 +38,13 @@ def call(client: ClientBase, name: str, round_number: int, inbox: Inbox, gate: G
     The text of an unexpected error stays in ``Failure.trace``, unless the policy lets it out.
 
     Args:
-        client: Whose handler.
+        held: Whose handler.
         name: Of the handler.
         round_number: The current round, 0 during set-up.
         inbox: What it received.
         gate: What its answer must pass, in this process.
     """
+    client = held.client
     try:
         found = handler_of(type(client), name)
         request_type, reply_type = found.types_cached()
@@ -51,7 +53,7 @@ def call(client: ClientBase, name: str, round_number: int, inbox: Inbox, gate: G
         if inbox.message is None or type(inbox.message) is not request_type:
             inbox.message = decode(inbox.data, request_type)
         request = inbox.message
-        client.begin(name, round_number)
+        held.begin(name, round_number)
         reply = found.function(client, request)
         written = _written_field(request)
         if written:

@@ -175,8 +175,9 @@ def check_state(method: Method, settings: Mapping[str, Any]) -> None:
     server.round(spy, 1)
     for client, state in federation.client_states().items():
         again = decode_tree(encode_tree(state))
-        federation.client(client).load_full_state(again)
-        back = encode_tree(federation.client(client).full_state())
+        held = federation.residents.get(client)
+        held.load_state(again)
+        back = encode_tree(held.state())
         _require(np.array_equal(back, encode_tree(state)), method, f"client {client}'s state changes when restored")
     tree = encode_tree(server.state())
     server.load_state(decode_tree(tree))

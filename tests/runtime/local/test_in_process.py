@@ -169,18 +169,3 @@ def test_sums_are_made_in_the_order_of_clients(federation_of, troubled):
 
 def test_conformance_of_the_method_without_trouble(troubled):
     conformance.check_determinism(troubled.METHOD, {})
-
-
-def test_a_handler_asked_twice_in_a_round_draws_anew():
-    """Repeated calls, as in set-up, must not repeat their dropout masks; a new round starts over."""
-    from graphsilo.federation import registry
-    from graphsilo.testing import conformance
-
-    _, federation, _ = conformance.assemble(registry.load("local"), {})
-    client = federation.client(0)
-    drawn = []
-    for round_number in (1, 1, 2, 1):
-        client.begin("train", round_number)
-        drawn.append(client.generator("dropout").initial_seed())
-    assert drawn[0] != drawn[1] != drawn[2]
-    assert drawn[3] == drawn[0]

@@ -149,12 +149,12 @@ def test_a_call_that_is_made_again_draws_anew_after_parking(residents_of):
             held.get(client).begin("train", 1)
             held._changed.add(client)
             held._shrink() if held.limit else None
-    assert one.get(0)._repeat == all_.get(0)._repeat == 1
+    assert one.get(0).client.repeat == all_.get(0).client.repeat == 1
 
 
 def test_what_a_parked_client_derived_goes_with_it(residents_of):
     held = residents_of(1)
-    client = held.get(2)
+    client = held.get(2).client
     graph = client.silo.graph
     tensors = weakref.ref(client.data)
     gone = weakref.ref(client)

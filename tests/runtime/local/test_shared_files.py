@@ -154,7 +154,7 @@ def test_a_checkpoint_holds_it_once(played, tmp_path, limit):
         again.load_client_states(Checkpoints(tmp_path / "checkpoints", "print").load(0)["clients"])
         assert {id(each) for each in generators(again)} == {id(federation.client(0).generators)}
         for client in federation.clients:
-            mine, theirs = (one.client(client).full_state() for one in (again, federation))
+            mine, theirs = (one.residents.get(client).state() for one in (again, federation))
             assert encode_tree(mine).tobytes() == encode_tree(theirs).tobytes()
     data = bytearray(shared[0].read_bytes())
     data[100] ^= 1

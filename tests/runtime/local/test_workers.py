@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,11 +20,9 @@ from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.runner import run
 from graphsilo.federation.ledger import Ledger
 from graphsilo.methods.fedavg import TrainRequest
-from graphsilo.runtime.local.frames import Line
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.placement import beside_coordinator, expected_work
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned
-from graphsilo.runtime.local.worker import Foresight
 from graphsilo.runtime.local.workers import WorkerPool
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
@@ -327,66 +324,6 @@ def test_workers_leave_interruption_to_the_coordinator(spread, pool, troubled):
         process.send_signal(signal.SIGINT)
     time.sleep(0.05)
     assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 4
-
-
-def test_an_evaluation_begins_when_it_has_followed_twice(monkeypatch):
-    """The worker's judgement, with real sockets and clients that note what they are told."""
-    told = []
-    rounds = {}
-
-    class Resident:
-        def __init__(self, client):
-            self.client, self.round = client, rounds.get(client, 1)
-
-        def foresee(self):
-            told.append(self.client)
-            return 100
-
-    class Residents:
-        limit = None
-
-        def get(self, client):
-            return Resident(client)
-
-    mine, theirs = socket.socketpair()
-    foresight = Foresight()
-
-    def after(handler, clients):
-        told.clear()
-        foresight.called(handler, clients)
-        foresight.use(Line(theirs), Residents(), 1)
-        return list(told)
-
-    assert after("train", [0, 2]) == []
-    assert after("evaluate", [0, 1, 2]) == []
-    assert after("train", [0]) == []
-    assert after("evaluate", [1, 2]) == []
-    assert after("train", [0, 2]) == [1, 2]
-    assert foresight.spent(1) > 0 == foresight.spent(1) == foresight.spent(7)
-    assert after("evaluate", [1, 2]) == []
-    mine.send(b"x")  # the next call is there already
-    assert after("train", [0, 2]) == []
-    theirs.recv(1)
-    assert after("evaluate", [1, 2]) == []
-    assert after("train", [0, 2]) == [1, 2]
-    assert after("offer", [0, 2]) == []  # no evaluation came this time
-    assert foresight.spent(1) > 0  # what was begun in vain has cost as much
-    assert after("evaluate", [1, 2]) == []
-    assert after("train", [0, 2]) == []
-    assert after("evaluate", [1, 2]) == []
-    assert after("train", [0, 2]) == []
-    assert after("evaluate", [1, 2]) == []
-    rounds[1] = 0  # took no part in this round
-    assert after("train", [2]) == [2]
-    del rounds[1]
-    assert after("evaluate", [0, 1, 2]) == []
-    monkeypatch.setattr("graphsilo.runtime.local.worker._MOST_FORESEEN", 200)  # bytes of the first two
-    assert after("train", [0, 1, 2]) == [0, 1]
-    assert after("evaluate", [0, 1, 2]) == []
-    Residents.limit = 1  # clients would be read from disk for it
-    assert after("train", [0, 2]) == []
-    mine.close()
-    theirs.close()
 
 
 def test_serial_and_spread_share_one_implementation():

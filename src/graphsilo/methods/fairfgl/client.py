@@ -31,7 +31,6 @@ from graphsilo.models.base import EmbeddedTrace, Model, borrowed
 from graphsilo.models.view import View
 from graphsilo.training.local import check_weights
 from graphsilo.training.optimizer import Optimizer, optimizer
-from graphsilo.training.sharing import shared_copy
 from graphsilo.training.upstream import gradients_through
 
 
@@ -223,7 +222,7 @@ class Client(TrainingClient[FairFGLConfig]):
         check_weights(self.weights, request.weights)
         with torch.no_grad():
             direction = self._direction(request)
-            self._history.append(shared_copy(request.weights))
+            self._history.append(self.keep(request.weights))
             mean = self._mean_of_history()
             self._local.copy_(self._flat(request.weights))
             for name in self._buffer_names():
@@ -271,7 +270,7 @@ class Client(TrainingClient[FairFGLConfig]):
         self._alpha = torch.sigmoid(self._logit)
         self._logit_optimizer.load_state(state["logit_optimizer"])
         self._history.clear()
-        self._history.extend(shared_copy(weights) for weights in state["history"])
+        self._history.extend(self.keep(weights) for weights in state["history"])
         self._steps, self._corrected = int(state["steps"]), int(state["corrected"])
 
     # -- weights -----------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.local import check_weights, load_weights, tensors_of
 from graphsilo.training.optimizer import Adam
-from graphsilo.training.sharing import SharedTensors, shared, shared_copy
+from graphsilo.training.sharing import SharedTensors, shared
 
 HEAD, TAIL = 0, 1
 _SHOWN = 2000
@@ -83,9 +83,9 @@ class Client(ClientBase[FedLoGConfig]):
         self.difficulty = torch.zeros(schema.num_classes, device=device)
         self.optimizer = Adam(list(self.weights.values()), lr=config.lr, weight_decay=config.weight_decay)
         self.prototype_optimizer = Adam([self.prototypes], lr=config.prototype_lr)
-        self.generators: SharedTensors | None = None
+        self.generators: Tensors | None = None
         self.output: generators.Output = "tanh"
-        self.global_nodes: SharedTensors | None = None
+        self.global_nodes: Tensors | None = None
         self.pretrained = False
         self.generator_loss: list[float] = []
         labels = self.silo.labels[self.silo.train]
@@ -140,7 +140,7 @@ class Client(ClientBase[FedLoGConfig]):
         """Use these; or, as the authors' code does with what it trained and mixed, ones that were never trained."""
         device, schema, seed = self.context.device, self.silo.schema, self.context.seed
         if self.config.class_generators:
-            self.generators = shared_copy(mixed, device)
+            self.generators = self.keep(mixed)
             return
 
         def make() -> SharedTensors:
@@ -208,7 +208,7 @@ class Client(ClientBase[FedLoGConfig]):
             self.prototype_optimizer.reset()
         synthetic = None
         if request.synthetic is not None and config.local_generalization and self.generalises:
-            self.global_nodes = shared_copy({"nodes": request.synthetic}, self.context.device)
+            self.global_nodes = self.keep({"nodes": request.synthetic})
             synthetic = self.customise(self.global_nodes["nodes"])
         draw = self.generator("train")
         beside = synthetic if config.generalization == "joint" else None
@@ -370,7 +370,7 @@ class Client(ClientBase[FedLoGConfig]):
             self.keep_generators(state["generators"])
         self.output = state["output"]
         nodes = state["global_nodes"]
-        self.global_nodes = None if nodes is None else shared_copy(nodes, device)
+        self.global_nodes = None if nodes is None else self.keep(nodes)
         self.pretrained = state["pretrained"]
         self.generator_loss = list(state["generator_loss"])
 

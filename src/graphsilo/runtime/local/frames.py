@@ -135,16 +135,6 @@ class Line:
         """Of the socket, so that a selector can wait for the next frame."""
         return self.connection.fileno()
 
-    def has_news(self) -> bool:
-        """Whether something has come that was not received yet, the other side's end included."""
-        try:
-            self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)  # select takes no descriptor above 1023
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # receiving tells what it is
-        return True
-
     def send(self, header: dict[str, Any], payloads: Sequence[NDArray[np.uint8]] = ()) -> None:
         """Send one frame. What an earlier frame brought to this end must have been received.
 

@@ -59,4 +59,4 @@ class InProcess(Exchange):
 
     def client(self, client: ClientId) -> ClientBase:
         """A client itself: for prediction after a run and for tests; methods cannot reach it."""
-        return self.residents.get(client)
+        return self.residents.get(client).client

@@ -1,7 +1,7 @@
 """Clients of one process, of whom only some are in memory: the others are parked on disk until they are asked.
 
 A client that nobody has asked yet is nowhere: it is made from its silo when its turn comes, with the same numbers as
-at the start. One that was asked leaves ``full_state()`` in a file when it has to make room, in the format of
+at the start. One that was asked leaves its state in a file when it has to make room, in the format of
 checkpoints, and is made again from its silo and that file. What many clients hold stands in a file of its own, once.
 What a client derived from its graphs is dropped with it, unless another client in memory uses the same graph. That this
 changes no number is what the promise of state says.
@@ -32,6 +32,7 @@ from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.local.placement import Room, graphs_of
 from graphsilo.runtime.local.shared_files import lifted, lowered, read_shared, received, write_shared
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
+from graphsilo.runtime.resident import Numbering, Resident
 from graphsilo.types import ClientId
 
 _READS_ONLY = frozenset({"evaluate"})
@@ -43,7 +44,7 @@ class ParkedState:
     """A client's state that is in a file, or nowhere because it is that of a fresh client.
 
     Attributes:
-        path: Holds ``full_state()``, lifted, as ``encode_tree`` writes it; None for a fresh client.
+        path: Holds the client's state, lifted, as ``encode_tree`` writes it; None for a fresh client.
         remember: Its models are those of the best round.
         shared: Files beside it that hold what it shares with others.
     """
@@ -129,19 +130,19 @@ class Residents:
         self.clients = tuple(sorted(clients))
         self.limit: int | None = None
         self._make, self._folder = make, Path()
-        self._here: OrderedDict[ClientId, ClientBase] = OrderedDict()  # the longest unused first
+        self._here: OrderedDict[ClientId, Resident] = OrderedDict()  # the longest unused first
         self._files: dict[ClientId, _Written] = {}
         self._shared: Counter[str] = Counter()  # how many of them refer to a file
         self._changed: set[ClientId] = set()
         self._to_remember: set[ClientId] = set()  # parked while validation had never been better
-        self._calls: dict[ClientId, dict[str, Any]] = {}
+        self._numbers: dict[ClientId, Numbering] = {}
         self._graphs: Counter[int] = Counter()
         self._undead: list[weakref.ref[ClientBase]] = []
         self._written = 0
         for client in self.clients:
             held = self.get(client)
             if room is not None and len(self._here) == 1:
-                self.limit = room.limit(len(self.clients), int(encode_tree(held.state()).nbytes))
+                self.limit = room.limit(len(self.clients), int(encode_tree(held.client.state()).nbytes))
                 if self.limit is not None:  # the others are made when they are asked
                     self._folder = room.folder()
                     break
@@ -151,7 +152,7 @@ class Residents:
         """Clients that are in memory now, the longest unused first."""
         return tuple(self._here)
 
-    def get(self, client: ClientId) -> ClientBase:
+    def get(self, client: ClientId) -> Resident:
         """A client, made again if it has to be. It stays until others need its place.
 
         Raises:
@@ -159,15 +160,16 @@ class Residents:
         """
         held = self._here.get(client)
         if held is None:
-            held = self._make(client)
+            held = Resident(self._make(client))
             file = self._files.get(client)
             if file is not None:
-                held.load_full_state(_read(file.path, client))
+                held.load_state(_read(file.path, client))
             if client in self._to_remember:
                 held.remember()
-            vars(held).update(self._calls.get(client, {}))
+            if client in self._numbers:
+                held.numbering = self._numbers[client]
             self._here[client] = held
-            self._graphs.update(graphs_of(held.silo).keys())
+            self._graphs.update(graphs_of(held.client.silo).keys())
         elif self.limit is not None:
             self._here.move_to_end(client)
         return held
@@ -206,7 +208,7 @@ class Residents:
             RunError: A state cannot be parked.
         """
         if self.limit is None:
-            return {client: held.full_state() for client, held in self._here.items()}
+            return {client: held.state() for client, held in self._here.items()}
         for client in [*self._here]:
             self._write(client)
         found = {}
@@ -231,9 +233,9 @@ class Residents:
                 continue
             held = self.get(client)
             if not isinstance(state, ParkedState):
-                held.load_full_state(state)
+                held.load_state(state)
             elif state.path is not None:
-                held.load_full_state(_read(state.path, client))
+                held.load_state(_read(state.path, client))
             if isinstance(state, ParkedState) and state.remember:
                 held.remember()
             if self.limit is not None:
@@ -254,20 +256,19 @@ class Residents:
         if self.limit is None or len(self._here) <= self.limit:
             return
         for client in [*self._here][: len(self._here) - self.limit]:
-            if self._here[client].is_at_rest:
+            if self._here[client].client.is_at_rest:
                 self._park(client)
 
     def _park(self, client: ClientId) -> None:
         self._write(client)
-        held = self._here[client]
-        self._calls[client] = {name: getattr(held, name) for name in ("round", "_calls", "_repeat")}
+        self._numbers[client] = self._here[client].numbering
         self._drop(client)
 
     def _write(self, client: ClientId) -> None:
         """Write a client's state, if there is anything new in it."""
         if client not in self._changed:
             return
-        state, shared = lifted(self._here[client].full_state())
+        state, shared = lifted(self._here[client].state())
         data = encode_tree(state)
         self._written += 1
         # Never over the old file: a checkpoint may be a link to it.
@@ -320,12 +321,12 @@ class Residents:
             self._drop(client)
         self._changed.discard(client)
         self._to_remember.discard(client)
-        self._calls.pop(client, None)
+        self._numbers.pop(client, None)
         self._unlink(client)
 
     def _drop(self, client: ClientId) -> None:
         """Let go of a client and of what only it derived from its graphs."""
-        held = self._here.pop(client)
+        held = self._here.pop(client).client
         graphs = graphs_of(held.silo)
         self._graphs.subtract(graphs.keys())
         for number, graph in graphs.items():

@@ -9,7 +9,6 @@ import socket
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -36,12 +35,6 @@ from graphsilo.types import ClientId
 _MOST_MAPPED = 2000
 """Silos that are mapped at once, of a dozen arrays each; Linux allows 65 530 mappings."""
 
-_SURE = 2
-"""Times in a row that an evaluation must have followed a call before one is begun unasked."""
-_MOST_FORESEEN = 64 << 20
-"""Bytes of predictions that may wait to be asked for. A client's are as large as the graphs that it is evaluated on,
-and the pooled graph is one of them for every client."""
-
 
 def main() -> None:
     """Serve until the coordinator says stop or goes away."""
@@ -52,7 +45,6 @@ def main() -> None:
     # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     residents: Residents | None = None
-    foresight = Foresight()
     try:
         while True:
             header, payloads = line.receive()
@@ -63,15 +55,13 @@ def main() -> None:
                 if operation == "start":
                     residents = None  # what the seed before left makes room first
                     residents = _start(header, payloads)
-                    foresight = Foresight()
                     line.send({"ok": True})
                 elif operation == "memory":
                     line.send({"ok": True, "bytes": peak()})
                 elif residents is None:
                     raise FederationError("no clients were started here.")
                 elif operation == "call":
-                    _call(line, residents, header, payloads, foresight)
-                    foresight.use(line, residents, header["round"])
+                    _call(line, residents, header, payloads)
                 elif operation == "states":
                     line.send({"ok": True}, [encode_tree(sent_states(residents.states()))])
                 elif operation == "load":
@@ -136,57 +126,17 @@ def _named(place: list[str]) -> Any:
     return found
 
 
-class Foresight:
-    """What comes after a call, judged by what came after it before: an evaluation can be begun while others work."""
-
-    def __init__(self) -> None:
-        self._before = ""
-        self._evaluated_after: Counter[str] = Counter()  # how often in a row
-        self._asked: list[ClientId] = []
-        self._spent: dict[ClientId, float] = {}
-
-    def called(self, handler: str, clients: list[ClientId]) -> None:
-        """A call has come."""
-        if handler == "evaluate":
-            self._evaluated_after[self._before] += 1
-            self._asked = clients
-        else:
-            self._evaluated_after[self._before] = 0
-        self._before = handler
-
-    def use(self, line: Line, residents: Residents, round: int) -> None:
-        """Evaluate what will be asked for next, client by client, until something comes or enough of it waits."""
-        if residents.limit is not None or self._evaluated_after[self._before] < _SURE:
-            return
-        waiting = 0
-        for client in self._asked:
-            if waiting >= _MOST_FORESEEN or line.has_news():
-                return
-            held = residents.get(client)
-            if held.round != round:
-                continue  # took no part: the evaluation begins its round, which voids what was foreseen
-            started = time.process_time()
-            waiting += held.foresee()
-            self._spent[client] = self._spent.get(client, 0.0) + time.process_time() - started
-
-    def spent(self, client: ClientId) -> float:
-        """CPU seconds that this client has cost between its answers, in vain or not."""
-        return self._spent.pop(client, 0.0)
-
-
 def _call(
     line: Line,
     residents: Residents,
     header: dict[str, Any],
     payloads: list[Any],
-    foresight: Foresight,
 ) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
-    foresight.called(header["handler"], [client for client, _ in header["to"]])
     for client, index in header["to"]:
         started = time.process_time()
         reply = residents.call(client, header["handler"], header["round"], inboxes[index])
-        answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started + foresight.spent(client)}
+        answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started}
         if isinstance(reply, Failure):
             line.send({**answer, "failure": [reply.kind, reply.reason, reply.trace]})
         else:

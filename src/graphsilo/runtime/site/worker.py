@@ -44,7 +44,6 @@ from graphsilo.errors import (
 )
 from graphsilo.federation import registry
 from graphsilo.federation.client import (
-    ClientBase,
     ClientContext,
     ModelSpec,
     no_dense_products,
@@ -64,6 +63,7 @@ from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.machine import peak
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, pack, unpack
+from graphsilo.runtime.resident import Resident
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.types import ClientId, Precision
@@ -101,7 +101,7 @@ class Session:
     seed: int
     method: Method
     config: MethodConfig
-    clients: dict[ClientId, ClientBase]
+    clients: dict[ClientId, Resident]
     gates: dict[ClientId, Gate]
     data: dict[ClientId, str]
     state: SiteState
@@ -187,7 +187,7 @@ class SiteWorker:
         told = decode(_aligned(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if told is None else scale_from(told)
         self.session = None
-        clients: dict[ClientId, ClientBase] = {}
+        clients: dict[ClientId, Resident] = {}
         gates: dict[ClientId, Gate] = {}
         data: dict[ClientId, str] = {}
         refused: dict[ClientId, str] = {}
@@ -233,7 +233,7 @@ class SiteWorker:
             data[client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
-            clients[client] = kind(ClientContext(client, own, config, spec, seed, device, common))
+            clients[client] = Resident(kind(ClientContext(client, own, config, spec, seed, device, common)))
         session = Session(run, seed, method, config, clients, gates, data, SiteState(self.folder / "state", run))
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
@@ -274,7 +274,7 @@ class SiteWorker:
         mark = str(packet.header["mark"])
         if not re.fullmatch(rf"seed{session.seed}-round[0-9]{{1,9}}", mark):
             raise RunError("a checkpoint is named after the seed and a round, as in seed0-round12.")
-        tree = {str(client): member.full_state() for client, member in session.clients.items()}
+        tree = {str(client): member.state() for client, member in session.clients.items()}
         session.state.save(mark, tree)
         return {}, []
 
@@ -358,7 +358,7 @@ class SiteWorker:
         for client, held in session.clients.items():
             if str(client) not in tree:
                 raise RunError(f"the checkpoint '{mark}' of this site knows no client {client}.")
-            held.load_full_state(tree[str(client)])
+            held.load_state(tree[str(client)])
 
     def _results(self, run: str, client: ClientId) -> Path:
         return self.folder / "results" / run / self.members[client].file.name

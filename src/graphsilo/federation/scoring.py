@@ -1,0 +1,144 @@
+"""What a client answers when it is evaluated: its predictions as confusion counts and rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.data.graph import GraphCollection
+from graphsilo.data.silos.silo import EvaluationSet, Silo
+from graphsilo.errors import MessageError
+from graphsilo.evaluate.counts import ConfusionPlan
+from graphsilo.evaluate.metrics import rankings
+from graphsilo.training.objective import link_scores
+from graphsilo.types import Task
+
+
+class Scoring:
+    """Holds a silo's predictions against its labels."""
+
+    def __init__(self, silo: Silo):
+        self.silo = silo
+        self._plans: dict[str, ConfusionPlan] = {}
+
+    def scores(
+        self,
+        predict: Callable[[EvaluationSet, str], Tensor],
+        views: Sequence[str],
+        global_views: Sequence[str],
+        *,
+        auc: bool,
+    ) -> dict[str, Any]:
+        """The fields of an ``EvaluateReply``.
+
+        Args:
+            predict: Log-probabilities, or embeddings for links, on a set by a view of the model.
+            views: Views to score on the client's own sets.
+            global_views: Views to score on the pooled graph.
+            auc: Also rankings of classes.
+        """
+        classes = self.silo.schema.num_classes
+        counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
+        kinds: dict[str, list[str]] = {}
+        sizes: list[NDArray[np.int64]] = []
+        scores: dict[str, list[float]] = {}
+        for view in dict.fromkeys([*views, *global_views]):
+            for evaluation in self.silo.evaluations:
+                if view not in (global_views if evaluation.name == "global" else views):
+                    continue
+                output = predict(evaluation, view)
+                name = f"{view}/{evaluation.name}"
+                if self.silo.schema.task == "link":
+                    owner, parts = _parts(self.silo, evaluation)
+                    scores.update(self._score_links(name, output, owner, parts))
+                    kinds[name] = []
+                    alone = evaluation.name == "global" or parts == 1
+                    sizes.append(np.array([self.silo.num_items]) if alone else np.bincount(owner, minlength=parts))
+                    continue
+                plan = self._plan(evaluation)
+                counts.append(plan.count(output.argmax(1)).reshape(-1, 4, classes, classes))
+                kinds[name] = list(plan.kinds)
+                # n_k weights a client's score on the pooled graph, too; its own nodes, not the graph's
+                own = np.array([len(self.silo.seen.graph.labels)])
+                sizes.append(own if evaluation.name == "global" else plan.part_sizes)
+                if auc:
+                    task = self.silo.schema.task
+                    scores.update(_score_classes(name, task, evaluation, output, *_parts(self.silo, evaluation)))
+        return {
+            "kinds": kinds,
+            "parts": [len(part) for part in sizes],
+            "counts": torch.from_numpy(np.concatenate(counts, dtype=np.int32, casting="same_kind")),
+            "sizes": torch.from_numpy(np.concatenate([*sizes, np.zeros(0, dtype=np.int64)])),
+            "scores": scores,
+        }
+
+    def _plan(self, evaluation: EvaluationSet) -> ConfusionPlan:
+        if evaluation.name not in self._plans:
+            self._plans[evaluation.name] = ConfusionPlan.of(
+                evaluation,
+                self.silo.schema.num_classes,
+                num_parts=self.silo.parts,
+                # The pooled graph is one question about everybody's items, not one per client.
+                together=evaluation.name == "global",
+            )
+        return self._plans[evaluation.name]
+
+    def _score_links(
+        self, name: str, embeddings: Tensor, owner: NDArray[np.int64], parts: int
+    ) -> dict[str, list[float]]:
+        links = self.silo.links
+        if links is None:
+            raise MessageError("a silo for link prediction holds no links.")
+        scores: dict[str, list[float]] = {}
+        for kind, positive, negative in (
+            ("val", links.val, links.val_negative),
+            ("test", links.test, links.test_negative),
+        ):
+            pairs = np.concatenate([positive, negative], axis=1)
+            labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
+            value = link_scores(embeddings, pairs).cpu().numpy()
+            scores.update(_ranked(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
+        return scores
+
+
+def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], int]:
+    """The client of every item, and how many clients are scored apart: one, but for a pooled silo's own sets."""
+    if evaluation.part is None or evaluation.name == "global":
+        graph = evaluation.graph
+        count = len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
+        return np.zeros(count, dtype=np.int64), 1 if evaluation.name == "global" else silo.parts
+    return evaluation.part, silo.parts
+
+
+def _ranked(
+    name: str, task: Task, labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int
+) -> dict[str, list[float]]:
+    """By metric, value and weight of each part's own ranking, in turn: a ranking over several clients' items would be
+    another metric than the mean over clients that stands beside it."""
+    found: dict[str, list[float]] = {}
+    for metric in rankings(task):
+        for part in range(parts):
+            mine = owner == part
+            found.setdefault(f"{name}/{metric.name}", []).extend(_wire(metric.rank(labels[mine], values[mine])))
+    return found
+
+
+def _score_classes(
+    name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
+) -> dict[str, list[float]]:
+    probabilities = output.exp().cpu().numpy()
+    scores: dict[str, list[float]] = {}
+    for kind, items in evaluation.items.items():
+        labels, values = evaluation.graph.labels[items], probabilities[items]
+        scores.update(_ranked(f"{name}/{kind}", task, labels, values, owner[items], parts))
+    return scores
+
+
+def _wire(score: Any) -> list[float]:
+    value = float("nan") if score.value is None else float(score.value)
+    return [value, float(score.weight)]

@@ -1,0 +1,99 @@
+"""A method's client as a runtime holds it, with what the runtime does to it and keeps for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from graphsilo.federation.client import ClientBase
+from graphsilo.federation.codec import decode_tree, encode_tree
+from graphsilo.federation.model_files import fill_tensors, scale_tensors, word_tensors
+
+
+class Numbering(NamedTuple):
+    """Where a client stands among its calls.
+
+    Attributes:
+        round: Of the last call.
+        repeat: How often its step had been asked for before in that round.
+        calls: How often each step has been asked for in that round.
+    """
+
+    round: int
+    repeat: int
+    calls: Mapping[str, int]
+
+
+class Resident:
+    """One client in memory.
+
+    Attributes:
+        client: The method's own part.
+        best: Its models when validation had never been better; None before.
+    """
+
+    def __init__(self, client: ClientBase):
+        self.client = client
+        self.best: dict[str, Any] | None = None
+        self._calls: dict[str, int] = {}
+
+    def begin(self, handler: str, round_number: int) -> None:
+        """A call begins: the client's draws depend on its round, and on how often the step was asked for in it."""
+        if round_number != self.client.round:
+            self.client.round = round_number
+            self._calls.clear()
+        self.client.repeat = self._calls.get(handler, 0)
+        self._calls[handler] = self.client.repeat + 1
+
+    @property
+    def numbering(self) -> Numbering:
+        """Survives that the client is put away and made again."""
+        return Numbering(self.client.round, self.client.repeat, dict(self._calls))
+
+    @numbering.setter
+    def numbering(self, numbering: Numbering) -> None:
+        self.client.round, self.client.repeat, self._calls = numbering.round, numbering.repeat, dict(numbering.calls)
+
+    def remember(self) -> None:
+        """Keep a copy of the current models: validation has never been better."""
+        self.best = {
+            view: {name: tensor.detach().clone() for name, tensor in weights.items()}
+            for view, weights in self.client.final_models().items()
+        }
+
+    def state(self) -> dict[str, Any]:
+        """The method's state and the remembered models."""
+        return {"state": self.client.state(), "best": self.best}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from ``state()``."""
+        self.client.load_state(state["state"])
+        self.best = state["best"]
+
+    def finish(self, *, embeddings: bool, study: bool) -> dict[str, Any]:
+        """Models of the last and the best round, by what features are scaled and filled, and embeddings of the best
+        on the first evaluation set."""
+        client, silo = self.client, self.client.silo
+        result: dict[str, Any] = {"last": client.final_models(), "best": self.best}
+        if silo.scale is not None:
+            result["scale"] = scale_tensors(silo.scale)
+        if silo.fills is not None:
+            result["fills"] = fill_tensors(silo.fills)
+        if silo.schema.booleans:
+            result["booleans"] = word_tensors(silo.schema.booleans)
+        if embeddings:
+            if self.best is not None:
+                last = encode_tree(result["last"])
+                client.load_final(self.best)
+            with torch.no_grad():
+                embedded = client.embed(client.tensors(silo.seen.graph))
+            if self.best is not None:
+                result["last"] = decode_tree(last)
+                client.load_final(result["last"])
+            if embedded is not None:
+                result["embeddings"] = embedded.cpu()
+        if study:
+            result["study"] = dict(client.study())
+        return result
