@@ -130,7 +130,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         self.silo = context.silo
         self.config = context.config
         self.round = self.repeat = 0
-        self._scoring = Scoring(context.silo)
+        self._scoring = Scoring()
 
     # -- what a method writes ------------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
         return EvaluateReply(
-            **self._scoring.scores(self._predicted, request.views, request.global_views, auc=request.auc)
+            **self._scoring.scores(self.silo, self._predicted, request.views, request.global_views, auc=request.auc)
         )
 
     def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:

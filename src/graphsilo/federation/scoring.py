@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import GraphCollection
-from graphsilo.data.silos.silo import EvaluationSet, Silo
+from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import MessageError
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.metrics import rankings
@@ -20,14 +20,14 @@ from graphsilo.types import Task
 
 
 class Scoring:
-    """Holds a silo's predictions against its labels."""
+    """Holds predictions against a silo's labels; what only depends on the labels is made once."""
 
-    def __init__(self, silo: Silo):
-        self.silo = silo
+    def __init__(self) -> None:
         self._plans: dict[str, ConfusionPlan] = {}
 
     def scores(
         self,
+        silo: Silo,
         predict: Callable[[EvaluationSet, str], Tensor],
         views: Sequence[str],
         global_views: Sequence[str],
@@ -37,38 +37,39 @@ class Scoring:
         """The fields of an ``EvaluateReply``.
 
         Args:
+            silo: Whose.
             predict: Log-probabilities, or embeddings for links, on a set by a view of the model.
             views: Views to score on the client's own sets.
             global_views: Views to score on the pooled graph.
             auc: Also rankings of classes.
         """
-        classes = self.silo.schema.num_classes
+        classes = silo.schema.num_classes
         counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
         kinds: dict[str, list[str]] = {}
         sizes: list[NDArray[np.int64]] = []
         scores: dict[str, list[float]] = {}
         for view in dict.fromkeys([*views, *global_views]):
-            for evaluation in self.silo.evaluations:
+            for evaluation in silo.evaluations:
                 if view not in (global_views if evaluation.name == "global" else views):
                     continue
                 output = predict(evaluation, view)
                 name = f"{view}/{evaluation.name}"
-                if self.silo.schema.task == "link":
-                    owner, parts = _parts(self.silo, evaluation)
-                    scores.update(self._score_links(name, output, owner, parts))
+                if silo.schema.task == "link":
+                    owner, parts = _parts(silo, evaluation)
+                    scores.update(_score_links(name, silo.links, output, owner, parts))
                     kinds[name] = []
                     alone = evaluation.name == "global" or parts == 1
-                    sizes.append(np.array([self.silo.num_items]) if alone else np.bincount(owner, minlength=parts))
+                    sizes.append(np.array([silo.num_items]) if alone else np.bincount(owner, minlength=parts))
                     continue
-                plan = self._plan(evaluation)
+                plan = self._plan(silo, evaluation)
                 counts.append(plan.count(output.argmax(1)).reshape(-1, 4, classes, classes))
                 kinds[name] = list(plan.kinds)
                 # n_k weights a client's score on the pooled graph, too; its own nodes, not the graph's
-                own = np.array([len(self.silo.seen.graph.labels)])
+                own = np.array([len(silo.seen.graph.labels)])
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if auc:
-                    task = self.silo.schema.task
-                    scores.update(_score_classes(name, task, evaluation, output, *_parts(self.silo, evaluation)))
+                    task = silo.schema.task
+                    scores.update(_score_classes(name, task, evaluation, output, *_parts(silo, evaluation)))
         return {
             "kinds": kinds,
             "parts": [len(part) for part in sizes],
@@ -77,33 +78,33 @@ class Scoring:
             "scores": scores,
         }
 
-    def _plan(self, evaluation: EvaluationSet) -> ConfusionPlan:
+    def _plan(self, silo: Silo, evaluation: EvaluationSet) -> ConfusionPlan:
         if evaluation.name not in self._plans:
             self._plans[evaluation.name] = ConfusionPlan.of(
                 evaluation,
-                self.silo.schema.num_classes,
-                num_parts=self.silo.parts,
+                silo.schema.num_classes,
+                num_parts=silo.parts,
                 # The pooled graph is one question about everybody's items, not one per client.
                 together=evaluation.name == "global",
             )
         return self._plans[evaluation.name]
 
-    def _score_links(
-        self, name: str, embeddings: Tensor, owner: NDArray[np.int64], parts: int
-    ) -> dict[str, list[float]]:
-        links = self.silo.links
-        if links is None:
-            raise MessageError("a silo for link prediction holds no links.")
-        scores: dict[str, list[float]] = {}
-        for kind, positive, negative in (
-            ("val", links.val, links.val_negative),
-            ("test", links.test, links.test_negative),
-        ):
-            pairs = np.concatenate([positive, negative], axis=1)
-            labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
-            value = link_scores(embeddings, pairs).cpu().numpy()
-            scores.update(_ranked(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
-        return scores
+
+def _score_links(
+    name: str, links: Links | None, embeddings: Tensor, owner: NDArray[np.int64], parts: int
+) -> dict[str, list[float]]:
+    if links is None:
+        raise MessageError("a silo for link prediction holds no links.")
+    scores: dict[str, list[float]] = {}
+    for kind, positive, negative in (
+        ("val", links.val, links.val_negative),
+        ("test", links.test, links.test_negative),
+    ):
+        pairs = np.concatenate([positive, negative], axis=1)
+        labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
+        value = link_scores(embeddings, pairs).cpu().numpy()
+        scores.update(_ranked(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
+    return scores
 
 
 def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], int]:

@@ -75,13 +75,13 @@ def test_mended_graphs_survive_a_restart(kit):
     server.round(federation, 1)
     client = federation.client(0)
     before = client.predict(client.data)
-    models_, state = client.final_models(), decode_tree(encode_tree(client.full_state()))
+    models_, state = client.final_models(), decode_tree(encode_tree(client.state()))
     _, again = kit.build("fedsage_plus", [client.silo, federation.client(1).silo], model="sage", **SMALL)
-    for restore in (lambda fresh: fresh.load_final(models_), lambda fresh: fresh.load_full_state(state)):
+    for restore in (lambda fresh: fresh.load_final(models_), lambda fresh: fresh.load_state(state)):
         fresh = again.client(0)
         restore(fresh)
         assert torch.equal(fresh.predict(fresh.data), before)
-        fresh.load_full_state(again.client(1).full_state())
+        fresh.load_state(again.client(1).state())
 
 
 def test_other_graphs_are_seen_as_they_are(kit):
