@@ -27,19 +27,12 @@ from graphsilo.training.objective import ClassifyItems
 
 
 class Held(NamedTuple):
-    """The nodes that a client knows of, own ones first and then those beyond the border.
+    """The nodes that a client knows of, own ones first and then those beyond the border."""
 
-    Attributes:
-        adjacency: [m, m] links with an own end, and a loop at each own node.
-        degrees: [n] of own nodes in the whole graph, with the loop.
-        border: Own nodes with links to other silos, by ascending id.
-        ids: Of the border, then of the nodes beyond it.
-    """
-
-    adjacency: sp.coo_matrix
-    degrees: NDArray[np.int64]
-    border: NDArray[np.int64]
-    ids: Tensor
+    adjacency: sp.coo_matrix  # [m, m] links with an own end, and a loop at each own node
+    degrees: NDArray[np.int64]  # [n] of own nodes in the whole graph, with the loop
+    border: NDArray[np.int64]  # own nodes with links to other silos, by ascending id
+    ids: Tensor  # of the border, then of the nodes beyond it
 
 
 class Client(fedavg.Client[FedGCNConfig]):
@@ -52,19 +45,23 @@ class Client(fedavg.Client[FedGCNConfig]):
         scored = [evaluation.graph for evaluation in self.silo.evaluations if evaluation.name != "global"]
         if self.config.hops and (self.silo.cut is None or any(graph is not self.silo.graph for graph in scored)):
             raise UnsupportedError(
-                f"client {self.id}: FedGCN adds up neighbours over the links between silos, on the graph that is both "
-                f"trained on and scored. That takes one undirected graph that was cut into silos, the scenario 'seen' "
-                f"and nothing under perturb; between machines, silos that `graphsilo silo export` wrote for fedgcn. "
-                f"--set method.hops=0 does without, and is FedAvg."
+                f"client {self.id}: FedGCN adds up neighbours over links between silos, on a graph that is both trained "
+                f"on and scored: one undirected graph cut into silos, scenario 'seen', nothing under perturb; or silos "
+                f"that `graphsilo silo export` wrote for fedgcn. --set method.hops=0 does without, and is FedAvg."
             )
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is trained on and scored."""
+        assert isinstance(self.silo.graph, Graph)
+        return self.silo.graph
 
     @cached_property
     def held(self) -> Held:
         """What is known before anything was exchanged."""
-        cut, graph = self.silo.cut, self.silo.graph
+        cut, count = self.silo.cut, self.graph.num_nodes
         assert cut is not None
-        assert isinstance(graph, Graph)
-        count, inside = graph.num_nodes, without_loops(graph.adjacency()).tocoo()
+        inside = without_loops(self.graph.adjacency()).tocoo()
         border, beyond = np.unique(cut.node), np.unique(cut.other)
         border = border[np.argsort(cut.ids[border])]
         far, own, size = count + np.searchsorted(beyond, cut.other), np.arange(count), count + len(beyond)
@@ -86,22 +83,17 @@ class Client(fedavg.Client[FedGCNConfig]):
         """Add up what own nodes contribute to the nodes of the border and beyond it."""
         self._sums = {"degrees": request.degrees.clone()}
         count = self.silo.num_items
-        rows = self._normalised()[np.concatenate([self.held.border, np.arange(count, self.held.adjacency.shape[0])])]
-        found: Any = rows[:, :count] @ self._features
-        dense = found.toarray() if hasattr(found, "toarray") else found
         order = self.held.ids.argsort()
-        return Sums(ids=self.held.ids[order], rows=torch.from_numpy(dense)[order])
+        nodes = np.concatenate([self.held.border, np.arange(count, self.held.adjacency.shape[0])])[order.numpy()]
+        rows: Any = self._normalised()[nodes][:, :count] @ self.graph.features
+        dense = rows.toarray() if hasattr(rows, "toarray") else rows
+        return Sums(ids=self.held.ids[order], rows=torch.from_numpy(dense))
 
     @handler
     def install(self, request: Totals) -> Done:
         """Take everybody's sums: from now on the first layer is made of them."""
         self._take({**self._sums, "totals": request.rows.clone()})
         return Done(clients=1)
-
-    @property
-    def _features(self) -> Any:
-        assert isinstance(self.silo.graph, Graph)
-        return self.silo.graph.features
 
     def _normalised(self) -> sp.csr_matrix:
         """[m, m] Â with degrees of the whole graph; a node whose degree nobody says counts for nothing."""
@@ -122,11 +114,9 @@ class Client(fedavg.Client[FedGCNConfig]):
         matrix = self._normalised()[:size, :size]
         others = sp.diags(np.isin(np.arange(size), known, invert=True).astype(np.float32))
         places = sp.csr_matrix((np.ones(len(known), np.float32), (known, np.arange(len(known)))), (size, len(known)))
-        own: Matrix = (others @ matrix[:, :count]) @ self._features
-        if sp.issparse(own):
-            rows = dense_if_filled(sp.csr_matrix(own + places @ sp.csr_matrix(totals)))
-        else:
-            rows = own + places @ totals
+        own: Matrix = (others @ matrix[:, :count]) @ self.graph.features
+        added = places @ (sp.csr_matrix(totals) if sp.issparse(own) else totals)
+        rows = dense_if_filled(sp.csr_matrix(own + added)) if sp.issparse(own) else own + added
         self._given = GivenTensors(matrix, rows, count, self.silo.schema.num_classes, self.context.device)
         self.trainer.objective = ClassifyItems(self._given, self.silo)
 
