@@ -45,7 +45,7 @@ class Client(fedavg.Client[FedGCNConfig]):
         scored = [evaluation.graph for evaluation in self.silo.evaluations if evaluation.name != "global"]
         if self.config.hops and (self.silo.cut is None or any(graph is not self.silo.graph for graph in scored)):
             raise UnsupportedError(
-                f"client {self.id}: FedGCN adds up neighbours over links between silos, on a graph that is both trained "
+                f"client {self.id}: FedGCN adds up neighbours over links between silos, on a graph both trained "
                 f"on and scored: one undirected graph cut into silos, scenario 'seen', nothing under perturb; or silos "
                 f"that `graphsilo silo export` wrote for fedgcn. --set method.hops=0 does without, and is FedAvg."
             )
