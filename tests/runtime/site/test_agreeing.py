@@ -59,7 +59,7 @@ def test_sums_leave_and_the_scale_comes(tmp_path: Path) -> None:
     )
     assert ask(worker, opening(worker, agreeing=False), [encode(scale).data]).header["clients"] == [0]
     assert worker.session is not None
-    features = worker.session.clients[0].silo.graph.features  # type: ignore[union-attr]
+    features = worker.session.clients[0].client.silo.graph.features  # type: ignore[union-attr]
     assert set(features[:, 0].tolist()) == {-1.0, 1.0}
     noted = [
         (entry.way, entry.handler, [note.kind for note in entry.fields])
