@@ -223,3 +223,21 @@ def test_the_version_stands_in_one_place() -> None:
     assert getattr(graphsilo, "__version__", __version__) == __version__
     assert f"[{__version__}]" in (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\nversion: {__version__}\n" in (CHECKOUT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+MIRRORED = 0.85
+"""Share of the modules with a function whose test stands in the same place under tests/."""
+
+
+def test_the_test_of_a_module_is_found_by_its_name() -> None:
+    """``src/graphsilo/a/b.py`` is tested in ``tests/a/test_b.py``."""
+    modules = [
+        path.relative_to(SOURCE)
+        for path in MODULES
+        if not path.name.startswith("__")
+        and any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(tree_of(path)))
+    ]
+    lacking = [path for path in modules if not (CHECKOUT / "tests" / path.parent / f"test_{path.name}").exists()]
+    share = 1 - len(lacking) / len(modules)
+    assert len(modules) > 250
+    assert share >= MIRRORED, f"{share:.1%}; without a test of their name: {', '.join(map(str, lacking))}"

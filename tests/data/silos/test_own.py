@@ -13,72 +13,21 @@ import scipy.sparse as sp
 import yaml
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silos.cards import card_notes
 from graphsilo.data.silos.own import SiloFile, card, compare_cards, read_silo_file
-from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.data.silos.union import dense
 from graphsilo.errors import ConfigError, DataError, GraphsiloError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
-
-NAMES = ("north", "south", "west")
-WORDS = [f"w{number:02}" for number in range(70)]
-CLASSES = ["home", "stays", "back"]
-SPLIT: dict[str, Any] = {"ratios": [0.4, 0.3, 0.3], "seed": 11}
-
-
-def write_tables(
-    folder: Path, name: str, *, seed: int, labels: Sequence[str], wide: bool = False, **nodes: Any
-) -> Path:
-    """A silo of 30 to 32 nodes; ``wide`` spreads a column over 70, which are kept sparse unless others are filled."""
-    generator = np.random.default_rng(seed)
-    size = 30 + seed
-    rows = ["id,age,weight,word,outcome"]
-    for row in range(size):
-        label = labels[generator.integers(len(labels))] if labels else ""
-        rows.append(f"{name}{row},{generator.integers(20, 90)},{generator.normal():.4f},{WORDS[row % 70]},{label}")
-    (folder / f"{name}.nodes.csv").write_text("\n".join(rows) + "\n")
-    pairs = generator.integers(size, size=(60, 2))
-    (folder / f"{name}.edges.csv").write_text("a,b\n" + "".join(f"{name}{a},{name}{b}\n" for a, b in pairs))
-    content: dict[str, Any] = {
-        "name": name,
-        "nodes": {
-            "path": f"{name}.nodes.csv",
-            "id": "id",
-            "label": "outcome",
-            "features": ["age", "weight"],
-            **({"one_hot": {"word": WORDS}} if wide else {}),
-            **nodes,
-        },
-        "edges": {"path": f"{name}.edges.csv", "source": "a", "target": "b"},
-        "classes": CLASSES,
-    }
-    path = folder / f"{name}.tables.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
-
-
-def write_silo(folder: Path, name: str, **content: Any) -> Path:
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump({"name": name, "data": f"{name}.tables.yaml", "split": SPLIT, **content}))
-    return path
+from kit.silos import CLASSES, NAMES, SPLIT, write_silo, write_tables
 
 
 def change(path: Path, **content: Any) -> None:
     """Keys of a YAML file; None takes one out."""
     tree = {**yaml.safe_load(path.read_text()), **content}
     path.write_text(yaml.safe_dump({key: value for key, value in tree.items() if value is not None}))
-
-
-@pytest.fixture
-def trio(tmp_path: Path) -> list[SiloFile]:
-    """All classes; one class absent; no label at all."""
-    for seed, (name, labels) in enumerate(zip(NAMES, (CLASSES, CLASSES[:2], []), strict=True)):
-        write_tables(tmp_path, name, seed=seed, labels=labels, wide=True)
-        write_silo(tmp_path, name)
-    return [read_silo_file(tmp_path / f"{name}.yaml") for name in NAMES]
 
 
 def together(silos: Sequence[SiloFile], **settings: Any) -> tuple[Silo, ...]:
@@ -324,164 +273,6 @@ def test_what_a_silo_of_tables_cannot_do(trio: list[SiloFile], tmp_path: Path) -
         read_silo_file(tmp_path / "none.yaml")
     (tmp_path / "north.edges.csv").write_text("a,b\nnorth0,north1\n")
     assert card(trio[0], 0)["tasks"] == ["node"]
-
-
-# -- cards ------------------------------------------------------------------------------------------------------------
-
-
-def make_card(name: str, **changes: Any) -> dict[str, Any]:
-    counts = {"nodes": 9, "links": 8, "graphs": 0, "train": 3, "val": 3, "test": 3, "classes": 2}
-    return {
-        "graphsilo": "0.1.0", "name": name, "tasks": ["node", "link"], "features": 3, "feature_names": ["a", "b", "c"],
-        "one_hot": {}, "open_words": [], "booleans": {}, "classes": 2, "class_names": ["no", "yes"],
-        "classes_declared": True, "directed": False, "weighted": False, "sparse": False, "scale": "none",
-        "scale_by": "silo", "counts": counts, "split": {}, **changes,
-    }  # fmt: skip
-
-
-def test_a_card_holds_plain_values_and_no_row(trio: list[SiloFile]) -> None:
-    import msgspec
-
-    made = card(trio[1], 1)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(made)) == made
-    assert set(made) == set(make_card("x"))
-    assert made["counts"] == {
-        "nodes": 31, "links": trio[1].read().graph.num_edges // 2, "graphs": 0, "train": 12, "val": 9, "test": 10,
-        "classes": 2,
-    }  # fmt: skip
-    assert made["one_hot"] == {"word": WORDS}
-    text = str(made)
-    for private in ("south3", "id'", "nodes.csv", str(trio[1].path.parent)):
-        assert private not in text
-
-
-def test_cards_that_agree() -> None:
-    assert compare_cards([make_card("a"), make_card("b", tasks=["node"])]) == Schema(
-        "node", 3, 2, ("a", "b", "c"), ("no", "yes")
-    )
-    assert compare_cards([make_card("a", tasks=["link"]), make_card("b")]).task == "link"
-    # One silo knows numbers of columns only: the names come from the other.
-    assert compare_cards([make_card("a", feature_names=None), make_card("b")]).feature_names == ("a", "b", "c")
-
-
-def test_words_of_truth_values_are_told_and_compared() -> None:
-    cards = [make_card(name, booleans={"b": [[off], [on]]}) for name, off, on in (("a", "nein", "ja"), ("b", "-", "+"))]
-    assert compare_cards(cards).booleans == {"b": (("nein", "-"), ("ja", "+"))}
-    assert card_notes(cards) == (
-        "truth values in column 'b' are written [nein, ja] at silo 'a' and [-, +] at silo 'b' (0 first): do they mean "
-        "the same?",
-    )
-
-
-def test_a_declared_vocabulary_wins() -> None:
-    some = make_card("b", classes=1, class_names=["yes"], classes_declared=False)
-    none = make_card("c", classes=0, class_names=[], classes_declared=False)
-    assert compare_cards([some, none, make_card("a")]).class_names == ("no", "yes")
-    assert compare_cards([some, none]).class_names == ("yes",)
-    ten = make_card("d", classes=2, class_names=["10", "9"], classes_declared=False)
-    two = make_card("e", classes=1, class_names=["2"], classes_declared=False)
-    assert compare_cards([ten, two]).class_names == ("2", "9", "10")
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (
-            {"features": 2, "feature_names": ["a", "weight"]},
-            r"silo 'a' has 3 features, silo 'b' 2: feature 2 is 'b' at 'a' and 'weight' at 'b'",
-        ),
-        ({"features": 2, "feature_names": ["a", "b"]}, r"3 features, silo 'b' 2: feature 3, 'c', is only at 'a'"),
-        ({"features": 4, "feature_names": None}, r"silo 'a' has 3 features, silo 'b' 4\. "),
-        ({"class_names": ["yes", "no"]}, r"class 1 is 'no' at 'a' and 'yes' at 'b'.*the same order"),
-        ({"classes": 3, "class_names": ["no", "yes", "x"]}, r"'a' declares 2 classes \(no, yes\), silo 'b' 3 classes"),
-        (
-            {"class_names": ["maybe", "no"], "classes_declared": False},
-            r"silo 'b' has nodes of class 'maybe', which silo 'a' does not declare",
-        ),
-        ({"directed": True}, r"direction at silo 'b' and none at silo 'a'"),
-        ({"weighted": True}, r"links have weights at silo 'b' and none at silo 'a'"),
-        ({"tasks": ["graph"]}, r"silo 'a' can serve the task node or link, silo 'b' only graph"),
-        ({"graphsilo": "0.2.0"}, r"silo 'a' runs graphsilo 0\.1\.0, silo 'b' 0\.2\.0"),
-        ({"name": "a"}, r"two silos are called 'a'"),
-        ({"booleans": {"b": [["yes"], ["no"]]}}, r"'yes' is 0 at silo 'b', which reads \[yes, no\], and 1 at silo 'a'"),
-        ({"booleans": {"b": [["n\u202eo"], ["yes"]]}}, r"the word .* holds the unseen character U\+202E"),
-        ({"booleans": {"b": [["no"]]}}, r"the card of silo 'b' is not one"),
-        ({"features": "3"}, r"the card of silo 'b' is not one of graphsilo .*\$\.features"),
-        ({"features": -3}, r"the card of silo 'b' is not one"),
-        ({"features": 4}, r"numbers and names of features or classes do not agree"),
-        ({"labels": [0, 1]}, r"unknown entry 'labels'"),
-    ],
-)
-def test_cards_that_do_not_agree(other: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        compare_cards([make_card("a"), {**make_card("b"), **other}])
-
-
-def test_a_federation_without_silos_or_classes() -> None:
-    with pytest.raises(DataError, match="at least one"):
-        compare_cards([])
-    with pytest.raises(DataError, match="no silo has a label"):
-        compare_cards([make_card("a", classes=0, class_names=[], classes_declared=False)])
-
-
-def declare_words(folder: Path, **words: list[str] | None) -> list[SiloFile]:
-    """The silos with other words under one_hot; None leaves them open."""
-    for name, chosen in words.items():
-        tree = yaml.safe_load((folder / f"{name}.tables.yaml").read_text())
-        tree["nodes"]["one_hot"] = {"word": chosen}
-        (folder / f"{name}.tables.yaml").write_text(yaml.safe_dump(tree))
-    return [read_silo_file(folder / f"{name}.yaml") for name in words]
-
-
-def test_words_that_none_declares_are_all_that_occur(trio: list[SiloFile], tmp_path: Path) -> None:
-    """Between machines and in one process alike."""
-    silos = declare_words(tmp_path, north=None, south=None)
-    cards = [card(silo, client) for client, silo in enumerate(silos)]
-    assert cards[0]["open_words"] == ["word"]
-    assert cards[0]["feature_names"] != cards[1]["feature_names"]
-    schema = compare_cards(cards)
-    occurring = {name for told in cards for name in told["feature_names"]}
-    assert set(schema.feature_names or ()) == occurring
-    files = [str(tmp_path / f"{name}.tables.yaml") for name in ("north", "south")]
-    config = RunConfig.of({"data": {"name": files}, "partition": {"ratios": [0.4, 0.3, 0.3], "seed": 11}})
-    together = prepare(config).silos
-    for client, silo in enumerate(silos):
-        apart = silo.load(client, schema=schema, sparse=any(told["sparse"] for told in cards))
-        assert apart.schema.feature_names == together[client].schema.feature_names
-        np.testing.assert_array_equal(dense(apart.graph.features), dense(together[client].graph.features))
-
-
-def test_words_that_one_declares_hold_for_all(trio: list[SiloFile], tmp_path: Path) -> None:
-    silos = declare_words(tmp_path, north=WORDS, south=None)
-    schema = compare_cards([card(silo, client) for client, silo in enumerate(silos)])
-    assert schema.feature_names == ("age", "weight", *(f"word={word}" for word in WORDS))
-    few = declare_words(tmp_path, north=WORDS[:30], south=None)
-    with pytest.raises(DataError, match=r"silo 'south' has the word 'w30' in column 'word', which silo 'north' does"):
-        compare_cards([card(silo, client) for client, silo in enumerate(few)])
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("age\n2026-11-22 05:00:00 job 0001 is done", r"U\+000A"),
-        ("age\x1b[2J", r"U\+001B"),
-        ("\u202eega", r"U\+202E"),
-        ("=HYPERLINK(A1)", "a spreadsheet takes for a formula"),
-        ("+cmd|' /C calc'!A0", "a spreadsheet takes for a formula"),
-        ("a\u2028b", r"U\+2028"),
-    ],
-)
-@pytest.mark.parametrize("place", ["feature", "class", "word", "name"])
-def test_names_of_cards_cannot_pass_for_lines_of_a_log(name: str, said: str, place: str) -> None:
-    changes: dict[str, Any] = {
-        "feature": {"feature_names": ["a", "b", name]},
-        "class": {"class_names": ["no", name]},
-        "word": {"one_hot": {"ward": [name]}},
-        "name": {"name": name},
-    }[place]
-    with pytest.raises(DataError, match=said) as caught:
-        compare_cards([make_card("a"), make_card("b") | changes])
-    assert str(caught.value).isprintable()
 
 
 def test_a_description_that_is_wrong_is_refused_before_the_data(trio: list[SiloFile], tmp_path: Path) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import os
-import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,16 +14,9 @@ import pytest
 from graphsilo.data import Graph, GraphCollection, LoadOptions, entry, load, names, save_graph
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, DataError
+from kit.catalog import copy_raw, run_python
 
 SMALL = {"nodes": 200, "features": 80, "feature_density": 0.05}
-
-
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("GRAPHSILO_CACHE", str(folder))
-    monkeypatch.delenv("GRAPHSILO_DATA", raising=False)
-    return folder
 
 
 @pytest.fixture
@@ -37,13 +27,6 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-
-def run_python(code: str, **variables: str) -> str:
-    environment = os.environ | variables
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_names() -> None:
@@ -258,6 +241,8 @@ NODE_CLASSES = {
     "Minesweeper": [8000, 2000],
     "Tolokers": [9192, 2566],
 }
+
+
 GRAPH_CLASSES = {
     "MUTAG": [63, 125],
     "PROTEINS": [663, 450],
@@ -265,6 +250,8 @@ GRAPH_CLASSES = {
     "IMDB-BINARY": [500, 500],
     "COLLAB": [2600, 775, 1625],
 }
+
+
 LONG = ("CS", "Physics", "chameleon", "squirrel", "COLLAB")
 
 
@@ -378,85 +365,6 @@ def test_agrees_with_pyg(data_root: Path, tmp_path: Path) -> None:
         assert np.array_equal(ours.union.edges, one.edge_index.numpy())
         assert np.array_equal(ours.union.features, one.x.numpy())
         assert ours.labels.tolist() == one.y.tolist()
-
-
-def copy_raw(data_root: Path, target: Path, folder: str) -> Path:
-    (target / folder).mkdir(parents=True)
-    for path in (data_root / folder).iterdir():
-        shutil.copyfile(path, target / folder / path.name)
-    return target
-
-
-@pytest.mark.data
-def test_cache_serves_without_torch_and_leaves_the_root_alone(own_cache: Path, data_root: Path, tmp_path: Path) -> None:
-    root = copy_raw(data_root, tmp_path / "root", "planetoid/Cora/raw")
-    before = sorted(path.relative_to(root) for path in root.rglob("*"))
-    load("Cora", root=root)
-    assert sorted(path.relative_to(root) for path in root.rglob("*")) == before
-    assert not list((own_cache / "building").iterdir())
-    code = (
-        "import sys; from graphsilo.data import load; g = load('Cora'); "
-        "print(g.num_edges, [m for m in ('torch', 'torch_geometric', 'pyarrow', 'pandas') if m in sys.modules])"
-    )
-    assert run_python(code, GRAPHSILO_DATA=str(root)) == "10556 []"
-
-
-@pytest.mark.data
-def test_cache_notices_damage_and_changed_files(own_cache: Path, data_root: Path, tmp_path: Path) -> None:
-    folder = "tu/MUTAG/raw"
-    root = copy_raw(data_root, tmp_path / "root", folder)
-    load("MUTAG", root=root)
-    (converted,) = (own_cache / "converted").iterdir()
-    whole = converted.read_bytes()
-    for damaged in (whole[: len(whole) // 2], whole[:2000] + bytes([whole[2000] ^ 255]) + whole[2001:], b""):
-        converted.write_bytes(damaged)
-        graphs = load("MUTAG", root=root)
-        assert isinstance(graphs, GraphCollection)
-        assert len(graphs) == 188
-        assert converted.read_bytes() == whole
-    labels = root / folder / "MUTAG_graph_labels.txt"
-    labels.write_text("1\n" * 188)
-    changed = load("MUTAG", root=root)
-    assert isinstance(changed, GraphCollection)
-    assert set(changed.labels.tolist()) == {0}
-    assert len(list((own_cache / "converted").iterdir())) == 2
-
-
-@pytest.mark.data
-def test_two_processes_fill_one_cache(own_cache: Path, data_root: Path) -> None:
-    code = "from graphsilo.data import load; print(load('MUTAG').union.num_edges)"
-    environment = os.environ | {"GRAPHSILO_DATA": str(data_root)}
-    both = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
-        for _ in range(2)
-    ]
-    assert [process.communicate()[0].strip() for process in both] == ["7442", "7442"]
-    assert [path.suffix for path in (own_cache / "converted").iterdir()] == [".npz"]
-
-
-@pytest.mark.data
-def test_download_into_the_cache(own_cache: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyG's download is replaced by a copy from the data root; it fails once half-way."""
-    from torch_geometric.datasets import Planetoid
-
-    stop_after = [3, None]
-
-    def download(self: Planetoid) -> None:
-        for name in self.raw_file_names[: stop_after.pop(0)]:
-            shutil.copyfile(data_root / "planetoid" / "CiteSeer" / "raw" / name, Path(self.raw_dir) / name)
-        if len(stop_after) == 1:
-            raise OSError("connection lost")
-
-    monkeypatch.setattr(Planetoid, "download", download)
-    with pytest.raises(DataError, match="OSError: connection lost"):
-        load("CiteSeer")
-    assert not (own_cache / "raw").exists()
-    graph = load("CiteSeer")
-    assert isinstance(graph, Graph)
-    assert graph.num_edges == 9104
-    assert not stop_after
-    assert len(list((own_cache / "raw" / "planetoid" / "CiteSeer" / "raw").iterdir())) == 8
-    load("CiteSeer")  # would pop from an empty list if it downloaded again
 
 
 @pytest.mark.data

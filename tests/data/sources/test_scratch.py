@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.sources import scratch
-from graphsilo.data.sources.sizes import dense_bytes, in_words, require_memory
-from graphsilo.errors import DataError, UnsupportedError
+from graphsilo.errors import DataError
 
 
 @pytest.fixture(autouse=True)
@@ -46,19 +45,3 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"a matrix of 3 × 2 numbers \(24 bytes\).*GRAPHSILO_CACHE"):
         scratch.mapped((3, 2), tmp_path / "file" / "scratch")
-
-
-def test_sizes() -> None:
-    assert dense_bytes(2_400_000, 1000) == 9_600_000_000
-    assert dense_bytes(10, 10, matrices=3, width=8) == 2400
-    assert [in_words(size) for size in (0, 999, 1500, 2.5e6, 9.6e9, 3e12)] == [
-        "0 bytes", "999 bytes", "1.5 kB", "2.5 MB", "9.6 GB", "3 TB",
-    ]  # fmt: skip
-
-
-def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
-    with pytest.raises(UnsupportedError) as refusal:
-        require_memory(9_600_000_000, 2_000_000_000, what="a dense matrix", instead="Take fewer rows.")
-    assert str(refusal.value) == "a dense matrix needs 9.6 GB of memory, and 2 GB are there. Take fewer rows."
-    require_memory(5, 5, what="", instead="")
-    require_memory(5, None, what="", instead="")

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,41 +12,17 @@ import torch
 from graphsilo.errors import FederationError
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.runner import run
-from graphsilo.federation.ledger import Ledger
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.placement import beside_coordinator, expected_work
-from graphsilo.runtime.local.temporary import make_folder, remove_abandoned
 from graphsilo.runtime.local.workers import WorkerPool
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
 
 
-@pytest.fixture(scope="module")
-def pool(troubled, simulation_of):
-    """This process and another for the four clients, shared by the tests of this file."""
-    pool = WorkerPool(simulation_of.silos, 2)
-    yield pool
-    pool.close()
-
-
 def places(silos, processes):
     """The clients of each process, the first being this one."""
     return beside_coordinator({silo.client: expected_work(silo) for silo in silos}, processes)
-
-
-@pytest.fixture
-def spread(pool, troubled, config_of, simulation_of):
-    """A federation over the pool, and a server."""
-
-    def make(**settings):
-        typed = config_of(**settings).method_config()
-        server, _, _ = conformance.assemble(troubled.METHOD, settings)
-        federation = pool.federation(ClientSetup(troubled.METHOD, typed, simulation_of.models, 0), Ledger())
-        federation.at("round", 1)
-        return server, federation
-
-    return make
 
 
 def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
@@ -80,14 +50,6 @@ def test_answers_come_in_order_however_many_may_wait(spread, troubled, monkeypat
     for _ in range(5):
         replies = federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0, value=2.0))
         assert [(client, reply.value) for client, reply in replies] == [(client, 3.0) for client in range(4)]
-
-
-def test_the_process_that_coordinates_has_fewer_clients():
-    assert beside_coordinator(dict.fromkeys(range(4), 45_000), 2) == [(2,), (0, 1, 3)]
-    assert beside_coordinator(dict.fromkeys(range(10), 400_000), 2) == [(1, 3, 5, 7, 9), (0, 2, 4, 6, 8)]
-    # Of many processes one does nothing else.
-    assert beside_coordinator(dict.fromkeys(range(16), 50_000), 8)[0] == ()
-    assert beside_coordinator({3: 7}, 1) == [(3,)]
 
 
 def test_rounds_states_models_and_ledger_are_those_of_one_process(spread, federation_of):
@@ -269,61 +231,6 @@ def test_workers_end_when_the_coordinator_is_gone(simulation_of):
         line.close()
     assert process.wait(timeout=60) == 0
     pool.close()
-
-
-def test_what_a_killed_coordinator_left_is_removed_at_the_next_start(simulation_of, monkeypatch, tmp_path):
-    code = (
-        "import os, signal, sys; from graphsilo.runtime.local.temporary import make_folder;"
-        "folder, _ = make_folder(); (folder / 'silo.npy').write_bytes(b'x'); print(folder, flush=True);"
-        "sys.stdin.readline(); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    other = subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    left = Path(other.stdout.readline().strip())
-    assert left.parent == tmp_path
-    foreign = tmp_path / "graphsilo-notes"  # somebody's own folder that happens to be called so
-    foreign.mkdir()
-    (foreign / "notes.txt").write_text("keep")
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "owner.lock").touch()
-    (tmp_path / "graphsilo-link").symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    pool = WorkerPool(simulation_of.silos[:1], 1)
-    try:
-        assert (left / "silo.npy").exists()  # its process lives
-        other.communicate("die\n")
-        assert other.returncode == -signal.SIGKILL
-        remove_abandoned()
-        assert not left.exists()
-        assert pool.folder.exists()
-    finally:
-        pool.close()
-    assert {path.name for path in tmp_path.iterdir()} == {"graphsilo-notes", "elsewhere", "graphsilo-link"}
-    assert (foreign / "notes.txt").exists()
-    assert (tmp_path / "elsewhere" / "owner.lock").exists()
-
-
-def test_without_locks_a_folder_is_never_abandoned(monkeypatch, tmp_path):
-    def refuse(*_):
-        raise OSError("no locks here")
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with monkeypatch.context() as inner:
-        inner.setattr(fcntl, "flock", refuse)
-        folder, lock = make_folder()
-    assert lock is None
-    remove_abandoned()
-    assert folder.exists()
-
-
-def test_workers_leave_interruption_to_the_coordinator(spread, pool, troubled):
-    _, federation = spread()
-    for process in pool.processes:
-        process.send_signal(signal.SIGINT)
-    time.sleep(0.05)
-    assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 4
 
 
 def test_serial_and_spread_share_one_implementation():

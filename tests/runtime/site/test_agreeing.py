@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from site_tables import write_tables
 
 from graphsilo.data.silos.cards import compare_cards
 from graphsilo.errors import DataError
@@ -20,6 +19,7 @@ from graphsilo.federation.scaling import AgreedScale, FeatureSums, SumsRequest
 from graphsilo.runtime.protocol import Packet, pack, unpack
 from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.site.worker import SiteWorker, members_of
+from kit.site_tables import write_tables
 
 AGREED = {"scale": "standard", "scale_by": "federation"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import socket
@@ -20,9 +19,7 @@ from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
 from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.remote.federation_file import parse_federation
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "site"))
-tables = importlib.import_module("site_tables")
+from kit import site_tables as tables
 
 
 @dataclass

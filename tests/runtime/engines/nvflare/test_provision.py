@@ -1,4 +1,5 @@
-import itertools
+"""None"""
+
 import json
 import stat
 from collections.abc import Iterator
@@ -11,28 +12,15 @@ from graphsilo.errors import ConfigError, RunError
 from graphsilo.runtime.engines.nvflare import certificates
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
 from graphsilo.runtime.engines.nvflare.kit import read_kit
-from graphsilo.runtime.engines.nvflare.provision import add_silo, complete, provision, renew, request
+from graphsilo.runtime.engines.nvflare.provision import add_silo, complete, provision, request
 from graphsilo.runtime.engines.nvflare.site import NvflareSite
 from graphsilo.runtime.engines.nvflare.workspace import write_workspace
-from graphsilo.runtime.remote.federation_file import FederationSpec, parse_federation
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Any]:
-    """A few keys, dealt over and over; making them is most of the work."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certificates, "_BITS", 2048)
-        return itertools.cycle([certificates.new_key() for _ in range(9)])
+from kit.provisioned import spec
 
 
 @pytest.fixture(autouse=True)
 def _quick_keys(monkeypatch: pytest.MonkeyPatch, keys: Iterator[Any]) -> None:
     monkeypatch.setattr(certificates, "new_key", lambda: next(keys))
-
-
-def spec(name: str = "demo") -> FederationSpec:
-    silos = ["north", {"name": "south-a", "site": "south"}, {"name": "south-b", "site": "south"}]
-    return parse_federation({"name": name, "coordinator": {"host": ["localhost", "127.0.0.1"]}, "silos": silos})
 
 
 def mode(path: Path) -> int:
@@ -64,20 +52,6 @@ def test_a_kit_says_who_and_where_in_words(tmp_path: Path) -> None:
     assert read_kit(tmp_path / "fed" / "coordinator").silos == {"north": 0, "south-a": 1, "south-b": 2}
 
 
-def test_certificates_say_what_they_are_for(tmp_path: Path) -> None:
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID as Purpose
-
-    provision(spec(), tmp_path / "fed")
-    for party, purpose in (("coordinator", Purpose.SERVER_AUTH), ("north", Purpose.CLIENT_AUTH)):
-        certificate = certificates.read_cert(tmp_path / "fed" / party / "certificate.pem")
-        assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
-        assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        hosts = names.get_values_for_type(x509.DNSName), [str(ip) for ip in names.get_values_for_type(x509.IPAddress)]
-        assert hosts == ((["coordinator", "localhost"], ["127.0.0.1"]) if party == "coordinator" else (["north"], []))
-
-
 def test_a_federation_is_not_overwritten(tmp_path: Path) -> None:
     provision(spec(), tmp_path / "fed")
     with pytest.raises(RunError, match="holds a federation already"):
@@ -97,15 +71,6 @@ def test_a_key_made_at_the_silo_never_travels(tmp_path: Path) -> None:
     complete(kit, tmp_path / "at-north" / "north.key")
     assert mode(kit / "key.pem") == 0o600
     read_kit(kit).check()
-
-
-def test_a_key_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    request("north", tmp_path)
-    request("other", tmp_path / "elsewhere")
-    provision(spec(), tmp_path / "fed", requests=tmp_path)
-    with pytest.raises(RunError, match="does not fit the certificate"):
-        complete(tmp_path / "fed" / "north", tmp_path / "elsewhere" / "other.key")
-    assert not (tmp_path / "fed" / "north" / "key.pem").exists()
 
 
 def test_requests_that_are_not_in_order(tmp_path: Path) -> None:
@@ -139,18 +104,6 @@ def test_a_silo_added_later_gets_the_next_number(tmp_path: Path) -> None:
         add_silo(tmp_path / "nowhere", "east")
 
 
-def test_a_certificate_is_renewed_for_the_same_key(tmp_path: Path) -> None:
-    provision(spec(), tmp_path / "fed")
-    before = certificates.read_cert(tmp_path / "fed" / "north" / "certificate.pem")
-    path = renew(tmp_path / "fed", "north")
-    after = certificates.read_cert(path)
-    assert after.serial_number != before.serial_number
-    assert after.public_key() == before.public_key()
-    read_kit(path.parent).check()
-    with pytest.raises(RunError, match="has no party 'west'"):
-        renew(tmp_path / "fed", "west")
-
-
 def test_kits_put_together_from_two_federations_are_refused(tmp_path: Path) -> None:
     provision(spec(), tmp_path / "one")
     provision(spec(), tmp_path / "two")
@@ -169,14 +122,6 @@ def test_kits_put_together_from_two_federations_are_refused(tmp_path: Path) -> N
     (kit / "root.pem").write_bytes((other / "root.pem").read_bytes())
     with pytest.raises(RunError, match="put together from two federations"):
         read_kit(kit).check()
-
-
-def test_an_expired_certificate_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    provision(spec(), tmp_path / "fed")
-    monkeypatch.setattr(certificates.sign_party, "__kwdefaults__", {"hosts": (), "days": 0})
-    renew(tmp_path / "fed", "north")
-    with pytest.raises(RunError, match="this machine's clock says"):
-        read_kit(tmp_path / "fed" / "north").check()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": 1}', '{"format": 1, "silos": [3]}'])

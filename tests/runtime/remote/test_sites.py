@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import torch
-from site_meddling import Meddling, once, training_call
 
 from graphsilo.errors import FederationError, RunError
 from graphsilo.experiments.runner import run
@@ -27,8 +26,9 @@ from graphsilo.methods.fedavg import TrainReply
 from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 from kit import check_result
+from kit.site_meddling import Meddling, once, training_call
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[2] / "kit"
 
 
 def carry_out(sites: Any, transport: Transport, out: Path, *, resume: bool = False, **overrides: Any) -> Any:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from site_tables import METHODS, assert_same
 
 from graphsilo import compare
 from graphsilo.errors import RunError
@@ -20,6 +19,7 @@ from graphsilo.federation.journal import read
 from graphsilo.runtime.remote.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from kit import check_result
+from kit.site_tables import METHODS, assert_same
 
 
 @pytest.mark.parametrize("method", list(METHODS))

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from site_meddling import Meddling
 
-from graphsilo.errors import ConfigError, FederationError, RunError, UnsupportedError
+from graphsilo.errors import FederationError, RunError, UnsupportedError
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.coordinator import Coordinator
@@ -22,11 +21,7 @@ from graphsilo.experiments.service.watch import Status, read_status
 from graphsilo.experiments.storage import disk
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.transport import Unreachable
-
-
-@pytest.fixture
-def kit(tmp_path: Path) -> Path:
-    return tmp_path / "kit"
+from kit.site_meddling import Meddling
 
 
 def config_file(sites: Any, folder: Path, **overrides: Any) -> Path:
@@ -127,11 +122,6 @@ def test_settings_that_need_a_folder_are_taken(sites: Any, kit: Path, tmp_path: 
     assert len(Jobs(kit).all()) == 1
 
 
-def test_unknown_job(kit: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no job '7'"):
-        Jobs(kit).get("7")
-
-
 def test_job_that_waits_for_sites_can_be_stopped(sites: Any, kit: Path, tmp_path: Path) -> None:
     jobs = Jobs(kit)
     job = jobs.submit(config_file(sites, tmp_path))
@@ -159,11 +149,6 @@ def test_unexpected_error_ends_a_job_and_not_the_coordinator(sites: Any, kit: Pa
     assert [job.state for job in done] == ["failed", "done"]
     assert "ZeroDivisionError: by nought" in done[0].error
     assert "by nought" in jobs.trace_path(first).read_text()
-
-
-def test_folder_without_a_job_keeps_its_number(sites: Any, kit: Path, tmp_path: Path) -> None:
-    (kit / "jobs" / "0001-fedavg").mkdir(parents=True)
-    assert Jobs(kit).submit(config_file(sites, tmp_path)).id == "0002-fedavg"
 
 
 @pytest.mark.parametrize("place", ["job.json", "out"])
@@ -209,13 +194,6 @@ def test_a_command_given_again_takes_up_its_job(sites: Any, kit: Path, tmp_path:
     assert jobs.take_up(path).id == "0004-fedavg"
     jobs.write(replace(others[2], state="done"))
     assert jobs.take_up(path).id == "0005-fedavg"  # done in a folder of its own: a new run is meant
-
-
-def test_nothing_that_others_write_is_a_line_of_its_own(kit: Path) -> None:
-    status = Status(kit, "test", {0: "north"}, "none", {"north": [0]})
-    status.say("feature 'age\n2026-11-22 05:00:00 job 0001-fedavg is done: 99.9 %\x1b[2J' is missing")
-    (line,) = status.log.read_text().splitlines()
-    assert line.endswith("feature 'age 2026-11-22 05:00:00 job 0001-fedavg is done: 99.9 % [2J' is missing")
 
 
 def test_what_silos_say_they_hold_is_told_and_bounded(sites: Any, tmp_path: Path) -> None:

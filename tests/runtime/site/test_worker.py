@@ -18,8 +18,6 @@ from typing import Any
 
 import pytest
 import torch
-from site_meddling import Meddling, training_call
-from site_tables import write_tables
 
 from graphsilo.errors import FederationError
 from graphsilo.experiments.service.run_over import run_over
@@ -38,6 +36,8 @@ from graphsilo.runtime.site import supervisor
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from graphsilo.runtime.transport import Transport
 from graphsilo.testing.conformance import unchecked
+from kit.site_meddling import Meddling, training_call
+from kit.site_tables import write_tables
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 

@@ -1,0 +1,95 @@
+"""Three silos with tables of their own, and real supervisors that serve them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.runtime.remote.same_machine import SameMachine
+from graphsilo.runtime.site.supervisor import SiteSupervisor
+from kit.site_tables import NAMES, numbers, short_settings, write_tables
+
+
+@dataclass
+class Sites:
+    """Three sites on this machine."""
+
+    folder: Path
+    files: dict[str, Path]
+    supervisors: dict[str, SiteSupervisor]
+    said: list[str]
+
+    @property
+    def transport(self) -> SameMachine:
+        return SameMachine({name: site.socket_path for name, site in self.supervisors.items()})
+
+    @property
+    def clients(self) -> dict[str, list[int]]:
+        return {name: [number] for number, name in enumerate(NAMES)}
+
+    def overrides(self, **overrides: Any) -> dict[str, Any]:
+        """Settings of a short run over the same tables."""
+        tables = [str(self.files[name].parent / "tables.yaml") for name in NAMES]
+        given = {key.replace("__", "."): value for key, value in overrides.items()}
+        return short_settings(tables, {"run.seeds": [0], **given})
+
+    def config(self, **overrides: Any) -> RunConfig:
+        """The same as a configuration, for one process or for the sites."""
+        return load_config(overrides=self.overrides(**overrides))
+
+
+@pytest.fixture(scope="session")
+def measured() -> Callable[[Any], Any]:
+    """``numbers``, for tests."""
+    return numbers
+
+
+@pytest.fixture(scope="module")
+def make_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Sites]]:
+    """Starts supervisors; ``policies`` gives some silos one."""
+    with ExitStack() as stack:
+
+        def make(policies: dict[str, dict[str, Any]] | None = None) -> Sites:
+            tmp_path = tmp_path_factory.mktemp("sites")
+            files, supervisors, said = {}, {}, []
+            for number, name in enumerate(NAMES):
+                folder = tmp_path / name
+                files[name] = write_tables(folder / "data", name, number)
+                if policies and name in policies:
+                    tree = yaml.safe_load(files[name].read_text())
+                    files[name].write_text(yaml.safe_dump({**tree, "policy": policies[name]}))
+                site = SiteSupervisor(name, [(number, files[name])], folder, say=said.append)
+                stack.callback(site.close)
+                site.start()
+                supervisors[name] = site
+            return Sites(tmp_path, files, supervisors, said)
+
+        yield make
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="gs") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def standing(make_sites: Callable[..., Sites]) -> Sites:
+    """Sites that many tests share, since a worker takes seconds to start."""
+    return make_sites()
+
+
+@pytest.fixture
+def sites(standing: Sites) -> Sites:
+    """The same, with nothing said yet."""
+    standing.said.clear()
+    return standing

@@ -1,0 +1,48 @@
+"""The tree of errors, and how values and names appear in their texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphsilo import errors
+from graphsilo.errors import GraphsiloError, nearest, one_line, several, shown
+
+
+def test_exit_codes() -> None:
+    codes = {kind.__name__: kind.exit_code for kind in _all(GraphsiloError)}
+    assert codes == {
+        "ConfigError": 2, "DataError": 2, "PartitionError": 2, "UnsupportedError": 2, "MessageError": 1,
+        "DisclosureError": 1, "FederationError": 1, "RunError": 1,
+    }  # fmt: skip
+    assert issubclass(errors.PartitionError, errors.DataError)
+
+
+def _all(kind: type[GraphsiloError]) -> list[type[GraphsiloError]]:
+    here = [one for one in kind.__subclasses__() if one.__module__ == "graphsilo.errors"]
+    return [*here, *(deeper for one in here for deeper in _all(one))]
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "text"),
+    [
+        ("mue", ["mu", "rounds"], "did you mean 'mu'?"),
+        ("CORA", ["Cora", "PubMed"], "did you mean 'Cora'?"),
+        ("xyz", ["b", "a", "a"], "known: a, b."),
+        ("x", [], "there is nothing to choose from."),
+    ],
+)
+def test_what_was_most_likely_meant(name: str, choices: list[str], text: str) -> None:
+    assert nearest(name, choices) == text
+
+
+def test_values_are_never_long() -> None:
+    assert shown([1, 2]) == "[1, 2]"
+    assert shown(list(range(100))) == "[0, 1, 2, 3, 4, 5, ...]"
+    assert len(shown([["x" * 1000] * 100] * 100)) <= 300
+    assert several(range(3), 3) == "0, 1, 2"
+    assert several(range(5), 3) == "0, 1, 2 and 2 more"
+
+
+def test_texts_of_others_steer_no_terminal() -> None:
+    assert one_line("worker died\n\x1b[2Jbye") == "worker died  [2Jbye"
+    assert one_line("x" * 2000) == f"{'x' * 1000} …"
