@@ -38,10 +38,7 @@ def trial(clients: int, rounds: int, *, setup: float, of: tuple[int, ...] | None
 
 
 def tried(*trials: Trial, clients: int, rounds: int, workers: int = 1) -> Tried:
-    silos = [
-        {"client": k, "nodes": 10 * (k + 1), "bytes": 1000, "work": 10 * (k + 1), "place": k % workers}
-        for k in range(clients)
-    ]
+    silos = [{"client": k, "bytes": 1000, "work": 10 * (k + 1), "place": k % workers} for k in range(clients)]
     facts = {
         "cpu": 1.0, "now": 250_000_000, "most": 260_000_000, "files": 120_000_000, "silos": silos, "rounds": rounds,
         "rule": "random", "repeats": {"epochs": 20}, "data": {"name": "data"}, "method": {"name": "m", "title": "M"},

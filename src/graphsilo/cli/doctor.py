@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from graphsilo.cli.terminal import say, show, table
+from graphsilo.cli.terminal import say, show_findings
 from graphsilo.errors import GraphsiloError
 
 LEAST_FREE = 1_000_000_000
@@ -58,17 +58,8 @@ def doctor_command(data_root: Path | None) -> bool:
     Returns:
         Whether nothing is broken.
     """
-    from rich.text import Text
-
     found = list(examine(data_root))
-    signs = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
-    grid = table("", "", "")
-    grid.show_header = False
-    grid.box = None
-    for finding in found:
-        sign, style = signs[finding.status]
-        grid.add_row(Text(sign, style=style), finding.what, finding.told)
-    show(grid)
+    show_findings(found)
     broken = [finding.what for finding in found if finding.status == "broken"]
     say()
     say(f"Broken: {', '.join(broken)}." if broken else "Everything a run needs is here.")

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -136,6 +136,20 @@ class Sheet:
         for place, heading in enumerate(self.columns):
             grid.add_row(heading, *(Text(cells[place], style=style) for _, cells, style in self.rows))
         return grid
+
+
+def show_findings(findings: Iterable[Any]) -> None:
+    """Print lines of an examination: ``status`` (ok, note or broken) as a sign, ``what`` was looked at, ``told``."""
+    from rich.text import Text
+
+    signs = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
+    grid = table("", "", "")
+    grid.show_header = False
+    grid.box = None
+    for finding in findings:
+        sign, style = signs[finding.status]
+        grid.add_row(Text(sign, style=style), finding.what, finding.told)
+    show(grid)
 
 
 def bars(counts: Sequence[int], room: int) -> str:

@@ -11,6 +11,7 @@ own, watched; what was measured there is carried over to the rounds, seeds and c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -72,16 +73,22 @@ def try_out(config: RunConfig, seconds: float, line: Line | None, finish: str) -
             **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TMPDIR": name,
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for a GPU must not spoil it for the forks
         }  # fmt: skip
-        done = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, "-m", "graphsilo.planning.probe", json.dumps(order), name],
-            env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-        )  # fmt: skip
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                _, said = process.communicate()
+            finally:  # whatever ends the plan ends the trial that is going on, too
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
         found = folder / "tried.json"
-        tree: dict[str, Any] = json.loads(found.read_bytes()) if done.returncode == 0 and found.exists() else {}
+        tree: dict[str, Any] = json.loads(found.read_bytes()) if process.returncode == 0 and found.exists() else {}
     if "kind" in tree:
         raise _error(tree)
     if not tree:
-        raise _gone(done.returncode, done.stderr.decode(errors="replace"))
+        raise _gone(process.returncode, said.decode(errors="replace"))
     trials = [Trial(**trial) for trial in tree["trials"]]
     if "error" in trials[0].events:
         raise _error(trials[0].events["error"])

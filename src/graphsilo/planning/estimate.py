@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +212,7 @@ def _from_shortened(config: RunConfig, tried: Tried, few: Trial, more: Trial) ->
 
     def longer(low: Cost, high: Cost) -> Cost:
         line = low + (high + low * -1.0) * times
-        return Cost(*(max(mine, its) for mine, its in zip(line._values, high._values, strict=True)))
+        return Cost(*(max(mine, its) for mine, its in zip(astuple(line), astuple(high), strict=True)))
 
     names = ", ".join(f"{name} {more.settings[name]} of {value}" for name, value in wanted.items())
     basis = (

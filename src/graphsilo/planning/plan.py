@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal
 
 Level = Literal["refused", "warning", "note"]
@@ -39,16 +39,10 @@ class Cost:
     most_down: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(mine + its for mine, its in zip(self._values, other._values, strict=True)))
+        return Cost(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
     def __mul__(self, times: float) -> Cost:
-        return Cost(*(value * times for value in self._values))
-
-    @property
-    def _values(self) -> tuple[float, ...]:
-        return (
-            self.cpu, self.server, self.wall, self.sites, self.up, self.down, self.most_up, self.most_down,
-        )  # fmt: skip
+        return Cost(*(value * times for value in astuple(self)))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 
-from graphsilo.data.graph import GraphCollection
 from graphsilo.data.silos.silo import Silo
 from graphsilo.experiments.checks import check_device, check_precision, check_room, check_support
 from graphsilo.experiments.config import RunConfig, load_config
@@ -53,7 +52,6 @@ SLOW = 20
 
 def main(order: Mapping[str, Any], folder: Path) -> None:
     """Prepare the data, make the trials, and leave what was found in the folder's ``tried.json``."""
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     torch.set_num_threads(1)
     found: dict[str, Any] = {}
     try:
@@ -213,10 +211,8 @@ class Probe:
 
 def _size(silo: Silo) -> dict[str, int]:
     """The bytes that a client's data takes, and how much work its rounds are by its size."""
-    graph = silo.graph.union if isinstance(silo.graph, GraphCollection) else silo.graph
     return {
         "client": silo.client,
-        "nodes": graph.num_nodes,
         "bytes": graph_bytes(silo),
         "work": expected_work(silo),
     }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition import audit, entry, partition, rules
+from graphsilo.data.partition import audit, entry, partition, registry, rules
 from graphsilo.errors import ConfigError, PartitionError
 
 CUTTING = [rule.name for rule in rules() if rule.name != "files"]
@@ -120,3 +121,28 @@ def test_importing_the_rules_loads_no_heavy_library() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+def test_rules_of_other_packages_come_beside_those_of_graphsilo(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def __init__(self, rule: object) -> None:
+            self.rule = rule
+
+        def load(self) -> object:
+            return self.rule
+
+    def installed(*found: object) -> None:
+        monkeypatch.setattr(registry, "entry_points", lambda group: [Point(rule) for rule in found])
+        registry._rules.cache_clear()
+
+    metis = entry("metis")
+    try:
+        installed(replace(metis, name="theirs"), replace(entry("random"), name="metis"))
+        assert entry("theirs").cut is metis.cut
+        assert entry("metis") is metis  # published cuts refer to it
+        installed("no rule")
+        with pytest.raises(ConfigError, match=r"graphsilo\.partitions must name a Rule"):
+            rules()
+    finally:
+        monkeypatch.undo()
+        registry._rules.cache_clear()

@@ -74,9 +74,7 @@ def check_command(file: Path) -> None:
     Raises:
         GraphsiloError: It cannot take part as it is; all reasons that can be found.
     """
-    from rich.text import Text
-
-    from graphsilo.cli.terminal import say, show, table
+    from graphsilo.cli.terminal import say, show, show_findings, table
     from graphsilo.data.silos.cards import card_of
     from graphsilo.data.silos.own import read_silo_file
     from graphsilo.data.silos.union import check_finite
@@ -102,14 +100,7 @@ def check_command(file: Path) -> None:
 
     say(f"Silo '{described.name}' ({file})")
     say()
-    signs = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
-    grid = table("", "", "")
-    grid.show_header = False
-    grid.box = None
-    for finding in found:
-        sign, style = signs[finding.status]
-        grid.add_row(Text(sign, style=style), finding.what, finding.told)
-    show(grid)
+    show_findings(found)
     say()
     say("What the federation will learn of it before round 1:")
     say()

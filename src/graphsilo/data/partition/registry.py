@@ -23,7 +23,6 @@ from graphsilo.errors import ConfigError, PartitionError, nearest
 GROUP = "graphsilo.partitions"
 """Entry points of others' rules, each naming a Rule."""
 
-
 _ADDED: dict[str, Rule] = {}
 
 
@@ -49,7 +48,9 @@ def _rules() -> dict[str, Rule]:
     for rule in others:
         if not isinstance(rule, Rule):
             raise ConfigError(f"an entry point of {GROUP} must name a Rule; {rule!r} is none.")
-    return {rule.name: rule for rule in sorted([*own, *others, *_ADDED.values()], key=lambda rule: rule.name)}
+    # Those of graphsilo win: a package cannot replace a rule that published cuts refer to.
+    found = {rule.name: rule for rule in [*others, *_ADDED.values(), *own]}
+    return dict(sorted(found.items()))
 
 
 def rules() -> list[Rule]:
