@@ -12,7 +12,7 @@ import pytest
 
 from graphsilo.data import Graph, GraphCollection, load
 from graphsilo.errors import DataError
-from kit.catalog import copy_raw, run_python
+from kit.raw_files import copy_raw, run_python
 
 
 @pytest.mark.data

@@ -14,7 +14,7 @@ import pytest
 from graphsilo.data import Graph, GraphCollection, LoadOptions, entry, load, names, save_graph
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, DataError
-from kit.catalog import copy_raw, run_python
+from kit.raw_files import copy_raw, run_python
 
 SMALL = {"nodes": 200, "features": 80, "feature_density": 0.05}
 
