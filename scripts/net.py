@@ -145,8 +145,6 @@ def _files(folder: Path) -> str:
     """One hash over the models and embeddings that a run left."""
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*.safetensors")):
-        if path.name.endswith("-aggregate-best.safetensors"):
-            continue  # kept since after the net was first recorded
         found.update(path.relative_to(folder).as_posix().encode())
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
