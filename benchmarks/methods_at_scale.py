@@ -8,7 +8,7 @@ shortened, so that what is measured is a step and not its repetitions; ``CASES``
     python benchmarks/methods_at_scale.py --suite large many clients nodes --methods fedpg fairfgl
     python benchmarks/methods_at_scale.py --suite many --methods fedlog --set run.resident_clients=50
 
-With ``run.resident_clients`` the others are parked as in a run; the bytes of their files and what each part read and
+With ``run.resident_clients`` the others are offloaded as in a run; the bytes of their files and what each part read and
 wrote are measured, too.
 """
 
@@ -125,7 +125,7 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
     from graphsilo.federation import registry
     from graphsilo.federation.ledger import Ledger
     from graphsilo.federation.server import ServerContext
-    from graphsilo.runtime.local.parking import Parking
+    from graphsilo.runtime.local.offloading import OffloadFolder
 
     torch.set_num_threads(1)
     config = load_config(overrides=settings)
@@ -153,11 +153,11 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
     graph = simulation.graph
     found |= {"nodes": graph.num_nodes, "edges": int(graph.edges.shape[1]), "clients": len(simulation.silos)}
     check_support(config, method, options, simulation)
-    parking = None
+    offload_folder = None
     if config.run.resident_clients:
         beside = Path(tempfile.mkdtemp())
-        parking = Parking(beside)
-    run = SeedRun(config, method, options, simulation, config.run.seeds[0], None, None, parking)
+        offload_folder = OffloadFolder(beside)
+    run = SeedRun(config, method, options, simulation, config.run.seeds[0], None, None, offload_folder)
     with part("clients"):
         federation = run.federation(ledger)
         server = method.server(
@@ -191,8 +191,8 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
             else:
                 step()
     found["log"] = {key: float(value) for key, value in server.log.items()}
-    if parking is not None and beside is not None:
-        parking.close()
+    if offload_folder is not None and beside is not None:
+        offload_folder.close()
         beside.rmdir()
     return found
 
@@ -240,7 +240,7 @@ def child(settings: dict[str, Any], rounds: int, profile: str | None = None) -> 
 
 
 def summary(found: dict[str, Any]) -> dict[str, float]:
-    """CPU seconds of set-up, of a later round and of a later evaluation; peak memory; parked files; bytes."""
+    """CPU seconds of set-up, of a later round and of a later evaluation; peak memory; offloaded files; bytes."""
     parts = {row["part"]: row for row in found["parts"]}
     last = max(int(name.split()[1]) for name in parts if name.startswith("round"))
     ours = [row for row in found["parts"] if row["part"] != "data"]

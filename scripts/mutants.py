@@ -41,7 +41,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGE = CHECKOUT / "src" / "graphsilo"
 TESTS = CHECKOUT / "tests"
-ROOMS = ("evaluate", "federation", "methods")
+PACKAGES = ("evaluate", "federation", "methods")
 EVERY_METHOD = (
     "test_messages.py",
     "test_settings.py",
@@ -179,7 +179,7 @@ def passes(tests: list[list[str]], cpu_seconds: float) -> bool:
 def tried(copy: Path, options: argparse.Namespace) -> Iterator[tuple[str, str, bool]]:
     """Label, diff, and whether it was killed, of each mutant of the sample."""
     limits: dict[tuple[str, ...], float] = {}
-    modules = [module for name in options.module or ROOMS for module in modules_of(name)]
+    modules = [module for name in options.module or PACKAGES for module in modules_of(name)]
     for number, (module, mutant) in enumerate(drawn(modules, options.seed), 1):
         label, tests, source = str(module.relative_to(PACKAGE)), nearest_tests(module), module.read_text()
         all_tests, start = tuple(sorted({name for call in tests for name in call})), seconds()
@@ -198,7 +198,7 @@ def tried(copy: Path, options: argparse.Namespace) -> Iterator[tuple[str, str, b
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Change one place of the package at a time and run the nearest tests.")
-    parser.add_argument("--module", action="append", help=f"folder or module, may be repeated ({', '.join(ROOMS)})")
+    parser.add_argument("--module", action="append", help=f"folder or module, may be repeated ({', '.join(PACKAGES)})")
     parser.add_argument("--sample", type=int, default=100, help="number of mutants; 0: one for every place (100)")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (0)")
     parser.add_argument("--cpu-minutes", type=float, default=float("inf"), help="end after so many")

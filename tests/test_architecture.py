@@ -25,7 +25,7 @@ DOCS = CHECKOUT / "docs"
 MODULES = sorted(SOURCE.rglob("*.py"))
 METHOD_FILES = [path for path in MODULES if path.is_relative_to(SOURCE / "methods")]
 
-LIGHT_ROOMS = ("cli", "report", "evaluate", "data")
+LIGHT_PACKAGES = ("cli", "report", "evaluate", "data")
 """Rooms whose import must not bring torch: a command that only prints answers at once."""
 
 
@@ -95,7 +95,7 @@ def test_nothing_is_unpickled(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in MODULES if path.relative_to(SOURCE).parts[0] in LIGHT_ROOMS], ids=name_of
+    "path", [path for path in MODULES if path.relative_to(SOURCE).parts[0] in LIGHT_PACKAGES], ids=name_of
 )
 def test_light_rooms_do_not_import_torch(path: Path) -> None:
     heavy = {"torch", "torch_geometric", "sklearn", "sknetwork", "pandas"}

@@ -266,9 +266,9 @@ def plan(
         (True, True)
     """
     from graphsilo import planning
-    from graphsilo.planning.lines import line_of
+    from graphsilo.planning.connection import connection_of
 
-    line = line_of(bandwidth, latency)
+    line = connection_of(bandwidth, latency)
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         scratch = Path(folder)
         arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}
@@ -487,7 +487,7 @@ def _configuration(config: Any, call: Door) -> RunConfig:
 
 
 def _observer(progress: bool | Observer) -> tuple[Observer | None, Callable[[], None]]:
-    """Who hears of the rounds, and what is called at the end."""
+    """Who follows the rounds, and what is called at the end."""
     if not isinstance(progress, bool):
         return progress, lambda: None
     if not progress:

@@ -87,7 +87,7 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel = 3
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = _SHORT.maxfrozenset = 6
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
-_MOST = 300
+_MAX = 300
 
 
 def shown(value: object) -> str:
@@ -98,10 +98,10 @@ def shown(value: object) -> str:
         '[0, 1, 2, 3, 4, 5, ...]'
     """
     text = _SHORT.repr(value)
-    return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."
+    return text if len(text) <= _MAX else f"{text[: _MAX - 3]}..."
 
 
-def several(words: Iterable[object], most: int) -> str:
+def several(words: Iterable[object], limit: int) -> str:
     """The first of many, and how many more there are.
 
     Example:
@@ -109,10 +109,10 @@ def several(words: Iterable[object], most: int) -> str:
         '0, 1, 2 and 2 more'
     """
     texts = [str(word) for word in words]
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
 
 
-def one_line(text: object, most: int = 1000) -> str:
+def one_line(text: object, limit: int = 1000) -> str:
     """A text of somebody else's for a log or a terminal: on one line, no longer than is read, and without characters
     that steer a terminal.
 
@@ -121,5 +121,5 @@ def one_line(text: object, most: int = 1000) -> str:
         'worker died  [2Jbye'
     """
     whole = str(text)
-    cut = whole if len(whole) <= most else f"{whole[:most]} …"
+    cut = whole if len(whole) <= limit else f"{whole[:limit]} …"
     return "".join(letter if letter.isprintable() else " " for letter in cut)

@@ -214,7 +214,7 @@ def _is_arm(part: str | int) -> bool:
 
 
 _LONG = 150
-"""Characters of a refusal behind which no further mistake is told."""
+"""Characters of a refusal behind which no further mistake is listed."""
 _BOUNDS = {
     "gt": ("greater_than", "above", ">"),
     "ge": ("greater_than_equal", "at least", "≥"),

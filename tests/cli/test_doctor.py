@@ -10,7 +10,7 @@ from graphsilo.cli import doctor
 def test_doctor_runs_a_federation(tmp_path, monkeypatch):
     monkeypatch.delenv("GRAPHSILO_DATA", raising=False)
     found = {finding.what: finding for finding in doctor.examine()}
-    assert found["federation"].status == "ok", found["federation"].told
+    assert found["federation"].status == "ok", found["federation"].text
     assert set(found) == {"python", "packages", "torch", "data", "cache", "disk", "federation"}
 
 
@@ -33,8 +33,8 @@ def test_doctor_and_packages(monkeypatch):
     monkeypatch.setattr(doctor, "requirements", lambda: {"numpy": "1.26", "no-such-package": "", "scipy": "99.0"})
     (finding,) = doctor._packages()
     assert finding.status == "broken"
-    assert "missing: no-such-package" in finding.told
-    assert "(at least 99.0)" in finding.told
+    assert "missing: no-such-package" in finding.text
+    assert "(at least 99.0)" in finding.text
     monkeypatch.setattr(doctor, "requirements", lambda: {"numpy": "1.26"})
     monkeypatch.setattr(doctor, "TESTED", {"numpy": "0.1"})
     (finding,) = doctor._packages()

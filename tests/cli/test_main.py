@@ -38,7 +38,7 @@ def test_failures_exit_with_1(call, tmp_path):
         (RuntimeError("odd"), 1, "this is a bug in graphsilo, not your mistake: RuntimeError: odd. Run"),
         (RunError("the run is gone."), 1, "graphsilo: the run is gone."),
         (KeyboardInterrupt(), 130, "graphsilo: stopped."),
-        (cli.Stopped("stopped; continue so."), 130, "graphsilo: stopped; continue so."),
+        (cli.Interrupted("stopped; continue so."), 130, "graphsilo: stopped; continue so."),
         (MemoryError(), 1, "memory ran out"),
         (PermissionError(13, "Permission denied", "/x"), 1, "the system refused: Permission denied (/x)."),
         (BrokenPipeError(), 0, ""),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsilo.data.truth import TRUTH, Told, Words, in_words, join_truth, truth_notes
+from graphsilo.data.truth import TRUTH, BooleanWords, Words, in_words, join_truth, truth_notes
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.predict import predict
@@ -19,8 +19,8 @@ NODES = "id,age,smoker,y\n" + "".join(f"p{row},{20 + row},{('nein', 'ja')[row % 
 EDGES = "a,b\n" + "".join(f"p{row},p{row + 1}\n" for row in range(11))
 
 
-def told(owner: str, words: Words | None) -> Told:
-    return Told(owner, ["age", "smoker"], {} if words is None else {"smoker": words})
+def told(owner: str, words: Words | None) -> BooleanWords:
+    return BooleanWords(owner, ["age", "smoker"], {} if words is None else {"smoker": words})
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ def tables(*clients: tuple[list[int], list[int]]) -> SetScores:
 
 def said(seeds: list[dict[str, Any]], *, has_data: bool = False) -> list[str]:
     rows = [{"client": 0, "silo": "north"}, {"client": 1, "silo": "south"}]
-    cohort: Any = SimpleNamespace(
+    participants: Any = SimpleNamespace(
         has_data=has_data, cut={"per_client": rows}, schema=Schema("node", 2, 3, class_names=("home", "rehab", "again"))
     )
-    return outcome_warnings([record_of(seed, Seed) for seed in seeds], registry.load("fedavg"), cohort)
+    return outcome_warnings([record_of(seed, Seed) for seed in seeds], registry.load("fedavg"), participants)
 
 
 def test_classes_that_nobody_trains_are_found_in_the_tables() -> None:

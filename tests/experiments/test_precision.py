@@ -44,7 +44,7 @@ def test_the_same_serially_spread_parked_and_resumed(small, learned, tmp_path):
     whole = learned("whole", **LOW)
     assert whole[1] != learned("full")[1]
     assert whole == learned("spread", **LOW, run__workers=2)
-    assert whole == learned("parked", **LOW, run__resident_clients=1)
+    assert whole == learned("offloaded", **LOW, run__resident_clients=1)
     again = {**LOW, "run__checkpoint_every": 1, "evaluation__models": True}
     with pytest.raises(Stopped):
         run(small(**again), out=tmp_path / "resumed", observer=After())

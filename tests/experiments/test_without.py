@@ -14,8 +14,8 @@ import graphsilo
 from graphsilo.data.silos.scenarios import build_silos
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError
-from graphsilo.experiments.cohort import left_out
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.participants import left_out
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from kit import check_result

@@ -346,7 +346,7 @@ def test_models_from_messages_sum_like_any_others(monkeypatch):
     decoded = [decode(encode(message).data, Update) for message in messages + messages][len(messages) :]
     mixed = [*decoded[:2], *messages[2:]]
     for limit in (1 << 23, 1):
-        monkeypatch.setattr(accumulator, "MOST_WAITING", limit)
+        monkeypatch.setattr(accumulator, "MAX_WAITING", limit)
         for some in (decoded, mixed, messages):
             found = total(some)
             assert all(torch.equal(found.weights[name], wanted.weights[name]) for name in ("w", "b"))

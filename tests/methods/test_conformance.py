@@ -18,7 +18,7 @@ ELSEWHERE = [
     pytest.param(variant, check, id=f"{name}-{what}-{check.__name__.removeprefix('check_')}")
     for name in registry.names()
     for what, variant in list(conformance.variants(registry.load(name)).items())[1:]
-    for check in (conformance.check_state, conformance.check_parking, conformance.check_poor_clients)
+    for check in (conformance.check_state, conformance.check_offloading, conformance.check_poor_clients)
 ]
 
 

@@ -285,7 +285,7 @@ def test_state_comes_back(kit):
     assert kit.value_of(again.aggregate()) == kit.value_of(server.weights)
 
 
-def test_the_bytes_of_a_run_are_foreseen(kit):
+def test_the_bytes_of_a_run_are_expected(kit):
     silos = [kit.tiny_silo(client) for client in range(4)]
     server, _ = kit.build("fedavg", silos, rounds=5, participation=0.5)
     # Five rounds of two clients, a model of 4 bytes per entry each way.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphsilo.models import GraphTensors, Model, build, names
 from graphsilo.models.operators import ChainOperator, DenseOperator, SparseOperator, matmul
-from graphsilo.models.precision import is_lowered, lowered, times_lowered
+from graphsilo.models.precision import is_reduced, reduced, times_reduced
 from graphsilo.random import generator
 
 VARIANTS = [
@@ -40,7 +40,7 @@ def test_products_by_hand() -> None:
     dense = DenseOperator(torch.tensor([[BETWEEN]]))
     sparse = SparseOperator(sp.csr_matrix([[BETWEEN]], dtype=np.float32))
     exact = 3.0 * BETWEEN
-    with lowered("cpu"):
+    with reduced("cpu"):
         found = [dense.mm(right), dense.tmm(right), matmul(dense.matrix, right), sparse.mm(right), sparse.tmm(right)]
         # Of the chain the dense half is lowered, to 3.
         chained = ChainOperator(sparse, dense).mm(right)
@@ -52,7 +52,7 @@ def test_products_by_hand() -> None:
 
 def test_float64_is_left_alone() -> None:
     wide = DenseOperator(torch.tensor([[BETWEEN]], dtype=torch.float64))
-    with lowered("cpu"):
+    with reduced("cpu"):
         assert wide.mm(torch.tensor([[3.0]], dtype=torch.float64)).item() == 3.0 * BETWEEN
 
 
@@ -78,7 +78,7 @@ def test_every_backbone_rounds_its_products_and_nothing_else(name: str, options:
             # Of SGC and SSGC without a hidden layer the embedding is constant.
             assert not torch.equal(exact, rounded) or (place == 1 and name in ("sgc", "ssgc"))
             assert (exact - rounded).norm() <= close * exact.norm()
-        assert not is_lowered(slope)
+        assert not is_reduced(slope)
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gin", "mlp", "sign"])
@@ -98,7 +98,7 @@ def test_steps_without_autograd_round_the_same_products(name: str, make_graph) -
 def test_weights_that_an_optimiser_changed_are_seen(make_graph) -> None:
     view = GraphTensors(make_graph()).full
     model = made("mlp", "bfloat16", {})
-    with lowered("cpu"), torch.no_grad():  # a method of one's own may hold it open over several steps
+    with reduced("cpu"), torch.no_grad():  # a method of one's own may hold it open over several steps
         before = model(view)
         for parameter in model.parameters():
             parameter.mul_(2.0)
@@ -122,10 +122,10 @@ class Plain(Model):
 
 def test_layers_of_torch_follow() -> None:
     model, value = Plain(), torch.tensor([[BETWEEN]])
-    before = times_lowered()
+    before = times_reduced()
     assert model(value).item() == 3.0 * BETWEEN
-    assert times_lowered() == before
+    assert times_reduced() == before
     model.precision = "bfloat16"
     assert model(value).item() == 3.0
     assert model(value).dtype is torch.float32
-    assert times_lowered() > before
+    assert times_reduced() > before

@@ -8,7 +8,7 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.experiments import runner
-from graphsilo.planning import Line, plan
+from graphsilo.planning import Connection, plan
 from graphsilo.planning.estimate import course_of, plan_of
 from graphsilo.planning.trials import Trial, Tried
 from graphsilo.runtime.machine import Memory
@@ -56,7 +56,7 @@ def test_a_measured_trial_is_carried_over_to_all_rounds_and_seeds(small):
     assert (found.setup.up, found.round.up, found.evaluation.down) == (150, 300, 27)
     assert (found.seed.up, found.seed.down) == (150 + 20 * 300, 15 + 20 * 600)
     assert (found.is_exact, found.is_steady) == (True, True)
-    assert found.run.most_up == 2 * (50 + 20 * 100 + 10 * 8)
+    assert found.run.max_up == 2 * (50 + 20 * 100 + 10 * 8)
     assert not found.findings
     assert not found.is_refused
     # 50 MB more of the process's own than before the trial, and 50 MB that steps take as they go on
@@ -165,13 +165,13 @@ def test_a_method_with_a_long_setup(small):
 
 def test_workers_and_sites(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found = plan(small(run__workers=2), seconds=1.0, line=Line(1e6, 0.01), out=tmp_path)
+    found = plan(small(run__workers=2), seconds=1.0, line=Connection(1e6, 0.01), out=tmp_path)
     assert [(process.name, process.count) for process in found.processes] == [
         ("coordinator", 1), ("worker", 1), ("site", 3),
     ]  # fmt: skip
     assert found.memory["needed"] == sum(process.bytes * process.count for process in found.processes[:2])
     assert found.seed.wall <= found.seed.cpu
-    assert found.round.sites >= 2 * 0.01 + (found.round.most_up + found.round.most_down) / 1e6
+    assert found.round.sites >= 2 * 0.01 + (found.round.max_up + found.round.max_down) / 1e6
     assert found.disk["kept"] > 0
     assert not list(tmp_path.iterdir())  # nothing is left behind
 

@@ -227,7 +227,7 @@ def test_a_status_that_cannot_be_told(page: StatusPage, tree: dict[str, Any]) ->
     for path in ("/", "/status.json"):
         status, _, body = ask(page, path)
         assert status == 500
-        assert body == "The status cannot be told just now."
+        assert body == "The status cannot be read just now."
 
 
 def test_it_listens_on_this_machine_only(page: StatusPage) -> None:

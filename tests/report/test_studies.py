@@ -68,7 +68,7 @@ def test_large_features_are_thinned_out():
     draw = np.random.default_rng(0)
     study = {0: {"real_features": draw.random((1000, 300)), "synthetic_features": draw.random((900, 300))}}
     _, (scatter, heat) = studies.describe(study)
-    assert {len(trace["x"]) for trace in scatter.plots["client 0"]["data"]} == {studies.MOST_POINTS}
+    assert {len(trace["x"]) for trace in scatter.plots["client 0"]["data"]} == {studies.MAX_POINTS}
     shapes = {np.shape(trace["z"]) for trace in heat.plots["client 0"]["data"]}
     assert shapes == {(studies.MAP_ROWS, studies.MAP_COLUMNS)}
 

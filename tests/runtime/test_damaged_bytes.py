@@ -140,7 +140,7 @@ def read_message(data: bytes) -> None:
 
 def read_frame(data: bytes) -> None:
     mine, theirs = socket.socketpair()
-    line = frames.Line(theirs, None, frames.Ring.make(1 << 16))
+    line = frames.Channel(theirs, None, frames.Ring.make(1 << 16))
     try:
         mine.sendall(data)
         mine.close()

@@ -24,8 +24,8 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime import dispatch
-from graphsilo.runtime.local import parking
-from graphsilo.runtime.resident import Resident
+from graphsilo.runtime.hosted import HostedClient
+from graphsilo.runtime.local import offload_folder
 from graphsilo.testing import conformance
 
 SHORT = {
@@ -49,7 +49,7 @@ class Guard:
         self.failures: list[Failure] = []
 
     def call(
-        self, held: Resident, name: str, round_number: int, inbox: dispatch.Inbox, _: Gate | None = None
+        self, held: HostedClient, name: str, round_number: int, inbox: dispatch.Inbox, _: Gate | None = None
     ) -> Encoded | Failure:
         client = held.client
         if id(client) not in self.gates:
@@ -71,7 +71,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Guard]:
     def install(policies: Mapping[int, Mapping[str, object]] | None = None) -> Guard:
         found = {client: DisclosurePolicy.of(values) for client, values in (policies or {}).items()}
         guard = Guard(found)
-        monkeypatch.setattr(parking, "call", guard.call)
+        monkeypatch.setattr(offload_folder, "call", guard.call)
         return guard
 
     return install
@@ -266,7 +266,7 @@ def test_the_state_is_that_of_a_failed_call(guarded):
         federation.at("round", 1)
         total = federation.sum(fedavg.Client.train, TrainRequest(weights=server.weights))
         assert list(total.failures) == list(policies)
-        states.append(federation.residents.get(1).state()["state"])
+        states.append(federation.cache.get(1).state()["state"])
     assert states[0]["model"].keys() == states[1]["model"].keys()
     assert all(torch.equal(states[0]["model"][name], value) for name, value in states[1]["model"].items())
 
@@ -300,7 +300,7 @@ def test_texts_about_tables_stay(guarded, federation_of, troubled, monkeypatch):
     )
     federation.ask(troubled.Client.train, TrainRequest(weights=server.weights))
     assert [failure.kind for failure in guard.failures] == ["DataError"] * 4
-    assert guard.failures[0].reason == "what went wrong is told in the log at the silo"
+    assert guard.failures[0].reason == "what went wrong stands in the log at the silo"
     assert "Meyer" in guard.failures[0].trace
 
 

@@ -17,7 +17,7 @@ from graphsilo.federation.codec import decode
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
-from graphsilo.runtime.local import parking
+from graphsilo.runtime.local import offload_folder
 from graphsilo.testing import conformance
 from graphsilo.testing.conformance import small_config, unchecked
 
@@ -55,7 +55,7 @@ LIES: dict[str, tuple[int, Change, str]] = {
 @pytest.fixture
 def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have one client of a FedAvg run answer something else in round 2."""
-    honest = parking.call
+    honest = offload_folder.call
 
     def install(who: int, change: Change, samples: float = 9.0) -> None:
         def call(held: Any, name: str, number: int, *rest: Any) -> Any:
@@ -65,7 +65,7 @@ def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             weights = change(decode(answer.data, fedavg.TrainReply).weights)
             return unchecked(fedavg.TrainReply(weights=weights, num_samples=samples))
 
-        monkeypatch.setattr(parking, "call", call)
+        monkeypatch.setattr(offload_folder, "call", call)
 
     return install
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from graphsilo.runtime.machine import Memory, memory, room
+from graphsilo.runtime.machine import Memory, free_disk, memory
 
 MEMINFO = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n"
 
@@ -36,7 +36,7 @@ def test_a_system_that_does_not_tell(tmp_path):
 
 
 def test_room_is_asked_of_a_folder_that_is_still_to_be_made(tmp_path):
-    assert room(tmp_path / "a" / "b") == pytest.approx(room(tmp_path), rel=0.05)
+    assert free_disk(tmp_path / "a" / "b") == pytest.approx(free_disk(tmp_path), rel=0.05)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process's peak may be that of its parent")

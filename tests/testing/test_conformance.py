@@ -21,7 +21,7 @@ from graphsilo.testing.conformance import (
     check_poor_clients,
     check_state,
     hide_labels,
-    most_rounds,
+    max_rounds_tried,
     small_config,
     variants,
 )
@@ -127,7 +127,7 @@ class OneRound(fedavg.FedAvgConfig):
 
 def test_a_bound_on_rounds_is_respected(monkeypatch):
     method = register(monkeypatch, config=OneRound)
-    assert (most_rounds(method), most_rounds(fedavg.METHOD)) == (1, float("inf"))
+    assert (max_rounds_tried(method), max_rounds_tried(fedavg.METHOD)) == (1, float("inf"))
     assert small_config(method, {}).method_config().rounds == 1
     check_determinism(method, {})
 

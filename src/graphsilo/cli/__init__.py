@@ -39,7 +39,7 @@ def check_stopped() -> None:
         raise KeyboardInterrupt
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     """A person or the system ended a command; the text says what became of it and how to go on."""
 
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()
         return 0  # the reader had seen enough, e.g. `| head`
-    except (KeyboardInterrupt, Stopped) as stop:
+    except (KeyboardInterrupt, Interrupted) as stop:
         if sys.stderr.isatty():
             print(file=sys.stderr)  # behind the ^C that the terminal shows
         _complain(str(stop) or "stopped.", stop, debug)

@@ -38,7 +38,7 @@ class TableFormat(StrEnum):
     csv = "csv"
 
 
-class Kept(StrEnum):
+class SavedModel(StrEnum):
     """Which of the saved models."""
 
     best = "best"
@@ -348,7 +348,7 @@ def predict(
         int | None, typer.Option(metavar="K", help="Whose model; not needed in a silo's own result folder.")
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
-    checkpoint: Annotated[Kept, typer.Option(help="Best by validation, or last round.")] = Kept.best,
+    checkpoint: Annotated[SavedModel, typer.Option(help="Best by validation, or last round.")] = SavedModel.best,
     graph: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Graph to predict on (.yaml, .npz, .pt); else the client's own."),

@@ -39,13 +39,13 @@ def compare_command(
         case "csv":
             sys.stdout.write(to_csv(found))
         case _:
-            _tell(found)
+            _print(found)
             if page is not None:
                 say()
                 say(f"Report: {page}")
 
 
-def _tell(found: Comparison) -> None:
+def _print(found: Comparison) -> None:
     show(sheet(found).draw())
     say()
     legend = [text.replace("bold: best mean", "*: best mean") for text in found.legend]

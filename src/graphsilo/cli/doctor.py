@@ -41,12 +41,12 @@ class Finding:
     Attributes:
         status: ``note`` is worth knowing and breaks nothing.
         what: What was looked at.
-        told: What was found, and for ``broken`` what to do.
+        text: What was found, and for ``broken`` what to do.
     """
 
     status: Status
     what: str
-    told: str
+    text: str
 
 
 def doctor_command(data_root: Path | None) -> bool:
@@ -90,8 +90,8 @@ def _python() -> Iterator[Finding]:
     from graphsilo.__about__ import __version__
 
     fits = sys.version_info >= (3, 11)
-    told = f"{platform.python_version()} on {platform.system()} {platform.machine()}, graphsilo {__version__}"
-    yield Finding("ok" if fits else "broken", "python", told if fits else f"{told}; 3.11 or newer is needed")
+    text = f"{platform.python_version()} on {platform.system()} {platform.machine()}, graphsilo {__version__}"
+    yield Finding("ok" if fits else "broken", "python", text if fits else f"{text}; 3.11 or newer is needed")
 
 
 def _packages() -> Iterator[Finding]:
@@ -199,14 +199,14 @@ def _disk() -> Iterator[Finding]:
     from graphsilo.report.formats import data_size
 
     scarce = []
-    told = []
+    text = []
     for what, place in (("here", Path.cwd()), ("for temporary files", Path(tempfile.gettempdir()))):
         free = shutil.disk_usage(place).free
-        told.append(f"{data_size(free)} free {what}")
+        text.append(f"{data_size(free)} free {what}")
         if free < LEAST_FREE:
             scarce.append(what)
     status: Status = "note" if scarce else "ok"
-    yield Finding(status, "disk", f"{', '.join(told)}{'; that is little' if scarce else ''}")
+    yield Finding(status, "disk", f"{', '.join(text)}{'; that is little' if scarce else ''}")
 
 
 def _federation() -> Iterator[Finding]:

@@ -154,10 +154,10 @@ def _exchange(grid: Any, name: str, item: Handler) -> None:
 def _model(model: Mapping[str, Any]) -> str:
     """The backbone, or that of each task, and its settings as ``--model`` and ``--set`` take them."""
     if "name" in model:
-        told = _backbone(model)
+        text = _backbone(model)
     else:
-        told = "; ".join(f"{_backbone(settings)} (task {task})" for task, settings in model.items())
-    return f"{told}, unless --model names another"
+        text = "; ".join(f"{_backbone(settings)} (task {task})" for task, settings in model.items())
+    return f"{text}, unless --model names another"
 
 
 def _backbone(settings: Mapping[str, Any]) -> str:
@@ -185,7 +185,7 @@ def _fields(message: type[Message]) -> list[tuple[str, str]]:
         if spec.only_with:
             notes.append(f"only with {', '.join(f'{name}={_value(value)}' for name, value in spec.only_with)}")
         found.setdefault(KINDS[spec.kind] + _noted(notes), []).append(_field(spec))
-    return [(", ".join(names), told) for told, names in found.items()] or [("nothing but the call", "–")]
+    return [(", ".join(names), text) for text, names in found.items()] or [("nothing but the call", "–")]
 
 
 def _noted(notes: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graphsilo.data.silos.silo import Silo
 
 
-class Scaling(StrEnum):
+class SumScaling(StrEnum):
     """How a neighbourhood's sum is scaled."""
 
     mean = "mean"
@@ -43,7 +43,9 @@ def gntk(
     seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
     blocks: Annotated[int, typer.Option(metavar="K", min=1, help="Aggregations.")] = 2,
     layers: Annotated[int, typer.Option(metavar="R", min=1, help="ReLU layers behind each.")] = 1,
-    scale: Annotated[Scaling, typer.Option(help="Neighbourhoods count 1 / degree, or 1 / √degree.")] = Scaling.mean,
+    scale: Annotated[
+        SumScaling, typer.Option(help="Neighbourhoods count 1 / degree, or 1 / √degree.")
+    ] = SumScaling.mean,
     confidence: Annotated[
         float | None, typer.Option(metavar="σ", help="Add √(log(1/σ) / n): the bound then holds with 1 - σ.")
     ] = None,
@@ -131,7 +133,7 @@ def gntk_command(
     target = out.expanduser() if out is not None else None if run is None else run.expanduser() / "gntk.json"
     if target is not None:
         disk.write_json(target, found)
-    tell(found)
+    print_kernel(found)
     if target is not None:
         from graphsilo.cli.terminal import say
 
@@ -204,7 +206,7 @@ def mended_graphs(study: Path, silos: Sequence[Silo]) -> dict[int, Graph]:
     return found
 
 
-def tell(found: Mapping[str, Any]) -> None:
+def print_kernel(found: Mapping[str, Any]) -> None:
     """Print a comparison: what it is, and a row per silo."""
     from graphsilo.cli.terminal import say, show, table
     from graphsilo.report import kernel

@@ -103,8 +103,8 @@ def models() -> None:
 
 
 def _entry(model: str, extra: dict[str, object]) -> str:
-    told = " ".join(f"{key}={value}" for key, value in extra.items())
-    return f"{model} {told}".strip()
+    text = " ".join(f"{key}={value}" for key, value in extra.items())
+    return f"{model} {text}".strip()
 
 
 def scenarios() -> None:

@@ -13,7 +13,7 @@ from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.types import Task
 
 WIDEST_BARS = 40
-"""Most signs of a histogram: one for each class of the data sets with the most classes."""
+"""Most characters of a histogram: one for each class of the data sets with the most classes."""
 
 
 def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], out: Path | None) -> None:
@@ -32,7 +32,7 @@ def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], 
     partition, facts, remarks = cut(config)
     if out is not None:
         partition.save(out.expanduser())
-    tell(partition, facts)
+    print_partition(partition, facts)
     for text in remarks:
         say(f"Note: {text}")
     if out is not None:
@@ -62,7 +62,7 @@ def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
     return partition, facts, config.remarks
 
 
-def tell(partition: Partition, facts: Mapping[str, Any]) -> None:
+def print_partition(partition: Partition, facts: Mapping[str, Any]) -> None:
     """Print an audit: a row per client, then what holds for all of them.
 
     Args:
@@ -94,7 +94,7 @@ def _clients(facts: Mapping[str, Any], items: str) -> Any:
     numbers = range(1, len(headings))
     grid = table(*headings, "missing", "labels", numbers=numbers, narrow=True)
     classes = len(rows[0]["labels"])
-    room = min(WIDEST_BARS, max(8, columns() - 62)) if is_terminal() else WIDEST_BARS
+    space = min(WIDEST_BARS, max(8, columns() - 62)) if is_terminal() else WIDEST_BARS
     grid.columns[-1].no_wrap = True
     for row in rows:
         cells = [str(row["client"]), count(row["nodes"])]
@@ -102,7 +102,7 @@ def _clients(facts: Mapping[str, Any], items: str) -> Any:
         cells += [count(row["train"]), count(row["val"]), count(row["test"])]
         cells += [share(row["homophily"])] if with_edges else []
         cells += [count(row["added_edges"])] if added else []
-        grid.add_row(*cells, _numbers(row["missing_classes"], classes), bars(row["labels"], room))
+        grid.add_row(*cells, _numbers(row["missing_classes"], classes), bars(row["labels"], space))
     return grid
 
 

@@ -49,11 +49,11 @@ def plan_command(
     """
     from graphsilo.cli.run import RUNS
     from graphsilo.planning import plan
-    from graphsilo.planning.lines import line_of
+    from graphsilo.planning.connection import connection_of
 
     if seconds <= 0:
         raise ConfigError(f"--seconds takes a time above 0; got {seconds:g}.")
-    line = line_of(bandwidth, latency)
+    line = connection_of(bandwidth, latency)
     config = load_config(path, overrides=overrides, assignments=assignments)
     if not as_json and terminal.is_terminal(sys.stderr):
         print("Loading the data and trying the method …", end="\r", file=sys.stderr, flush=True)
@@ -122,7 +122,7 @@ def _steps(plan: Plan) -> None:
     ]
     for name, cost, is_exact in rows:
         times = [cost.cpu, cost.wall, *([cost.sites] if between else [])]
-        moved = [cost.up, cost.down, cost.most_up, cost.most_down]
+        moved = [cost.up, cost.down, cost.max_up, cost.max_down]
         cells = [_time(plan, seconds) for seconds in times] + [_size(size, is_exact) for size in moved]
         grid.add_row(name, *cells, style="bold" if cost in (plan.seed, plan.run) else "")
     terminal.show(grid)

@@ -53,7 +53,7 @@ def predict_command(
         disk.write_text(out.expanduser(), to_csv(found, rows))
         say(f"{len(rows)} predictions on {found.on}: {out}")
     elif is_terminal():
-        _tell(found, rows)
+        _print(found, rows)
     else:
         sys.stdout.write(to_csv(found, rows))
 
@@ -91,7 +91,7 @@ def _wanted(found: Prediction, nodes: Sequence[str]) -> Sequence[str | int]:
     return wanted
 
 
-def _tell(found: Prediction, rows: Sequence[int]) -> None:
+def _print(found: Prediction, rows: Sequence[int]) -> None:
     say(f"Predictions on {found.on}:")
     say()
     grid = table("node", "class", "probability", "second", "probability", numbers=(0, 2, 4))

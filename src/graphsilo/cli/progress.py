@@ -177,12 +177,12 @@ class PlainProgress:
     def __init__(self, write: Callable[[str], None]):
         self.write = write
         self.tracks = Tracks()
-        self._told = 0.0
+        self._reported = 0.0
 
     def started(self, description: Mapping[str, Any]) -> None:
         """Say what is run."""
         self._end(self.tracks.begin(description))
-        self._tell(headline(description))
+        self._print(headline(description))
 
     def progressed(self, progress: Progress) -> None:
         """Say where it is, if it is time to."""
@@ -192,12 +192,12 @@ class PlainProgress:
             self._end(self.tracks.finish())
             return
         step = max(1, progress.rounds // 10)
-        if progress.round % step == 0 or time.monotonic() - self._told > SILENT_SECONDS:
-            self._tell(round_line(track))
+        if progress.round % step == 0 or time.monotonic() - self._reported > SILENT_SECONDS:
+            self._print(round_line(track))
 
     def warned(self, text: str) -> None:
         """Pass a warning on."""
-        self._tell(f"warning: {text}")
+        self._print(f"warning: {text}")
 
     def finish(self) -> None:
         """Say what the last seed came to, if it ended early."""
@@ -205,10 +205,10 @@ class PlainProgress:
 
     def _end(self, track: Track | None) -> None:
         if track is not None:
-            self._tell(end_line(track))
+            self._print(end_line(track))
 
-    def _tell(self, line: str) -> None:
-        self._told = time.monotonic()
+    def _print(self, line: str) -> None:
+        self._reported = time.monotonic()
         self.write(line)
 
 
@@ -298,22 +298,22 @@ class LiveProgress:
         return self._line(cells, done=event.round / max(1, event.rounds), mark="✓" if track.closed else "›")
 
     def _line(self, cells: Sequence[str], *, done: float = 0.0, mark: str = " ", style: str = "") -> Text:
-        """One line in fixed columns, 78 signs wide; what is left of the terminal's width becomes a bar.
+        """One line in fixed columns, 78 characters wide; what is left of the terminal's width becomes a bar.
 
-        Two signs stay free, or the ``^C`` that a terminal shows would break the line and leave it standing.
+        Two characters stay free, or the ``^C`` that a terminal shows would break the line and leave it standing.
         """
         from rich.text import Text
 
         extra = self._digits - 3
         forms = list(_COLUMNS)
         forms[2], forms[5] = f">{7 + 2 * extra}", f">{4 + extra}"
-        room = min(30, self.console.width - 83 - 3 * extra)
-        if room < 10:
+        space = min(30, self.console.width - 83 - 3 * extra)
+        if space < 10:
             forms[0] = f"<{17 - 3 * extra}.{17 - 3 * extra}"
         parts = [f"{cell:{form}}" for cell, form in zip(cells, forms, strict=True)]
-        if room >= 10:
-            filled = round(done * room)
-            parts.insert(3, "━" * filled + ("╌" if mark.strip() else " ") * (room - filled))
+        if space >= 10:
+            filled = round(done * space)
+            parts.insert(3, "━" * filled + ("╌" if mark.strip() else " ") * (space - filled))
         line = Text(f"{mark} ", style=style or "green", no_wrap=True, overflow="crop")
         return line.append(" ".join(parts), style=style or "default")
 

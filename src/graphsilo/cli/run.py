@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsilo.cli import BEGUN, Stopped, check_stopped, terminal
+from graphsilo.cli import BEGUN, Interrupted, check_stopped, terminal
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import RunConfig, load_config
 
@@ -60,11 +60,11 @@ def run_command(
     try:
         record, warned = _train(config, folder, resume=resume, quiet=quiet, draw_report=draw_report, debug=debug)
     except KeyboardInterrupt:
-        raise Stopped(_how_to_go_on(folder)) from None
+        raise Interrupted(_how_to_go_on(folder)) from None
     finally:
         if not existed:
             _remove_if_empty(folder)
-    _tell(record, folder, warned, quiet=quiet, draw_report=draw_report)
+    _print(record, folder, warned, quiet=quiet, draw_report=draw_report)
 
 
 def _train(
@@ -146,14 +146,14 @@ def _draw_report(folder: Path, warn: Any, debug: bool) -> None:
         )
 
 
-def tell_run(folder: Path) -> None:
+def print_run(folder: Path) -> None:
     """Print what the finished run in a folder came to."""
     from graphsilo.experiments.storage import records
 
-    _tell(records.read_run(folder), folder, [], quiet=False, draw_report=(folder / "report.html").exists())
+    _print(records.read_run(folder), folder, [], quiet=False, draw_report=(folder / "report.html").exists())
 
 
-def _tell(record: RunRecord, folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool) -> None:
+def _print(record: RunRecord, folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool) -> None:
     if quiet:
         terminal.say(str(folder))
         return
@@ -162,8 +162,8 @@ def _tell(record: RunRecord, folder: Path, warned: Sequence[str], *, quiet: bool
     print(file=sys.stderr)
     terminal.show(summary.sheet(record).draw())
     terminal.say()
-    if told := summary.scored(record):
-        terminal.say(told)
+    if text := summary.scored(record):
+        terminal.say(text)
     for text in summary.remarks(record):
         if text not in warned:
             terminal.say(f"Note: {text}")

@@ -139,37 +139,37 @@ class Sheet:
 
 
 def show_findings(findings: Iterable[Any]) -> None:
-    """Print lines of an examination: ``status`` (ok, note or broken) as a sign, ``what`` was looked at, ``told``."""
+    """Print lines of an examination: ``status`` (ok, note or broken) as a mark, ``what`` was looked at, ``text``."""
     from rich.text import Text
 
-    signs = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
+    marks = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
     grid = table("", "", "")
     grid.show_header = False
     grid.box = None
     for finding in findings:
-        sign, style = signs[finding.status]
-        grid.add_row(Text(sign, style=style), finding.what, finding.told)
+        sign, style = marks[finding.status]
+        grid.add_row(Text(sign, style=style), finding.what, finding.text)
     show(grid)
 
 
-def bars(counts: Sequence[int], room: int) -> str:
+def bars(counts: Sequence[int], space: int) -> str:
     """A histogram in one line: a bar per class, a dot for a class that is not there.
 
     Args:
         counts: Per class.
-        room: Most signs; neighbouring classes share one where there are more.
+        room: Most characters; neighbouring classes share one where there are more.
 
     Example:
         >>> bars([8, 0, 4, 1], 10)
         '█·▄▁'
     """
-    if len(counts) > room:
-        share = -(-len(counts) // room)
+    if len(counts) > space:
+        share = -(-len(counts) // space)
         counts = [sum(counts[start : start + share]) for start in range(0, len(counts), share)]
     top = max(counts, default=0)
-    signs = "▁▂▃▄▅▆▇█" if _shows("█") else "12345678"
+    steps = "▁▂▃▄▅▆▇█" if _shows("█") else "12345678"
     empty = "·" if _shows("·") else "."
-    return "".join(signs[max(0, -(-8 * count // top) - 1)] if count else empty for count in counts)
+    return "".join(steps[max(0, -(-8 * count // top) - 1)] if count else empty for count in counts)
 
 
 def _shows(sign: str) -> bool:

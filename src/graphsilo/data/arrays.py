@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_PACKED = 100
+MAX_PACKED = 100
 """How many times its size a file may unpack to; numbers of nodes and masks pack to a tenth or a fiftieth."""
 SLACK = 1 << 26
 """Bytes that any file may unpack to."""
@@ -27,12 +27,12 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         OSError, EOFError, zipfile.BadZipFile, zlib.error: As reading does.
     """
     found: dict[str, NDArray[Any]] = {}
-    most = MOST_PACKED * path.stat().st_size + SLACK
+    limit = MAX_PACKED * path.stat().st_size + SLACK
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         total = sum(member.file_size for member in members)
-        if total > most:
-            raise ValueError(f"it unpacks to {total} bytes, and a file of its size may unpack to {most}")
+        if total > limit:
+            raise ValueError(f"it unpacks to {total} bytes, and a file of its size may unpack to {limit}")
         for member in members:
             name = member.filename.removesuffix(".npy")
             if name in found:

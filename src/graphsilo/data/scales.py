@@ -80,7 +80,7 @@ class Scaling:
 
     @property
     def alone(self) -> Scaling:
-        """The same for who does not hear of others."""
+        """The same for a silo that is alone."""
         return replace(self, scale_by="silo") if self.has_columns else self
 
     def tree(self) -> dict[str, str]:
@@ -94,9 +94,9 @@ class Scaling:
         Raises:
             ConfigError: They name no scaling.
         """
-        told = ScaleOptions.of({key: tree[key] for key in ("scale", "scale_by")})
-        by = told.scale_by if told.scale in ("standard", "robust") else None
-        return cls.of(told.scale, by, own_tables=False)
+        options = ScaleOptions.of({key: tree[key] for key in ("scale", "scale_by")})
+        by = options.scale_by if options.scale in ("standard", "robust") else None
+        return cls.of(options.scale, by, own_tables=False)
 
     def words(self) -> str:
         """For people: ``standard, by federation``."""

@@ -25,7 +25,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True)
-class Told:
+class BooleanWords:
     """The truth values of one table.
 
     Attributes:
@@ -43,7 +43,7 @@ class Told:
         return self.booleans.get(column, TRUTH)
 
 
-def join_truth(tables: Sequence[Told]) -> dict[str, Words]:
+def join_truth(tables: Sequence[BooleanWords]) -> dict[str, Words]:
     """The words of all tables for each column of truth values.
 
     Args:
@@ -59,7 +59,7 @@ def join_truth(tables: Sequence[Told]) -> dict[str, Words]:
     found: dict[str, Words] = {}
     for column in dict.fromkeys(name for table in tables for name in table.booleans):
         sharing = _sharing(tables, column)
-        first: list[dict[str, Told]] = [{}, {}]
+        first: list[dict[str, BooleanWords]] = [{}, {}]
         for table in sharing:
             for value, listed in enumerate(table.words(column)):
                 for word in listed:
@@ -71,12 +71,12 @@ def join_truth(tables: Sequence[Told]) -> dict[str, Words]:
                             f"{in_words(other.words(column))}. {_ADVICE}"
                         )
                     first[value].setdefault(_plain(word), table)
-        told = [table.booleans[column] for table in sharing if column in table.booleans]
-        found[column] = (_once(pair[0] for pair in told), _once(pair[1] for pair in told))
+        pairs = [table.booleans[column] for table in sharing if column in table.booleans]
+        found[column] = (_once(pair[0] for pair in pairs), _once(pair[1] for pair in pairs))
     return found
 
 
-def truth_notes(tables: Sequence[Told]) -> tuple[str, ...]:
+def truth_notes(tables: Sequence[BooleanWords]) -> tuple[str, ...]:
     """A sentence for each column of truth values that tables write with different words."""
     notes = []
     for column in dict.fromkeys(name for table in tables for name in table.booleans):
@@ -91,7 +91,7 @@ def truth_notes(tables: Sequence[Told]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _sharing(tables: Sequence[Told], column: str) -> list[Told]:
+def _sharing(tables: Sequence[BooleanWords], column: str) -> list[BooleanWords]:
     return [table for table in tables if column in table.booleans or column in table.features]
 
 

@@ -14,16 +14,16 @@ from graphsilo.data.silos.silo import Silo
 from graphsilo.data.sources.cache import cache_root
 from graphsilo.data.sources.sizes import require_memory
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import modes_of
+from graphsilo.experiments.participants import Participants
 from graphsilo.federation import registry
 from graphsilo.federation.client import no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.runtime.local.placement import free_memory
-from graphsilo.runtime.machine import room
+from graphsilo.runtime.machine import free_disk
 from graphsilo.types import Precision
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def check_device(device: str, precision: Precision = "float32") -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
 
 
-def check_data(method: Method, simulation: Cohort) -> None:
+def check_data(method: Method, simulation: Participants) -> None:
     """Refuse a task that a method does not do, and weights of edges that it would ignore.
 
     Raises:
@@ -71,7 +71,7 @@ def check_data(method: Method, simulation: Cohort) -> None:
         _check_weights(method, simulation)
 
 
-def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Cohort) -> None:
+def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Participants) -> None:
     """Refuse what a method or a model cannot do, and say which others can.
 
     Raises:
@@ -109,13 +109,13 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         )
 
 
-def _left(simulation: Cohort) -> str:
+def _left(simulation: Participants) -> str:
     """Says how many clients there were, where some are left out."""
     without = simulation.without
     return f" (run.without leaves out {len(without)} of {len(without) + len(simulation.holders)})" if without else ""
 
 
-def _check_weights(method: Method, simulation: Cohort) -> None:
+def _check_weights(method: Method, simulation: Participants) -> None:
     """Refuse methods and models for which the weights of edges would have no effect.
 
     Raises:
@@ -145,18 +145,18 @@ def check_precision(simulation: Simulation) -> None:
     Raises:
         UnsupportedError: It is; names the model.
     """
-    lowered: dict[str, bool] = {}
+    effective: dict[str, bool] = {}
     for silo in simulation.silos:
         spec = simulation.models[silo.client]
         key = str(spec.wire())
-        if spec.precision != "float32" and not lowered.get(key):
-            lowered[key] = precision_matters(spec, silo)
+        if spec.precision != "float32" and not effective.get(key):
+            effective[key] = precision_matters(spec, silo)
     for spec in simulation.models.values():
-        if not lowered.get(str(spec.wire()), True):
+        if not effective.get(str(spec.wire()), True):
             raise UnsupportedError(no_dense_products(spec))
 
 
-def check_room(simulation: Simulation, settings: MethodConfig) -> None:
+def check_resources(simulation: Simulation, settings: MethodConfig) -> None:
     """Refuse backbones whose propagated features fit neither into memory nor onto the cache's disk.
 
     Clients make room for each other where they have to, so that one of them at a time has to fit.
@@ -182,7 +182,7 @@ def check_room(simulation: Simulation, settings: MethodConfig) -> None:
     folder = cache_root()
     require_memory(
         needed[client],
-        free_memory() + room(folder),
+        free_memory() + free_disk(folder),
         what=f"keeping client {client}'s propagated features as '{simulation.models[client].name}' does (dense "
         f"matrices, in memory and in files of {folder})",
         instead="Ask for more clients, fewer hops, or a model that keeps none, such as gcn; or let GRAPHSILO_CACHE "

@@ -148,7 +148,7 @@ class RunSection(Settings):
     workers: int = setting(1, "processes that share the clients", ge=1)
     resident_clients: int | None = setting(
         None,
-        "most clients in memory at once; the others are parked on disk until they are asked. none: as many as fit",
+        "most clients in memory at once; the others are offloaded on disk until they are asked. none: as many as fit",
         ge=1,
     )
     device: str = setting("cpu", "cpu, or cuda where there is one")

@@ -229,13 +229,13 @@ def merge(
     for section in changed:
         if section in CHOICES:
             lost = _lost(section, values, call, own[section])
-            told = [name for name in lost if name in given and not _is_choice(name)]
+            named = [name for name in lost if name in given and not _is_choice(name)]
             for name in lost:
                 del values[name]
-            if told:
+            if named:
                 remarks.append(
                     f"of what {base.title} says, this is not used, since {_reason(section, call)}: "
-                    f"{', '.join(f'{name} {_shown(base.values[name])}' for name in told)}."
+                    f"{', '.join(f'{name} {_shown(base.values[name])}' for name in named)}."
                 )
     values.update(call.values)
     for name, value in call.implied.items():

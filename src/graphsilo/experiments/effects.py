@@ -158,9 +158,9 @@ def _without(config: RunConfig, idle: Mapping[str, str]) -> RunConfig:
         else:
             options = {other: value for other, value in found.options.items() if other != key}
             update[section] = found.model_copy(update={"options": options})
-    told = [f"{name} {shown(_value(config, *name.split('.', 1)))} has no effect: {idle[name]}." for name in idle]
+    texts = [f"{name} {shown(_value(config, *name.split('.', 1)))} has no effect: {idle[name]}." for name in idle]
     update["given"] = [name for name in config.given if name not in idle]
-    update["remarks"] = [*config.remarks, *(text for text in told if text not in config.remarks)]
+    update["remarks"] = [*config.remarks, *(text for text in texts if text not in config.remarks)]
     return config.model_copy(update=update)
 
 

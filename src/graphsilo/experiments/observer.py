@@ -1,4 +1,4 @@
-"""What a run tells while it goes on, and who may hear it."""
+"""What a run reports while it goes on, and to whom."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Progress:
-    """What an observer hears after each round.
+    """What an observer is sent after each round.
 
     Attributes:
         seed: Seed of training.
@@ -36,7 +36,7 @@ class Progress:
 
 
 class Observer(Protocol):
-    """Who wants to hear of a run. Nothing an observer does changes a number."""
+    """Receives the progress of a run. Nothing an observer does changes a number."""
 
     def started(self, description: Mapping[str, Any]) -> None:
         """The data is ready; training begins."""
@@ -49,7 +49,7 @@ class Observer(Protocol):
 
 
 class Silent:
-    """Hears and says nothing."""
+    """Ignores everything."""
 
     def started(self, description: Mapping[str, Any]) -> None:
         """Nothing."""

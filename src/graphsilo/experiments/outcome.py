@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphsilo.errors import one_line, several
-from graphsilo.experiments.cohort import Cohort, untrained_words
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
+from graphsilo.experiments.participants import Participants, untrained_words
 from graphsilo.experiments.storage.records import Seed
 from graphsilo.federation.registry import Method
 
 _FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
 _LONGEST_REASON = 300
-_MOST = 8
+_MAX = 8
 """Silos that are named before the rest is only counted."""
 
 
@@ -47,23 +47,23 @@ def untrained(scores: SetScores, clients: int) -> list[list[int]]:
     return [[int(label), int(tested[label])] for label in np.flatnonzero((trained == 0) & (tested > 0))]
 
 
-def outcome_warnings(seeds: Sequence[Seed], method: Method, cohort: Cohort) -> list[str]:
+def outcome_warnings(seeds: Sequence[Seed], method: Method, participants: Participants) -> list[str]:
     """What the outcome says that a person should know.
 
     Args:
         seeds: Results of all seeds.
         method: By which method.
-        cohort: Who took part.
+        participants: Who took part.
     """
-    lost = [] if cohort.has_data else seeds[0].untrained or []  # who has the data knew before
+    lost = [] if participants.has_data else seeds[0].untrained or []  # who has the data knew before
     return [
-        *([untrained_words(lost, cohort.schema.class_names)] if lost else ()),
-        *_failure_warnings(seeds, cohort),
-        *_one_class_warnings(seeds, method, cohort),
+        *([untrained_words(lost, participants.schema.class_names)] if lost else ()),
+        *_failure_warnings(seeds, participants),
+        *_one_class_warnings(seeds, method, participants),
     ]
 
 
-def _failure_warnings(seeds: Sequence[Seed], cohort: Cohort) -> list[str]:
+def _failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[str]:
     """Says which clients a run went on without, where ``method.min_clients`` let it."""
     steps: dict[int, set[tuple[int, int]]] = {}
     reasons: dict[int, str] = {}
@@ -75,10 +75,10 @@ def _failure_warnings(seeds: Sequence[Seed], cohort: Cohort) -> list[str]:
                     client = int(found[1])
                     steps.setdefault(client, set()).add((place, number))
                     reasons.setdefault(client, found[2])
-    names = {row["client"]: row.get("silo") for row in cohort.cut["per_client"]}
+    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
     rounds = sum(len(seed.rounds) for seed in seeds)
     found_so_far = []
-    for client in sorted(steps)[:_MOST]:
+    for client in sorted(steps)[:_MAX]:
         failed = sum(number > 0 for _, number in steps[client])
         when = [f"{failed} of {rounds} rounds"] if failed else []
         when += ["set-up"] if failed < len(steps[client]) else []
@@ -86,8 +86,8 @@ def _failure_warnings(seeds: Sequence[Seed], cohort: Cohort) -> list[str]:
             f"client {_called(client, names)} failed in {' and in '.join(when)}, which went on without it; first in "
             f"{one_line(reasons[client], _LONGEST_REASON)}"
         )
-    if len(steps) > _MOST:
-        found_so_far.append(f"{len(steps) - _MOST} more clients failed; see failures in result.json.")
+    if len(steps) > _MAX:
+        found_so_far.append(f"{len(steps) - _MAX} more clients failed; see failures in result.json.")
     return found_so_far
 
 
@@ -95,21 +95,21 @@ def _called(client: int, names: Mapping[int, str | None]) -> str:
     return f"'{names[client]}'" if names.get(client) else str(client)
 
 
-def _one_class_warnings(seeds: Sequence[Seed], method: Method, cohort: Cohort) -> list[str]:
+def _one_class_warnings(seeds: Sequence[Seed], method: Method, participants: Participants) -> list[str]:
     """Says so where silos predict one class for everything at the reported round."""
     among = {tuple(pair) for seed in seeds for pair in seed.one_class or ()}
     if not among or method.name == "majority":  # which is meant to
         return []
-    names = {row["client"]: row.get("silo") for row in cohort.cut["per_client"]}
-    words = cohort.schema.class_names
+    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    words = participants.schema.class_names
     classes = sorted({label for _, label in among})
-    what = ", ".join(f"'{words[label]}'" if words else str(label) for label in classes[:_MOST])
+    what = ", ".join(f"'{words[label]}'" if words else str(label) for label in classes[:_MAX])
     clients = sorted({client for client, _ in among})
     scored = {row.client for seed in seeds for row in seed.clients if row.test.metrics.get("accuracy") is not None}
     if clients == [EVERYBODY] or scored <= set(clients):
         who, verb = "every silo", "predicts"
     else:
-        shown = several((_called(client, names) for client in clients), _MOST)
+        shown = several((_called(client, names) for client in clients), _MAX)
         who, verb = (f"client {shown}", "predicts") if len(clients) == 1 else (f"clients {shown}", "predict")
     in_seeds = [str(seed.seed) for seed in seeds if seed.one_class]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
@@ -120,12 +120,12 @@ def _one_class_warnings(seeds: Sequence[Seed], method: Method, cohort: Cohort) -
     ]
 
 
-def backbone_warnings(method: Method, cohort: Cohort) -> list[str]:
+def backbone_warnings(method: Method, participants: Participants) -> list[str]:
     """Says so where a method is another one on the backbone that was chosen."""
     if method.elsewhere is None or method.model is None:
         return []
     usual = method.model.get("name")
-    others = sorted({spec.name for spec in cohort.models.values()} - {usual})
+    others = sorted({spec.name for spec in participants.models.values()} - {usual})
     if not others:
         return []
     return [

@@ -20,7 +20,7 @@ from graphsilo.data.sources import catalog
 from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.tables import is_description, read_spec
 from graphsilo.data.sources.transforms import is_symmetric
-from graphsilo.data.truth import Told, Words, join_truth
+from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.simulation import prepare
@@ -275,8 +275,8 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema, booleans: Mappin
             f"describe its tables in a .yaml file."
         )
     plain = graph.union if isinstance(graph, GraphCollection) else graph
-    trained = Told("the model", schema.feature_names or (), booleans)
-    join_truth([trained, Told(graph.name, names or (), plain.booleans)])
+    trained = BooleanWords("the model", schema.feature_names or (), booleans)
+    join_truth([trained, BooleanWords(graph.name, names or (), plain.booleans)])
     unknown = names and not schema.feature_names
     return "; the model knows no names of features, so that their order was not compared" if unknown else ""
 

@@ -11,11 +11,11 @@ import torch
 from msgspec.structs import replace
 
 from graphsilo import documents
-from graphsilo.experiments.checks import check_data, check_device, check_precision, check_room, check_support
-from graphsilo.experiments.cohort import Cohort, Federations
+from graphsilo.experiments.checks import check_data, check_device, check_precision, check_resources, check_support
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Observer, Silent
+from graphsilo.experiments.participants import Federations, Participants
 from graphsilo.experiments.references import gaps_closed, reference_config, reference_method, reference_row
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
@@ -26,11 +26,11 @@ from graphsilo.experiments.storage.outputs import write_missing_embeddings
 from graphsilo.experiments.storage.records import Means, References, RunRecord
 from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.storage.resume import Reason, check_free, check_outputs, finished
-from graphsilo.experiments.usage import Usage
+from graphsilo.experiments.usage import UsageMeter
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
-from graphsilo.runtime.local.parking import Parking
+from graphsilo.runtime.local.offloading import OffloadFolder
 from graphsilo.runtime.local.workers import WorkerPool
 from graphsilo.runtime.lost import StateLost
 
@@ -43,7 +43,7 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     observer: Observer | None = None,
-    simulation: Cohort | None = None,
+    simulation: Participants | None = None,
     elsewhere: Federations | None = None,
     report: Callable[[Path], Any] | None = None,
     label: str = "",
@@ -56,7 +56,7 @@ def run(
         config: What to run.
         out: Folder for the results; None writes nothing.
         resume: Go on from the folder's checkpoints.
-        observer: Hears of progress.
+        observer: Receives progress.
         simulation: Data prepared before, to share it between runs; or what is known of data that is elsewhere.
         elsewhere: Where the clients live, if not here.
         report: Called with the folder when everything is written, e.g. to draw the report page.
@@ -69,7 +69,7 @@ def run(
     Raises:
         GraphsiloError: As the parts do; what was finished before stays on disk.
     """
-    usage = Usage(begun)
+    usage = UsageMeter(begun)
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
     observer = observer or Silent()
     folder = None if out is None else Path(out)
@@ -87,7 +87,7 @@ def run(
         if isinstance(simulation, Simulation):
             check_clients(config, simulation.partition)
             config = settled(config, task=simulation.task, partition=simulation.partition, out=folder)
-            check_room(simulation, method_config)
+            check_resources(simulation, method_config)
         check_support(config, method, method_config, simulation)
         for name in config.run.references:  # before the run, not after it
             check_data(registry.load(reference_method(name)), simulation)
@@ -125,11 +125,14 @@ def run(
         for warning in first:
             observer.warned(warning)
         place = elsewhere
-        parking = Parking(folder)
-        stack.callback(parking.close)
+        offload_folder = OffloadFolder(folder)
+        stack.callback(offload_folder.close)
         if place is None and isinstance(simulation, Simulation) and min(config.run.workers, len(simulation.silos)) > 1:
             place = pool = WorkerPool(
-                simulation.silos, config.run.workers, resident=config.run.resident_clients, parking=parking
+                simulation.silos,
+                config.run.workers,
+                resident=config.run.resident_clients,
+                offload_folder=offload_folder,
             )
             stack.callback(pool.close)
         seeds = []
@@ -137,7 +140,7 @@ def run(
         for index, seed in enumerate(config.run.seeds):
             again = resume
             while True:
-                one = SeedRun(config, method, method_config, simulation, seed, place, checkpoints, parking)
+                one = SeedRun(config, method, method_config, simulation, seed, place, checkpoints, offload_folder)
                 try:
                     found, ledger = one.run(index, resume=again, observer=observer, label=label, folder=folder)
                     break
@@ -169,7 +172,7 @@ def run(
 
 def _references(
     config: RunConfig,
-    simulation: Cohort,
+    simulation: Participants,
     record: RunRecord,
     folder: Path | None,
     resume: bool,
@@ -200,7 +203,7 @@ def _references(
     return References.of(rows, gaps)
 
 
-def _description(config: RunConfig, method: Method, simulation: Cohort, label: str) -> dict[str, Any]:
+def _description(config: RunConfig, method: Method, simulation: Participants, label: str) -> dict[str, Any]:
     return {
         "label": label or method.title,
         "method": method.name,

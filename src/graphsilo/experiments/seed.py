@@ -14,10 +14,10 @@ from graphsilo.data.scales import UNSCALED
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
-from graphsilo.experiments.cohort import Cohort, Federations
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import evaluate, modes_of, scored_clients, selection_metric
 from graphsilo.experiments.observer import Observer, Progress
+from graphsilo.experiments.participants import Federations, Participants
 from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
@@ -35,8 +35,8 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.parking import Parking
-from graphsilo.runtime.local.placement import Room, graph_bytes
+from graphsilo.runtime.local.offloading import OffloadFolder
+from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
 from graphsilo.runtime.setup import ClientSetup
 
 CHECKPOINT_SHARE = 0.05
@@ -44,7 +44,7 @@ CHECKPOINT_SHARE = 0.05
 LEAST_SECONDS = 0.05
 """What a checkpoint is taken to cost before the first: the first one comes after a second of training."""
 MUCH_TRAFFIC = 5 * 10**9
-"""Bytes one way in a run that a person is told of beforehand."""
+"""Bytes one way in a run that a person is warned of beforehand."""
 
 
 class SeedRun:
@@ -55,15 +55,15 @@ class SeedRun:
         config: RunConfig,
         method: Method,
         method_config: MethodConfig,
-        simulation: Cohort,
+        simulation: Participants,
         seed: int,
         elsewhere: Federations | None,
         checkpoints: Checkpoints | None,
-        parking: Parking | None = None,
+        offload_folder: OffloadFolder | None = None,
     ):
         self.config, self.method, self.method_config = config, method, method_config
         self.simulation, self.seed, self.elsewhere, self.checkpoints = simulation, seed, elsewhere, checkpoints
-        self.parking = parking
+        self.offload_folder = offload_folder
         self.scored = scored_clients(config.evaluation, simulation.clients, seed)
         self.modes = modes_of(config.evaluation, method)
         self.metric = selection_metric(config.evaluation, simulation.task)
@@ -74,8 +74,8 @@ class SeedRun:
         self._kept_rounds = 0
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
-        hears = not (method.alone or method.pooled)
-        self.scaling = simulation.scaling if hears else simulation.scaling.alone
+        agrees = not (method.alone or method.pooled)
+        self.scaling = simulation.scaling if agrees else simulation.scaling.alone
         self.scale: FeatureScale | None = None
         self._agreed_in: dict[str, float] = {}
         self._failed_before: list[Failure] = []
@@ -95,11 +95,11 @@ class SeedRun:
         if not isinstance(self.simulation, Simulation):
             raise RunError("clients whose data is elsewhere cannot be made in this process.")
         silos = {silo.client: silo for silo in self.simulation.silos}
-        room = None
-        if self.parking is not None and not agreeing:
+        budget = None
+        if self.offload_folder is not None and not agreeing:
             sizes = sum(map(graph_bytes, silos.values()))
-            room = Room(self.config.run.resident_clients, sizes, self.parking.fresh)
-        return InProcess(sorted(silos), lambda client: setup.client(silos[client]), ledger, room)
+            budget = MemoryBudget(self.config.run.resident_clients, sizes, self.offload_folder.fresh)
+        return InProcess(sorted(silos), lambda client: setup.client(silos[client]), ledger, budget)
 
     def run(
         self, index: int, *, resume: bool, observer: Observer, label: str, folder: Path | None
@@ -122,9 +122,9 @@ class SeedRun:
         federation.largest_value = self.config.run.largest_value
         server = self._server(federation)
         clock = _Clock(federation)
-        told = index > 0  # the first seed speaks for all
+        noted = index > 0  # the first seed speaks for all
         if state is None:
-            told = told or self._tell_traffic(server.expected_bytes(), observer, of=" of tensors")
+            noted = noted or self._note_traffic(server.expected_bytes(), observer, of=" of tensors")
             self._set_up(server, federation, ledger, clock)
         else:
             server.load_state(state["server"])
@@ -140,11 +140,11 @@ class SeedRun:
             if progress.stopped:
                 break
             self._round(number, server, federation, ledger, clock)
-            if number == 1 and not told:
+            if number == 1 and not noted:
                 whole = [progress.setup[key] + server.rounds * progress.rounds[-1][key] for key in _WAYS]
-                self._tell_traffic((whole[0], whole[1]), observer)
+                self._note_traffic((whole[0], whole[1]), observer)
             if number < server.rounds and not progress.stopped and self._is_due(number):
-                # Before anybody hears of the round: who stops a run then, stops it where it can go on.
+                # Before anybody is sent the round: who stops a run then, stops it where it can go on.
                 self._save(server, federation, ledger, clock)
             last = progress.rounds[-1]
             sent = {key: size + last[key] for key, size in sent.items()}
@@ -164,7 +164,7 @@ class SeedRun:
             self.checkpoints.save(self.seed, {"result": tree_of(result)}, {"ledger": ledger.take()})
         return result, ledger
 
-    def _tell_traffic(self, expected: tuple[int, int], observer: Observer, *, of: str = "") -> bool:
+    def _note_traffic(self, expected: tuple[int, int], observer: Observer, *, of: str = "") -> bool:
         """Warn of a run that will send much; returns whether it will. ``of`` says what the bytes are, if not all."""
         sent, received = expected
         if max(expected) <= MUCH_TRAFFIC:

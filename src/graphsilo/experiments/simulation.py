@@ -36,9 +36,15 @@ from graphsilo.data.sources.tables import is_description, read_spec
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
-from graphsilo.experiments.cohort import Cohort, absent_words, left_out, per_client_warnings, untrained_words
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
 from graphsilo.experiments.doors import RECORDS
+from graphsilo.experiments.participants import (
+    Participants,
+    absent_words,
+    left_out,
+    per_client_warnings,
+    untrained_words,
+)
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.types import ClientId, Task
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Simulation(Cohort):
+class Simulation(Participants):
     """Everything a run needs of data that was loaded and cut here.
 
     Attributes:
@@ -183,7 +189,7 @@ def _loaded(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, 
             item = catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed)
             check_finite(item)
             found[place] = item
-    faults.tell()
+    faults.raise_if_any()
     return found
 
 
@@ -385,14 +391,14 @@ def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> No
     """
     names, symmetrised = list(config.data.name), config.data.options.get("undirected") is True
     # A description says it; of a file that has links the links do.
-    told = {
+    weighted = {
         client: not symmetrised and read_spec(names[client]).directed if is_description(names[client])
         else not is_symmetric(graph) if graph.num_edges
         else None
         for client, graph in graphs.items()
     }  # fmt: skip
-    if {True, False} <= set(told.values()):
-        have, lack = (next(client for client, says in told.items() if says is wanted) for wanted in (True, False))
+    if {True, False} <= set(weighted.values()):
+        have, lack = (next(client for client, says in weighted.items() if says is wanted) for wanted in (True, False))
         raise DataError(
             f"links have a direction at client {have} ({names[have]}) and none at client {lack} ({names[lack]}): set "
             f"`directed` alike in all descriptions, or drop all directions with data.undirected=true."
@@ -634,7 +640,7 @@ def _model_entries(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
     return entries
 
 
-def complete_config(config: RunConfig, simulation: Cohort) -> dict[str, Any]:
+def complete_config(config: RunConfig, simulation: Participants) -> dict[str, Any]:
     """The configuration with every default written out, the chosen rule and its settings included."""
     tree = config.complete()
     if not isinstance(simulation, Simulation):
@@ -662,7 +668,7 @@ def _absolute(name: str) -> str:
     return str(Path(name).resolve()) if Path(name).suffix.lower() in catalog.GRAPH_FILES else name
 
 
-def fingerprint(config: RunConfig, simulation: Cohort) -> str:
+def fingerprint(config: RunConfig, simulation: Participants) -> str:
     """sha256 of everything that decides a run's numbers: configuration, data, partition."""
     tree = {name: value for name, value in config.complete().items() if name not in RECORDS}
     tree["data"].pop("root")

@@ -9,7 +9,7 @@ import time
 from graphsilo.runtime import machine
 
 
-class Usage:
+class UsageMeter:
     """Processor time, wall time and memory since a moment.
 
     Args:

@@ -27,13 +27,13 @@ Share: TypeAlias = tuple[Any, float]
 
 _BLOCK = 1 << 18
 """Entries of a large tensor that are widened at once to be added."""
-MOST_WAITING = 1 << 23
+MAX_WAITING = 1 << 23
 """Bytes of messages that may wait to be added."""
 
 
 _NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
-_MOST_FLOAT = 1.7e308
-_MOST_WHOLE = 2**63 - 1
+_MAX_FLOAT = 1.7e308
+_MAX_WHOLE = 2**63 - 1
 
 
 class Accumulator(Generic[Reply]):
@@ -101,7 +101,7 @@ class Accumulator(Generic[Reply]):
         for place in self._overflowing:
             value, weight = shares[place]
             size = sizes[place] = group.sizes.get(place, 0.0) + _size(value, weight)
-            if not size <= (_MOST_WHOLE if _is_whole(value) else _MOST_FLOAT):
+            if not size <= (_MAX_WHOLE if _is_whole(value) else _MAX_FLOAT):
                 raise MessageError(
                     f"client {client}: with its {self.kind.__name__}.{self.specs[place].name} the sum would be "
                     f"{size:.3g}, larger than a number can be."
@@ -186,7 +186,7 @@ class _Group:
         )
         self.clients.append(client)
         self.sizes = sizes
-        if self._bytes >= MOST_WAITING:
+        if self._bytes >= MAX_WAITING:
             self._add_waiting()
 
     def total(self) -> dict[str, Any]:
@@ -351,9 +351,9 @@ class RowAccumulator:
         new, count = ids[~known], len(self._ids)
         if count + len(new) > len(self._rows):
             # Twice as much room as is needed, so that rows are copied once or twice in all.
-            room = self._rows.new_zeros(2 * (count + len(new)) if count else len(new), rows.shape[1])
-            room[:count] = self._rows[:count]
-            self._rows = room
+            grown = self._rows.new_zeros(2 * (count + len(new)) if count else len(new), rows.shape[1])
+            grown[:count] = self._rows[:count]
+            self._rows = grown
         self._ids, order = torch.cat([self._ids, new]).sort()
         self._places = torch.cat([self._places, torch.arange(count, count + len(new))])[order]
         self._rows.index_add_(0, self._places[torch.searchsorted(self._ids, ids)], rows.double())

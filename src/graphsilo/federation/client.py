@@ -162,7 +162,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         """Predict as when ``final_models`` returned these."""
 
     @property
-    def is_at_rest(self) -> bool:
+    def can_be_offloaded(self) -> bool:
         """Whether ``state()`` is complete now, between two calls: such a client may be put away and made again.
 
         Where the steps of set-up share what is in no state, the client is not at rest before the last of them.
@@ -226,11 +226,11 @@ class ClientBase(ABC, Generic[ConfigT]):
         )
 
     def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
-        data, before = self.tensors(evaluation.graph), precision.times_lowered()
+        data, before = self.tensors(evaluation.graph), precision.times_reduced()
         with torch.no_grad():
             output = self.predict(data, view)
         wanted = self.context.model.precision
-        if wanted != "float32" and precision.times_lowered() == before:
+        if wanted != "float32" and precision.times_reduced() == before:
             raise UnsupportedError(
                 f"{type(self).__module__}: run.precision is {wanted}, but this method predicts without a model of that "
                 f"precision, so the setting would do nothing. Leave it at float32; a method of your own gets such "

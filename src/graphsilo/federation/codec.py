@@ -28,8 +28,8 @@ from graphsilo.federation.codec_fast import (
     MAX_KEPT_HEADER,
     TEMPLATES,
     Layout,
-    Run,
     Template,
+    TensorRun,
     common_largest,
     contents_of,
     copied,
@@ -378,13 +378,13 @@ class Unpacker:
     def layout(self, values: list[tuple[FieldSpec, Any]], shapes: Mapping[str, Any]) -> Layout:
         """What was read, for the next message with the same header."""
         fields: list[tuple[str, str, Any]] = []
-        runs: list[Slot | Run] = []
+        runs: list[Slot | TensorRun] = []
         slots = iter(self.slots)
         for spec, value in values:
             content = value
             tensors = 0 if value is None or spec.form == "plain" else 1 if spec.form == "tensor" else len(value)
             mine = [next(slots) for _ in range(tensors)]
-            runs += Run.of(mine) if spec.form == "tensors" else mine
+            runs += TensorRun.of(mine) if spec.form == "tensors" else mine
             if value is not None and spec.form == "tensor":
                 content = True
             elif value is not None and spec.form == "tensors":

@@ -182,7 +182,7 @@ def outgoing(like: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TensorRun:
     """The named tensors of one field, read as one piece of memory: whoever sums models can take them as one.
 
     Attributes:
@@ -198,7 +198,7 @@ class Run:
     parts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
 
     @classmethod
-    def of(cls, slots: Sequence[Slot]) -> tuple[Slot | Run, ...]:
+    def of(cls, slots: Sequence[Slot]) -> tuple[Slot | TensorRun, ...]:
         """One run where the tensors allow it, else each tensor by itself."""
         dtypes = {slot.dtype for slot in slots}
         if len(slots) < 2 or len(dtypes) > 1 or torch.bool in dtypes or not all(slot.count for slot in slots):
@@ -238,7 +238,7 @@ class Layout:
     start: int
     fields: tuple[tuple[str, str, Any], ...]
     slots: tuple[Slot, ...]
-    runs: tuple[Slot | Run, ...]
+    runs: tuple[Slot | TensorRun, ...]
     gaps: tuple[tuple[int, int], ...]
     largest: float | None
     shapes: Mapping[str, Any]

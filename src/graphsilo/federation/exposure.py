@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from graphsilo.errors import several
 
-_MOST = 8
+_MAX = 8
 """Silos that are named before the rest is only counted."""
 
 
-def told_to_silo(title: str, columns: int, class_counts: Sequence[int], minimum: int) -> str:
+def visible_to_silo(title: str, columns: int, class_counts: Sequence[int], minimum: int) -> str:
     """A warning for the owner of a silo; empty where there is nothing to warn of.
 
     Args:
@@ -31,7 +31,7 @@ def told_to_silo(title: str, columns: int, class_counts: Sequence[int], minimum:
     )
 
 
-def told_to_coordinator(title: str, columns: int, rows: Mapping[str, int]) -> str:
+def visible_to_coordinator(title: str, columns: int, rows: Mapping[str, int]) -> str:
     """The same of all silos, for the run's result.
 
     Args:
@@ -43,7 +43,7 @@ def told_to_coordinator(title: str, columns: int, rows: Mapping[str, int]) -> st
     if not few:
         return ""
     return (
-        f"{title} sends sums of products over up to {columns} columns, and {several(few, _MOST)} "
+        f"{title} sends sums of products over up to {columns} columns, and {several(few, _MAX)} "
         f"{'has' if len(few) == 1 else 'have'} fewer rows to add up: this coordinator, who adds up in plain, could "
         f"compute what the rows of each span. A smaller method.dim tells less, method.min_count leaves classes of few "
         f"items out; a silo may refuse by its policy."

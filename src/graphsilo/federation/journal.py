@@ -117,8 +117,8 @@ class Entry:
             return f"{place}, {self.way} ('{self.handler}'): {self.reason}"
         if self.way == "received":
             kinds = dict.fromkeys(SHORT.get(note.kind, note.kind) for note in self.fields if note.kind != "control")
-            told = f" ({', '.join(kinds)})" if kinds else ""
-            return f"{place}, from the coordinator: {size(self.bytes)}{told}"
+            text = f" ({', '.join(kinds)})" if kinds else ""
+            return f"{place}, from the coordinator: {size(self.bytes)}{text}"
         kinds_of = dict.fromkeys(note.kind for note in self.fields)
         parts = [_words(kind, [note for note in self.fields if note.kind == kind]) for kind in kinds_of]
         return f"{place}, to the coordinator: {', '.join(parts) or 'that it is done'}"
@@ -133,7 +133,7 @@ class Disclosed:
 
 
 @dataclass
-class Summary:
+class JournalSummary:
     """What left a silo.
 
     Attributes:
@@ -213,7 +213,7 @@ class Journal:
         self._write({**entry, "message": CARD, "bytes": len(msgspec.msgpack.encode(content)), "fields": fields})
 
     def failed(self, run: str, method: str, round: int, handler: str, reason: str) -> None:
-        """Note that a step failed, and the words in which the coordinator hears of it.
+        """Note that a step failed, and the words that the coordinator receives.
 
         Raises:
             DisclosureError: It cannot be logged.
@@ -350,7 +350,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[Entry]:
             raise RunError(f"the log {file} cannot be read ({error.strerror}).") from None
 
 
-def summary(path: str | os.PathLike[str], *, run: str | None = None) -> Summary:
+def summary(path: str | os.PathLike[str], *, run: str | None = None) -> JournalSummary:
     """What left a silo, in all and per kind of disclosure.
 
     Args:
@@ -363,9 +363,9 @@ def summary(path: str | os.PathLike[str], *, run: str | None = None) -> Summary:
     return summarise(entry for entry in read(path) if run is None or entry.run == run)
 
 
-def summarise(entries: Iterable[Entry]) -> Summary:
+def summarise(entries: Iterable[Entry]) -> JournalSummary:
     """The same of some lines."""
-    result = Summary()
+    result = JournalSummary()
     for entry in entries:
         result.refused += entry.way == "refused"
         result.damaged += entry.way == "damaged"
@@ -546,4 +546,4 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-__all__ = ["Disclosed", "Entry", "FieldNote", "Journal", "Summary", "read", "size", "summarise", "summary"]
+__all__ = ["Disclosed", "Entry", "FieldNote", "Journal", "JournalSummary", "read", "size", "summarise", "summary"]

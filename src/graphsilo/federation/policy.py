@@ -303,11 +303,11 @@ class Gate:
         Raises:
             DisclosureError: The run has more rounds than this silo takes part in.
         """
-        most = self.policy.max_rounds
-        if most is not None and round_number > most:
+        limit = self.policy.max_rounds
+        if limit is not None and round_number > limit:
             raise DisclosureError(
-                f"this silo takes part in {most} rounds at most (policy.max_rounds), and this is round "
-                f"{round_number}. Set method.rounds={most}."
+                f"this silo takes part in {limit} rounds at most (policy.max_rounds), and this is round "
+                f"{round_number}. Set method.rounds={limit}."
             )
 
     def check(self, handler: str, reply: Message) -> int:
@@ -355,7 +355,7 @@ class Gate:
         self.total_bytes += size
         return size
 
-    def tells(self, error: Exception) -> bool:
+    def may_report(self, error: Exception) -> bool:
         """Whether the coordinator may read an error's text: those that graphsilo words itself quote no tables."""
         return self.policy.error_texts or (isinstance(error, GraphsiloError) and not isinstance(error, DataError))
 

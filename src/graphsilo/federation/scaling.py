@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphsilo.data.silos.scaling import FeatureScale, Sums, squares_of, sums_of, visible_rows
+from graphsilo.data.silos.scaling import ColumnSums, FeatureScale, squares_of, sums_of, visible_rows
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.interface import Federation, handler
@@ -138,7 +138,7 @@ def agree(federation: Federation, minimum: int | None) -> FeatureScale:
         FederationError: Too few did.
     """
     first = federation.sum(ScalingClient.feature_sums, SumsRequest()).require(minimum)
-    sums = Sums(first.num_samples, first.sums.numpy(), first.others.numpy(), first.filled.numpy())
+    sums = ColumnSums(first.num_samples, first.sums.numpy(), first.others.numpy(), first.filled.numpy())
     centre = sums.centre()
     request = SquaresRequest(centre=torch.from_numpy(centre))
     second = federation.sum(ScalingClient.feature_squares, request).require(minimum)

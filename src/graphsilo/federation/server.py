@@ -71,7 +71,7 @@ class ServerBase(ABC, Generic[ConfigT]):
         """Bytes of tensors that all clients together send, and receive, in the whole run at most; zeros where nobody
         can say.
 
-        Names, shapes and padding (each tensor begins at a multiple of 64 bytes) come to it. A person is told of many
+        Names, shapes and padding (each tensor begins at a multiple of 64 bytes) come to it. A person is warned of many
         bytes before set-up; where it is zeros, after the first round.
         """
         return 0, 0

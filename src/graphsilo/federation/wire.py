@@ -146,14 +146,14 @@ def writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArra
     return np.frombuffer(data, dtype=np.uint8).copy()
 
 
-def header_bytes(buffer: NDArray[np.uint8], owner: str, most: int | None = None) -> bytes:
+def header_bytes(buffer: NDArray[np.uint8], owner: str, limit: int | None = None) -> bytes:
     """Magic, length and header, as they came."""
     prefix = buffer[:8].tobytes()
     if len(prefix) < 8 or prefix[:4] != MAGIC:
         raise MessageError(f"{owner}: these bytes are not a graphsilo message (they do not start with {MAGIC!r}).")
     (length,) = struct.unpack("<I", prefix[4:])
-    if most is not None and length > most:
-        raise MessageError(f"{owner}: a header of {length} bytes came; at most {most} are read.")
+    if limit is not None and length > limit:
+        raise MessageError(f"{owner}: a header of {length} bytes came; at most {limit} are read.")
     if 8 + length > buffer.shape[0]:
         raise MessageError(f"{owner}: the message was cut inside its header.")
     return buffer[: 8 + length].tobytes()

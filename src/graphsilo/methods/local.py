@@ -33,7 +33,7 @@ class TrainReply(Message):
 
 
 class Client(TrainingClient[LocalConfig]):
-    """Starts from the common initial weights (drawn from the seed, not sent) and never hears of others."""
+    """Starts from the common initial weights (drawn from the seed, not sent) and receives nothing from others."""
 
     @handler
     def train_alone(self, request: TrainRequest) -> TrainReply:

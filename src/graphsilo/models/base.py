@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.dropout import Source
-from graphsilo.models.precision import lowered, wide
-from graphsilo.models.stack import Plan, Record, Stack, Weights
+from graphsilo.models.precision import reduced, wide
+from graphsilo.models.stack import Plan, Stack, StackRun, Weights
 from graphsilo.models.view import Norm, View
 from graphsilo.types import Precision, Task
 
@@ -184,7 +184,7 @@ class Model(nn.Module, ABC):
         return record.output, hidden if rows is None else hidden.index_select(0, rows), pull
 
     def _in_order(
-        self, record: Record, gradient: Tensor, order: list[int], hidden: tuple[int, Tensor] | None = None
+        self, record: StackRun, gradient: Tensor, order: list[int], hidden: tuple[int, Tensor] | None = None
     ) -> list[Tensor]:
         """The gradients of ``parameters()`` from that of a record's output."""
         with self._precisely():
@@ -203,7 +203,7 @@ class Model(nn.Module, ABC):
         found: list[Iterator[Tensor]] | None = self.__dict__["_stack"].masks(last[1], times, generator)
         return found
 
-    def _record(self, view: View, source: Source | None) -> Record | None:
+    def _record(self, view: View, source: Source | None) -> StackRun | None:
         """One run through the stack; None where the model has none, or more than that."""
         mine = self.__dict__
         last = mine.get("_last_plan")
@@ -212,7 +212,7 @@ class Model(nn.Module, ABC):
         if last is not None and last[0] is view:
             # The same rows as before, as in every full-batch step: the stack is run with the same plan.
             with self._precisely():
-                record: Record = mine["_stack"].run(last[1], source)
+                record: StackRun = mine["_stack"].run(last[1], source)
             return record
         stack = mine.get("_stack")
         if stack is None:
@@ -243,7 +243,7 @@ class Model(nn.Module, ABC):
         """What holds while this model computes."""
         if self.precision == "float32":
             return _NOTHING
-        return lowered(next(self.parameters()).device.type)
+        return reduced(next(self.parameters()).device.type)
 
     @property
     def num_parameters(self) -> int:

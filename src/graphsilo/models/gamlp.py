@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from graphsilo.models.base import Dense, Model, Outputs, draw_uniform, widths
 from graphsilo.models.dropout import dropout
 from graphsilo.models.operators import Operator
-from graphsilo.models.precision import as_forwards, exact, is_lowered
+from graphsilo.models.precision import as_forwards, exact, is_reduced
 from graphsilo.models.view import View
 
 _GAIN = math.sqrt(2.0)
@@ -159,7 +159,7 @@ class _Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hops: list[Operator], weight: Tensor, scorer: Tensor) -> tuple[Tensor, Tensor]:
         references = len(scorer) - 1
-        ctx.hops, ctx.scorer_shape, ctx.lowered = hops, scorer.shape, is_lowered(weight)
+        ctx.hops, ctx.scorer_shape, ctx.reduced = hops, scorer.shape, is_reduced(weight)
         projected = torch.stack([hop.mm(weight) for hop in hops])
         parts = [hop.mm(torch.stack((scorer[level % references], scorer[-1]), 1)) for level, hop in enumerate(hops)]
         return projected, torch.stack(parts)

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, draw_uniform, layer_widths
 from graphsilo.models.dropout import dropout, keep_scale, relu_dropout
 from graphsilo.models.operators import SparseOperator, csr_tensor
-from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
+from graphsilo.models.precision import as_forwards, exact, is_reduced, wide
 from graphsilo.models.view import View
 
 
@@ -230,7 +230,7 @@ class _Attention(torch.autograd.Function):
         else:
             parts = [edges.weighted(used[:, head].contiguous(), split[:, head].contiguous()) for head in range(heads)]
             result = torch.cat(parts, 1)
-        ctx.edges, ctx.keep, ctx.lowered = edges, keep, is_lowered(values)
+        ctx.edges, ctx.keep, ctx.reduced = edges, keep, is_reduced(values)
         ctx.save_for_backward(values, to_source, to_target, slopes, weights)
         return result
 

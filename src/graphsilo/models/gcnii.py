@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from graphsilo.models.base import Dense, Model, Outputs, Pooling, Readout
 from graphsilo.models.dropout import keep_scale, relu_dropout_scale
 from graphsilo.models.operators import SparseOperator
-from graphsilo.models.precision import as_forwards, is_lowered, wide
+from graphsilo.models.precision import as_forwards, is_reduced, wide
 from graphsilo.models.stack import Plan, Stack, Term
 from graphsilo.models.view import View
 
@@ -134,7 +134,7 @@ class _Convolutions(torch.autograd.Function):
             if needed:
                 saved.append(mixed)
         ctx.settings, ctx.keep, ctx.count, ctx.shape = settings, keep, len(weights), start.shape
-        ctx.lowered = is_lowered(start)
+        ctx.reduced = is_reduced(start)
         ctx.save_for_backward(*weights, *saved)
         # Without convolutions and dropout the output would be the input itself, which autograd must not see twice.
         return hidden.clone() if hidden is start else hidden

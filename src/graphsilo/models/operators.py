@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import UnsupportedError
-from graphsilo.models.precision import as_forwards, exact, is_lowered, wide
+from graphsilo.models.precision import as_forwards, exact, is_reduced, wide
 
 # One stored entry of a sparse product counts as this many entries of a dense one. On one core it takes as long as 1 to
 # 2.5 of them with 64 columns and 2.5 to 5 with 16, depending on the processor. With 3 in place of 5 a round of FedAvg
@@ -57,7 +57,7 @@ class Operator(ABC):
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, right: Tensor, operator: Operator) -> Tensor:
-        ctx.operator, ctx.lowered = operator, is_lowered(right)
+        ctx.operator, ctx.reduced = operator, is_reduced(right)
         return operator.mm(right)
 
     @staticmethod
@@ -94,7 +94,7 @@ class SparseOperator(Operator):
 
 
 class DenseOperator(Operator):
-    """An ordinary matrix; where products are lowered to bfloat16, with a copy of itself as that."""
+    """An ordinary matrix; where products are rounded to bfloat16, with a copy of itself as that."""
 
     def __init__(self, matrix: Tensor):
         self.matrix = matrix
@@ -109,8 +109,8 @@ class DenseOperator(Operator):
         return wide(torch.mm(self._factor().t(), _narrow(left)))
 
     def _factor(self) -> Tensor:
-        """The matrix as products want it now: lowered once, not in every product."""
-        if self.matrix.dtype is not torch.float32 or not is_lowered(self.matrix):
+        """The matrix as products want it now: rounded once, not in every product."""
+        if self.matrix.dtype is not torch.float32 or not is_reduced(self.matrix):
             return self.matrix
         if self._low is None:
             self._low = self.matrix.to(torch.bfloat16)
@@ -149,7 +149,7 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
     Where the result has few columns, its transpose is computed: BLAS on a CPU is two to three times faster on a short,
     wide result than on a tall, narrow one; in bfloat16 it is not.
     """
-    if right.shape[1] < 16 and left.is_cpu and not is_lowered(left):
+    if right.shape[1] < 16 and left.is_cpu and not is_reduced(left):
         return torch.mm(right.t(), left.t()).t().contiguous()
     return wide(torch.mm(left, right))
 

@@ -21,12 +21,12 @@ _NOTHING = contextlib.nullcontext()
 _times = 0
 
 
-def is_lowered(like: Tensor) -> bool:
+def is_reduced(like: Tensor) -> bool:
     """Whether dense products are computed in bfloat16 now, where this tensor lies."""
     return torch.is_autocast_enabled(like.device.type)
 
 
-def lowered(device: str, *, on: bool = True) -> contextlib.AbstractContextManager[Any]:
+def reduced(device: str, *, on: bool = True) -> contextlib.AbstractContextManager[Any]:
     """Dense products in bfloat16 while this is open.
 
     Args:
@@ -37,18 +37,18 @@ def lowered(device: str, *, on: bool = True) -> contextlib.AbstractContextManage
         return _NOTHING
     global _times
     _times += 1
-    # Without torch's cache of lowered weights: optimisers change weights in place, which it does not see.
+    # Without torch's cache of rounded weights: optimisers change weights in place, which it does not see.
     return torch.autocast(device, torch.bfloat16, cache_enabled=False)
 
 
-def times_lowered() -> int:
-    """How often ``lowered`` has been on in this process: whether something was computed that way."""
+def times_reduced() -> int:
+    """How often ``reduced`` has been on in this process: whether something was computed that way."""
     return _times
 
 
 def exact(like: Tensor) -> contextlib.AbstractContextManager[Any]:
     """Products as their operands are while this is open: for sparse ones."""
-    return torch.autocast(like.device.type, enabled=False) if is_lowered(like) else _NOTHING
+    return torch.autocast(like.device.type, enabled=False) if is_reduced(like) else _NOTHING
 
 
 def wide(values: Tensor) -> Tensor:
@@ -57,13 +57,13 @@ def wide(values: Tensor) -> Tensor:
 
 
 def as_forwards(backward: Backward) -> Backward:
-    """Run a written-out backward pass in the precision of its forward pass, which has put it into ``ctx.lowered``.
+    """Run a written-out backward pass in the precision of its forward pass, which has put it into ``ctx.reduced``.
 
     torch calls it outside of whatever was open then.
     """
 
     def run(ctx: Any, *gradients: Tensor) -> Any:
-        with lowered(gradients[0].device.type, on=ctx.lowered):
+        with reduced(gradients[0].device.type, on=ctx.reduced):
             return backward(ctx, *gradients)
 
     return cast(Backward, run)

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from graphsilo.models.dropout import Source, activate, activate_backward, dropout, masks_ahead
 from graphsilo.models.operators import Operator, matmul
-from graphsilo.models.precision import as_forwards, is_lowered, wide
+from graphsilo.models.precision import as_forwards, is_reduced, wide
 from graphsilo.models.view import Norm, View
 
 
@@ -41,7 +41,7 @@ DENSE: tuple[Term, ...] = (Term(),)
 """H @ W: a layer without a graph."""
 
 
-class Record(NamedTuple):
+class StackRun(NamedTuple):
     """One run through a stack, ready for its backward pass.
 
     Attributes:
@@ -89,13 +89,13 @@ class Stack:
         self._ends = [sum(map(len, layers[: depth + 1])) for depth in range(len(layers))]
         self._rates = tuple(rates)
         self._recording = False
-        self._record: Record | None = None
+        self._record: StackRun | None = None
 
     def parameters(self) -> list[Tensor]:
         """Weights and biases, layer by layer."""
         return [module._parameters[name] for module, name in self._slots]  # type: ignore[misc]
 
-    def record(self, run: Callable[[], Tensor]) -> tuple[Tensor, Record | None]:
+    def record(self, run: Callable[[], Tensor]) -> tuple[Tensor, StackRun | None]:
         """Run something that calls this stack once, without autograd, and keep what a backward pass needs."""
         self._recording, self._record = True, None
         try:
@@ -105,12 +105,12 @@ class Stack:
         finally:
             self._recording, self._record = False, None
 
-    def run(self, plan: Plan, source: Source | None) -> Record:
+    def run(self, plan: Plan, source: Source | None) -> StackRun:
         """Run all layers, without autograd, and keep what a backward pass needs."""
         parameters = self.parameters()
         with without_gradients():
             output, saved = _forward(plan, self._rates, source, False, parameters)
-        return Record(plan, False, parameters, saved, output)
+        return StackRun(plan, False, parameters, saved, output)
 
     def with_input(self, plan: Plan, source: torch.Generator | None, layer: int) -> tuple[Tensor, Tensor]:
         """The output of all layers, and the input of one above the first; both have a gradient.
@@ -153,7 +153,7 @@ class Stack:
             return plain(plan, self._rates, generator, activate_last, parameters)[-1]  # type: ignore[arg-type]
         if self._recording:
             output, saved = _forward(plan, self._rates, generator, activate_last, parameters)  # type: ignore[arg-type]
-            self._record = Record(plan, activate_last, parameters, saved, output)  # type: ignore[arg-type]
+            self._record = StackRun(plan, activate_last, parameters, saved, output)  # type: ignore[arg-type]
             return output
         if generator is None and not torch.is_grad_enabled():
             return _evaluate(plan, activate_last, parameters)  # type: ignore[arg-type]
@@ -328,7 +328,7 @@ class _Layers(torch.autograd.Function):
     ) -> Tensor | tuple[Tensor, Tensor]:
         hidden, saved = _forward(plan, rates, generator, activate_last, parameters)
         ctx.plan, ctx.activate_last, ctx.count, ctx.layer = plan, activate_last, len(parameters), layer
-        ctx.lowered = is_lowered(hidden)
+        ctx.reduced = is_reduced(hidden)
         # ``hidden`` of the last layer is the output; saving it is allowed, changing it in place is caught by torch.
         ctx.save_for_backward(*parameters, *saved)
         return hidden if layer is None else (hidden, saved[2 * layer - 1])  # type: ignore[return-value]

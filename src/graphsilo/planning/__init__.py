@@ -26,17 +26,22 @@ from typing import Any
 import graphsilo.errors
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig
+from graphsilo.planning.connection import Connection
 from graphsilo.planning.estimate import plan_of
-from graphsilo.planning.lines import Line
 from graphsilo.planning.plan import Plan
 from graphsilo.planning.trials import Trial, Tried
 from graphsilo.runtime.machine import memory
 
-__all__ = ["Line", "Plan", "plan"]
+__all__ = ["Connection", "Plan", "plan"]
 
 
 def plan(
-    config: RunConfig, *, seconds: float = 10.0, line: Line | None = None, out: Path | None = None, finish: str = ""
+    config: RunConfig,
+    *,
+    seconds: float = 10.0,
+    line: Connection | None = None,
+    out: Path | None = None,
+    finish: str = "",
 ) -> Plan:
     """Estimate what a run will cost, by trying it for a little while.
 
@@ -55,7 +60,7 @@ def plan(
     return plan_of(config, try_out(config, seconds, line, finish), machine=machine, line=line, out=out)
 
 
-def try_out(config: RunConfig, seconds: float, line: Line | None, finish: str) -> Tried:
+def try_out(config: RunConfig, seconds: float, line: Connection | None, finish: str) -> Tried:
     """Have another process prepare the data and try the method.
 
     Raises:

@@ -10,11 +10,11 @@ from typing import Any
 
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.seed import CHECKPOINT_SHARE, LEAST_SECONDS
-from graphsilo.planning.lines import Line
-from graphsilo.planning.plan import Cost, Finding, Plan, Process
+from graphsilo.planning.connection import Connection
+from graphsilo.planning.plan import Cost, Plan, PlanFinding, Process
 from graphsilo.planning.trials import Trial, Tried
-from graphsilo.runtime.local.workers import MOST_EARLY, MOST_EARLY_BYTES
-from graphsilo.runtime.machine import Memory, room
+from graphsilo.runtime.local.workers import MAX_EARLY, MAX_EARLY_BYTES
+from graphsilo.runtime.machine import Memory, free_disk
 
 ENTRY = 800
 """Bytes that the ledger's note of one message takes, and its row while the table is written."""
@@ -74,7 +74,7 @@ class Course:
 
 
 def plan_of(
-    config: RunConfig, tried: Tried, *, machine: Memory | None, line: Line | None = None, out: Path | None = None
+    config: RunConfig, tried: Tried, *, machine: Memory | None, line: Connection | None = None, out: Path | None = None
 ) -> Plan:
     """The plan of a run from its trials.
 
@@ -91,7 +91,7 @@ def plan_of(
     trained = course.setup + course.all_rounds(rounds)
     evaluated = course.all_evaluations(evaluations)
     spent = trained + evaluated
-    seed = replace(spent, up=trained.up, down=trained.down, most_up=trained.most_up, most_down=trained.most_down)
+    seed = replace(spent, up=trained.up, down=trained.down, max_up=trained.max_up, max_down=trained.max_down)
     checkpoint, checkpoints = _checkpoints(config, course, rounds, spent.cpu, out)
     workers = max(silo["place"] for silo in tried.silos) + 1
     finish = max((each.events["finished"]["cpu"] for each in tried.trials if "finished" in each.events), default=0.0)
@@ -182,7 +182,7 @@ def _from_sample(config: RunConfig, tried: Tried, trial: Trial) -> Course:
         sites = cost.sites + server - cost.server if cost.sites else 0.0
         return Cost(
             server + clients, server, server + clients / workers, sites, cost.up * number, cost.down * number,
-            cost.most_up, cost.most_down,
+            cost.max_up, cost.max_down,
         )  # fmt: skip
 
     basis = (
@@ -269,14 +269,14 @@ def _processes(
     """
     facts, trial = tried.facts, course.trial
     ends = [trial.events.get("trained"), trial.partial, *trial.steps[-1:]]
-    end = next((event for event in ends if event), {**facts, "most": max(trial.most, facts["most"])})
+    end = next((event for event in ends if event), {**facts, "most": max(trial.peak, facts["most"])})
     own = max(0, (end["now"] - end["files"]) - (facts["now"] - facts["files"]))  # of clients, models and messages
     passing = max(0, end["most"] - end["now"])
-    resident = config.run.resident_clients
-    in_memory = course.work if resident is None else min(course.work, resident / len(trial.clients))
+    memory_use = config.run.resident_clients
+    in_memory = course.work if memory_use is None else min(course.work, memory_use / len(trial.clients))
     kept = own * max(in_memory, 1.0)
     ledger = _ledger(config, tried, course)
-    peak = max(facts["most"], int(facts["now"] + kept + passing), trial.most) + ledger
+    peak = max(facts["most"], int(facts["now"] + kept + passing), trial.peak) + ledger
     finish = next((_settled(facts, each) for each in tried.trials if "finished" in each.events), 0) + ledger
     work = [0] * workers
     for silo in tried.silos:
@@ -288,8 +288,8 @@ def _processes(
     if workers == 1:
         found.append(Process("the run", 1, max(peak, finish)))
     else:
-        each = max(course.setup.most_up, course.steady.most_up)
-        early = min(MOST_EARLY * each, MOST_EARLY_BYTES + each)  # answers that come before their turn
+        each = max(course.setup.max_up, course.steady.max_up)
+        early = min(MAX_EARLY * each, MAX_EARLY_BYTES + each)  # answers that come before their turn
         first = int(facts["now"] + kept * work[0] / total + passing + early + ledger)
         share = max(work[1:]) / total
         found.append(Process("coordinator", 1, max(first, finish, facts["most"])))
@@ -348,7 +348,7 @@ def _disk(config: RunConfig, tried: Tried, course: Course, out: Path | None) -> 
 def _findings(
     config: RunConfig, tried: Tried, course: Course, memory: Mapping[str, int | None], disk: Mapping[str, float],
     out: Path | None,
-) -> tuple[Finding, ...]:  # fmt: skip
+) -> tuple[PlanFinding, ...]:  # fmt: skip
     """What a person should know, the gravest first."""
     found = []
     needed, free, whole = memory["needed"] or 0, memory["free"], memory["machine"]
@@ -360,28 +360,30 @@ def _findings(
             f"memory: {least} {_gigabytes(needed)} would be needed, and {have}. Keep fewer clients in memory "
             f"(run.resident_clients), use fewer workers or a smaller model, or take a larger machine."
         )
-        found.append(Finding("refused", text))
+        found.append(PlanFinding("refused", text))
     elif free is not None and needed > free:
         text = f"memory: about {_gigabytes(needed)} are needed, and only {_gigabytes(free)} are free just now."
-        found.append(Finding("warning", text))
-    left = None if out is None else room(out)
+        found.append(PlanFinding("warning", text))
+    left = None if out is None else free_disk(out)
     if left is not None and disk["most"] > left:
         text = (
             f"disk: up to {_gigabytes(disk['most'])} will be written, and {_gigabytes(left)} are free where {out} is. "
             f"Choose another --out, or keep less (evaluation.models=false, run.checkpoint_every=0, a larger "
             f"run.resident_clients)."
         )
-        found.append(Finding("refused", text))
+        found.append(PlanFinding("refused", text))
     elif any(event["bytes"] is None for trial in tried.trials for event in trial.checkpoints):
         found.append(
-            Finding("warning", "disk: the temporary folder had no room for a checkpoint; its size is unknown.")
+            PlanFinding("warning", "disk: the temporary folder had no room for a checkpoint; its size is unknown.")
         )
-    found += [Finding("warning", text) for text in course.weak]
+    found += [PlanFinding("warning", text) for text in course.weak]
     if config.run.early_stopping is not None:
-        found.append(Finding("note", "run.early_stopping may end seeds sooner; costs are those of all rounds."))
+        found.append(PlanFinding("note", "run.early_stopping may end seeds sooner; costs are those of all rounds."))
     if config.run.references:
         names = ", ".join(config.run.references)
-        found.append(Finding("note", f"the reference rows ({names}) are runs of their own and not part of this plan."))
+        found.append(
+            PlanFinding("note", f"the reference rows ({names}) are runs of their own and not part of this plan.")
+        )
     return tuple(found)
 
 

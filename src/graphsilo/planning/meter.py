@@ -19,10 +19,10 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient
 from graphsilo.federation.server import ServerBase
 from graphsilo.federation.wire import Encoded
-from graphsilo.planning.lines import Line
+from graphsilo.planning.connection import Connection
 from graphsilo.planning.plan import Cost
 from graphsilo.runtime.exchange import Exchange
-from graphsilo.runtime.machine import resident
+from graphsilo.runtime.machine import memory_use
 from graphsilo.types import ClientId
 
 Emit = Callable[[dict[str, Any]], None]
@@ -44,7 +44,11 @@ class Meter:
     """
 
     def __init__(
-        self, emit: Emit, give_up: Callable[[float], None], places: Mapping[ClientId, int], line: Line | None = None
+        self,
+        emit: Emit,
+        give_up: Callable[[float], None],
+        places: Mapping[ClientId, int],
+        line: Connection | None = None,
     ):
         self.emit, self.give_up, self.places, self.line = emit, give_up, places, line
         self._phase: tuple[str, int] | None = None
@@ -124,7 +128,7 @@ class Meter:
         lasted = time.perf_counter() - self._began
         return {
             "event": event, "phase": phase, "round": number, "cost": asdict(cost), "lasted": lasted,
-            **resident()._asdict(),
+            **memory_use()._asdict(),
         }  # fmt: skip
 
 
@@ -156,7 +160,7 @@ class Weighed(Checkpoints):
         self.meter.emit({**known, "bytes": size, "cpu": cpu})
 
 
-class Trial(SeedRun):
+class MeteredRun(SeedRun):
     """One seed that ends by itself after a few rounds.
 
     Attributes:

@@ -9,7 +9,7 @@ Level = Literal["refused", "warning", "note"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class PlanFinding:
     """Something a person should know of a plan; ``refused`` when the run cannot be made as it is."""
 
     level: Level
@@ -35,8 +35,8 @@ class Cost:
     sites: float = 0.0
     up: float = 0.0
     down: float = 0.0
-    most_up: float = 0.0
-    most_down: float = 0.0
+    max_up: float = 0.0
+    max_down: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
@@ -100,7 +100,7 @@ class Plan:
     memory: dict[str, int | None]
     gpu: int
     disk: dict[str, float]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[PlanFinding, ...] = ()
 
     @property
     def is_refused(self) -> bool:

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from graphsilo.data.silos.silo import Silo
-from graphsilo.experiments.checks import check_device, check_precision, check_room, check_support
+from graphsilo.experiments.checks import check_device, check_precision, check_resources, check_support
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Silent
@@ -36,11 +36,11 @@ from graphsilo.experiments.storage.records import Seed
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.planning import meter
-from graphsilo.planning.lines import Line
+from graphsilo.planning.connection import Connection
 from graphsilo.planning.trials import Trial, repeats, tried
-from graphsilo.runtime.local.parking import Parking
+from graphsilo.runtime.local.offloading import OffloadFolder
 from graphsilo.runtime.local.placement import beside_coordinator, expected_work, graph_bytes
-from graphsilo.runtime.machine import memory, resident
+from graphsilo.runtime.machine import memory, memory_use
 
 GRACE = (2, 3)
 """After so many times its seconds a trial is ended that has not finished its set-up; that has not done two rounds."""
@@ -55,7 +55,7 @@ def main(order: Mapping[str, Any], folder: Path) -> None:
     torch.set_num_threads(1)
     found: dict[str, Any] = {}
     try:
-        line = Line(**order["line"]) if order["line"] else None
+        line = Connection(**order["line"]) if order["line"] else None
         probe = Probe(Path(order["config"]), order["explicit"], float(order["seconds"]), order["finish"], line, folder)
         trials = tried(probe.facts, probe.attempt)
         found = {"facts": probe.facts, "started": probe.started, "trials": [asdict(trial) for trial in trials]}
@@ -78,18 +78,20 @@ class Probe:
         folder: For what trials write down.
     """
 
-    def __init__(self, path: Path, explicit: list[str], seconds: float, finish: str, line: Line | None, folder: Path):
+    def __init__(
+        self, path: Path, explicit: list[str], seconds: float, finish: str, line: Connection | None, folder: Path
+    ):
         config = settled(load_config(path).with_explicit(explicit), out=path)
         self.method: Method = registry.load(config.method.name)
         settings = config.method_config()
         check_device(config.run.device, config.run.precision)
         started = time.process_time()
-        self.started = {"cpu": started, **resident()._asdict()}
+        self.started = {"cpu": started, **memory_use()._asdict()}
         self.simulation: Simulation = prepare(config, self.method)
         check_clients(config, self.simulation.partition)
         config = settled(config, task=self.simulation.task, partition=self.simulation.partition, out=path)
         check_support(config, self.method, settings, self.simulation)
-        check_room(self.simulation, settings)
+        check_resources(self.simulation, settings)
         check_precision(self.simulation)
         self.config: RunConfig = config
         self.seconds, self.finish, self.line, self.folder = seconds, finish, line, folder
@@ -107,7 +109,7 @@ class Probe:
         }
         self.facts = {
             "cpu": time.process_time() - started,
-            **resident()._asdict(),
+            **memory_use()._asdict(),
             "data": self.simulation.describe(),
             "rule": self.simulation.rule,
             "method": {"name": self.method.name, "title": self.method.title},
@@ -125,10 +127,10 @@ class Probe:
             self._try(trial, path)
         until = time.monotonic() + 60 + SLOW * self.seconds
         while os.waitpid(process, os.WNOHANG)[0] == 0:
-            now = resident(process).now
+            now = memory_use(process).now
             if now > self.limit or time.monotonic() > until:
                 trial.end = "memory" if now > self.limit else "late"
-                trial.most = max(trial.most, now)
+                trial.peak = max(trial.peak, now)
                 os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
                 break
@@ -178,17 +180,17 @@ class Probe:
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             folder = Path(name)
             weighed = meter.Weighed(folder / "checkpoints", watch)
-            parking = Parking(folder)
+            offload_folder = OffloadFolder(folder)
             settings = config.method_config()
-            trial = meter.Trial(config, self.method, settings, simulation, seed, None, weighed, parking)
+            trial = meter.MeteredRun(config, self.method, settings, simulation, seed, None, weighed, offload_folder)
             trial.meter, trial.seconds = watch, self.seconds
             found, ledger = trial.run(0, resume=False, observer=Silent(), label="", folder=folder)
             watch.close()
-            parking.close()
+            offload_folder.close()
             models = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             gpu = int(torch.cuda.max_memory_allocated()) if config.run.device.startswith("cuda") else 0
             known = {"models": models, "gpu": gpu, "cpu": time.process_time(), "entries": len(ledger._entries)}
-            emit({"event": "trained", **known, **resident()._asdict()})
+            emit({"event": "trained", **known, **memory_use()._asdict()})
             if self.finish and len(silos) == len(self.simulation.silos) and not wanted.settings:
                 self._finish(folder / "out", config, simulation, found, ledger, emit)
 
@@ -206,7 +208,7 @@ class Probe:
         module, _, function = self.finish.partition(":")
         getattr(importlib.import_module(module), function)(folder)
         sizes = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-        emit({"event": "finished", "cpu": time.process_time() - started, "sizes": sizes, **resident()._asdict()})
+        emit({"event": "finished", "cpu": time.process_time() - started, "sizes": sizes, **memory_use()._asdict()})
 
 
 def _size(silo: Silo) -> dict[str, int]:

@@ -40,7 +40,7 @@ class Trial:
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
     end: End = "late"
-    most: int = 0
+    peak: int = 0
 
     @property
     def rounds(self) -> int:
@@ -64,7 +64,7 @@ class Trial:
             except ValueError:
                 break
             name = event["event"]
-            self.most = max(self.most, event.get("most", 0))
+            self.peak = max(self.peak, event.get("most", 0))
             if name == "step":
                 self.steps.append(event)
                 self.partial = None

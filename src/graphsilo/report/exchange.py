@@ -85,15 +85,15 @@ def ledger_section(ledger: Ledger | None, seeds: int) -> Context | None:
         )
     senders = ledger.by_client.get("up", {})
     largest = sorted(senders, key=lambda who: (-sum(senders[who].values()), who))
-    told = [name for name in names if ledger.by_kind.get("up", {}).get(name)]
+    sent_kinds = [name for name in names if ledger.by_kind.get("up", {}).get(name)]
     return {
         "sentence": _ledger_sentence(ledger, up, down, len(senders), seeds),
         "kinds": kinds,
-        "client_columns": told,
+        "client_columns": sent_kinds,
         "clients": [
             {
                 "client": who,
-                "cells": [data_size(senders[who].get(name) or None) for name in told],
+                "cells": [data_size(senders[who].get(name) or None) for name in sent_kinds],
                 "total": data_size(sum(senders[who].values())),
                 "received": data_size(sum(ledger.by_client.get("down", {}).get(who, {}).values()) or None),
             }

@@ -274,16 +274,16 @@ def kinds(ledger: Ledger) -> Figure | None:
     )
 
 
-def uploads(ledger: Ledger, *, most: int = 40) -> Figure | None:
+def uploads(ledger: Ledger, *, limit: int = 40) -> Figure | None:
     """Bytes each client sent, stacked by what they disclose; the clients that sent most when there are many."""
     sent = ledger.by_client.get("up", {})
     if not sent:
         return None
     shown = sorted(sent)
     note = ""
-    if len(shown) > most:
-        shown = sorted(sorted(shown, key=lambda who: (-sum(sent[who].values()), who))[:most])
-        note = f" The {most} of {len(sent)} clients that sent most."
+    if len(shown) > limit:
+        shown = sorted(sorted(shown, key=lambda who: (-sum(sent[who].values()), who))[:limit])
+        note = f" The {limit} of {len(sent)} clients that sent most."
     factor, unit = size_unit(max(sum(sent[who].values()) for who in shown))
     data = [
         {

@@ -46,8 +46,8 @@ def references_explained(keys: Iterable[str]) -> str:
         >>> references_explained(["local"])
         'Local only: every silo trains alone.'
     """
-    told = [f"{REFERENCES[key]}: {REFERENCE_MEANINGS[key]}" for key in REFERENCES if key in set(keys)]
-    return f"{'; '.join(told)}." if told else ""
+    texts = [f"{REFERENCES[key]}: {REFERENCE_MEANINGS[key]}" for key in REFERENCES if key in set(keys)]
+    return f"{'; '.join(texts)}." if texts else ""
 
 
 def number(value: Any) -> float | None:
@@ -171,7 +171,7 @@ def in_sentence(name: str) -> str:
 
 
 def short_hash(value: Any) -> str:
-    """The first twelve signs of a hash, enough to compare by eye."""
+    """The first twelve characters of a hash, enough to compare by eye."""
     return str(value).removeprefix("sha256:")[:12] if value else NOT_RECORDED
 
 

@@ -195,12 +195,12 @@ def _reference_table(run: Run) -> Context | None:
         cells = [plus_minus(scores[name], name) for name in names]
         lines.append({"title": title, "own": own, "dot": dot, "cells": cells})
     gaps = [(name, tables.run_gap(run, name)) for name in names]
-    told = [f"{percent(gap, 0)} % in {in_sentence(name)}" for name, gap in gaps if gap is not None]
+    texts = [f"{percent(gap, 0)} % in {in_sentence(name)}" for name, gap in gaps if gap is not None]
     return {
         "metric": in_sentence(main),
         "columns": [f"{each.title}, %" if each.is_share else each.title for each in map(metric_of, names)],
         "rows": lines,
-        "gap_sentence": f"Of the gap between local and global, this run closes {listed(told)}." if told else None,
+        "gap_sentence": f"Of the gap between local and global, this run closes {listed(texts)}." if texts else None,
         "explained": references_explained(found),
         "axis": [metric(low, main), metric(high, main)],
     }

@@ -253,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             text = content.page() if path == "/" else content.json()
         except Exception:  # whatever it is, the coordinator goes on, and a reader learns nothing of its insides
-            self._send(500, "The status cannot be told just now.")
+            self._send(500, "The status cannot be read just now.")
             return
         self._send(200, text, "text/html" if path == "/" else "application/json")
 

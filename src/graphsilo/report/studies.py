@@ -1,5 +1,5 @@
-"""What clients told the researcher about a method's inner workings: one table of numbers, and pictures of what they
-learned beside what they hold.
+"""What clients reported to the researcher about a method's inner workings: one table of numbers, and pictures of what
+they learned beside what they hold.
 
 A study is ``{client: {name: number or tensor}}``, as ``ClientBase.study`` gives it. Numbers become a table. Where a
 client gives ``real_features`` and ``synthetic_features`` [items, features] (``real_labels`` and ``synthetic_labels``
@@ -23,7 +23,7 @@ from graphsilo.report.record import Context
 Study: TypeAlias = Mapping[Any, Mapping[str, Any]]
 """Client to facts: plain numbers, and tensors or arrays."""
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """Real nodes drawn at most, and as many synthetic ones; evenly chosen."""
 MAP_ROWS, MAP_COLUMNS = 60, 120
 """Rows of each kind, and features, that a heat map shows at most."""
@@ -63,12 +63,12 @@ def plane(study: Study, class_names: Sequence[str] | None = None) -> Figure | No
     """Real and synthetic nodes in the plane of their first two principal components, one plot per client."""
     plots: dict[str, Plot] = {}
     for client, both in _pairs(study).items():
-        real, synthetic = (features[_spaced(len(features), MOST_POINTS)] for features, _ in both)
+        real, synthetic = (features[_spaced(len(features), MAX_POINTS)] for features, _ in both)
         at, shares = principal_plane(np.concatenate([real, synthetic]))
         kinds = ((REAL, at[: len(real)], both[0][1]), (SYNTHETIC, at[len(real) :], both[1][1]))
         traces = []
         for place, (kind, points, labels) in enumerate(kinds):
-            shown = None if labels is None else labels[_spaced(len(labels), MOST_POINTS)]
+            shown = None if labels is None else labels[_spaced(len(labels), MAX_POINTS)]
             traces.append(_dots(kind, points, shown, class_names, place))
         titles = [f"Component {axis + 1} ({100 * share:.0f} % of variance)" for axis, share in enumerate(shares)]
         plots[f"client {client}"] = {"data": traces, "layout": layout_of(*titles)}
@@ -182,11 +182,11 @@ def _features(facts: Mapping[str, Any], kind: str) -> _Features | None:
     return features, labels if labels is not None and labels.shape == features.shape[:1] else None
 
 
-def _spaced(count: int, most: int) -> NDArray[np.int64]:
+def _spaced(count: int, limit: int) -> NDArray[np.int64]:
     """At most ``most`` of ``count`` places, evenly chosen."""
-    if count <= most:
+    if count <= limit:
         return np.arange(count)
-    return np.linspace(0, count - 1, most).astype(np.int64)
+    return np.linspace(0, count - 1, limit).astype(np.int64)
 
 
 def _names(labels: NDArray[np.int64] | None, rows: NDArray[np.int64], class_names: Sequence[str] | None) -> list[str]:

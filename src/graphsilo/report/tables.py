@@ -219,12 +219,12 @@ def _with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[li
         return list(runs), []
     scored = [{row.client for row in seed.clients if row.test.metrics} for run in runs for seed in run.seeds]
     common = set.intersection(*scored)
-    told = f"Who takes part differs ({_told_apart(labels, absent)})"
+    text = f"Who takes part differs ({_distinct(labels, absent)})"
     if not common:
-        return list(runs), [f"{told}, and no client was scored in all runs: each has the mean over its own."]
+        return list(runs), [f"{text}, and no client was scored in all runs: each has the mean over its own."]
     count = f"{len(common)} client{'' if len(common) == 1 else 's'}"
     return [_narrowed(run, common) for run in runs], [
-        f"{told}: scores are node-weighted means over the {count} that all runs have."
+        f"{text}: scores are node-weighted means over the {count} that all runs have."
     ]
 
 
@@ -476,7 +476,7 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
         values = [identity(run) for run in runs]
         if len({repr(value) for value in values}) > 1:
             differing.add(what)
-            warnings.append(f"The runs are not comparable: {what} differ ({_told_apart(labels, values)}).")
+            warnings.append(f"The runs are not comparable: {what} differ ({_distinct(labels, values)}).")
     flat = [flatten(run.config) for run in runs]
     for key in dict.fromkeys(key for settings in flat for key in settings):
         section = key.split(".")[0]
@@ -487,20 +487,20 @@ def _differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], l
             continue
         if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or "unset" in values):
             continue
-        sentence = f"{key} differs ({_told_apart(labels, values)})."
+        sentence = f"{key} differs ({_distinct(labels, values)})."
         if section not in _SAME:
             notes.append(sentence)
         elif section not in differing:
             warnings.append(f"The runs may not be comparable: {sentence}")
     scored = [MODES.get(run.modes[0], run.modes[0]) for run in runs]
     if len(set(scored)) > 1:
-        notes.append(f"Whose model is scored differs ({_told_apart(labels, scored)}).")
+        notes.append(f"Whose model is scored differs ({_distinct(labels, scored)}).")
     if len({run.result.fingerprint for run in runs}) < len(runs):
         notes.append("Some runs have the same fingerprint: the same settings on the same data, run again.")
     return warnings, notes
 
 
-def _told_apart(labels: Sequence[str], values: Sequence[Any]) -> str:
+def _distinct(labels: Sequence[str], values: Sequence[Any]) -> str:
     """``A, B: 10; C: 20``, shortened when there are many values."""
     groups: dict[str, list[str]] = {}
     for label, value in zip(labels, values, strict=True):

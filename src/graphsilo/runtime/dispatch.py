@@ -15,7 +15,7 @@ from graphsilo.federation.interface import Failure, Handler
 from graphsilo.federation.message import Message
 from graphsilo.federation.policy import Gate
 from graphsilo.federation.wire import Encoded
-from graphsilo.runtime.resident import Resident
+from graphsilo.runtime.hosted import HostedClient
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Inbox:
     message: Message | None = None
 
 
-def call(held: Resident, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None) -> Encoded | Failure:
+def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None) -> Encoded | Failure:
     """Run a client's handler on a received message.
 
     The decoded tensors are views of the received bytes, perhaps shared with other clients; a handler that writes into
@@ -69,8 +69,8 @@ def call(held: Resident, name: str, round_number: int, inbox: Inbox, gate: Gate 
     except Exception as error:
         kind, reason = type(error).__name__, str(error) or repr(error)
         trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()
-        if gate is not None and not gate.tells(error):
-            reason, trace = "what went wrong is told in the log at the silo", traceback.format_exc()
+        if gate is not None and not gate.may_report(error):
+            reason, trace = "what went wrong stands in the log at the silo", traceback.format_exc()
         elif isinstance(error, DisclosureError):
             trace = "\n".join(getattr(error, "__notes__", []))
         return Failure(client.id, name, kind, reason, trace)

@@ -222,7 +222,7 @@ class Exchange(Federation):
 
     @abstractmethod
     def client_states(self) -> dict[ClientId, Any]:
-        """Every client's state; a ``ParkedState`` where it is in a file."""
+        """Every client's state; a ``OffloadedState`` where it is in a file."""
 
     @abstractmethod
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:

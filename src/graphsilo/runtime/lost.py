@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphsilo.errors import FederationError
 
-MOST_LOSSES = 3
+MAX_LOSSES = 3
 """Times that a place may lose its state without a round in between."""
 
 

@@ -30,7 +30,7 @@ class Memory:
 
 
 def memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory | None:
-    """Memory of this machine or container; None where the system does not tell.
+    """Memory of this machine or container; None where the system does not say.
 
     Args:
         proc, groups: Where Linux tells of processes and of control groups.
@@ -49,7 +49,7 @@ def memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) ->
     return Memory(total, free)
 
 
-def room(folder: Path) -> int:
+def free_disk(folder: Path) -> int:
     """Free bytes on the disk on which a folder is, or will be made."""
     place = folder.expanduser().absolute()
     while not place.exists() and place != place.parent:
@@ -57,30 +57,30 @@ def room(folder: Path) -> int:
     return shutil.disk_usage(place).free
 
 
-class Resident(NamedTuple):
+class MemoryUse(NamedTuple):
     """Bytes of memory that a process has: now, at most so far, and how many of those now are pages of files."""
 
     now: int
-    most: int
+    peak: int
     files: int
 
 
-def resident(process: int | str = "self") -> Resident:
-    """Memory of a process; zeros where the system does not tell.
+def memory_use(process: int | str = "self") -> MemoryUse:
+    """Memory of a process; zeros where the system does not say.
 
-    The most that ``getrusage`` tells is no use here: a process started by another begins with the other's.
+    The most that ``getrusage`` reports is no use here: a process started by another begins with the other's.
     """
     table = _table(Path(f"/proc/{process}/status"))
-    return Resident(table.get("VmRSS", 0), table.get("VmHWM", 0), table.get("RssFile", 0))
+    return MemoryUse(table.get("VmRSS", 0), table.get("VmHWM", 0), table.get("RssFile", 0))
 
 
 def peak() -> int:
-    """Most bytes of memory this process had so far; where the system tells no better, its parent's count, too."""
-    known = resident().most
+    """Most bytes of memory this process had so far; where the system reports no better, its parent's count, too."""
+    known = memory_use().peak
     if known:
         return known
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _table(path: Path) -> dict[str, int]:

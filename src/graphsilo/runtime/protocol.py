@@ -24,7 +24,7 @@ _MAGIC = b"GSR1"
 MAX_HEADER = 512 << 10
 """Most bytes of a header, beside those for each client of the site: read, it takes up to 75 times as much."""
 HEADER_PER_CLIENT = 16 << 10
-"""Bytes more for each client that is asked, answers, or is told its result."""
+"""Bytes more for each client that is asked, answers, or is sent its result."""
 
 
 OPERATIONS = frozenset({"cards", "open", "call", "remember", "save", "restore", "finish", "result", "memory"})
@@ -110,11 +110,11 @@ def unpack(body: Body, *, limit: int | None = None, clients: int = 1) -> Packet:
     magic, length = _HEAD.unpack_from(view)
     if magic != _MAGIC:
         raise ProtocolError("these bytes are no packet of graphsilo.")
-    most = MAX_HEADER + HEADER_PER_CLIENT * clients
-    if length > most:
+    limit = MAX_HEADER + HEADER_PER_CLIENT * clients
+    if length > limit:
         raise ProtocolError(
-            f"the packet has a header of {length} bytes; at most {most} are read. Names of features and classes are in "
-            f"some headers: a table of very many columns needs shorter ones."
+            f"the packet has a header of {length} bytes; at most {limit} are read. Names of features and classes are "
+            f"in some headers: a table of very many columns needs shorter ones."
         )
     if _HEAD.size + length > view.nbytes:
         raise ProtocolError("the packet was cut inside its header.")

@@ -175,7 +175,7 @@ def check_state(method: Method, settings: Mapping[str, Any]) -> None:
     server.round(spy, 1)
     for client, state in federation.client_states().items():
         again = decode_tree(encode_tree(state))
-        held = federation.residents.get(client)
+        held = federation.cache.get(client)
         held.load_state(again)
         back = encode_tree(held.state())
         _require(np.array_equal(back, encode_tree(state)), method, f"client {client}'s state changes when restored")
@@ -316,9 +316,9 @@ def check_liars(method: Method, settings: Mapping[str, Any]) -> None:
         return
     for number, lie in enumerate(LIES):
         liar = (0, 3)[number % 2]  # who comes first, and who comes last
-        told: list[str] = []
+        lies: list[str] = []
         server, federation, _ = assemble(
-            method, {**settings, "min_clients": 1}, runtime=partial(_Lying, method, liar, lie, told)
+            method, {**settings, "min_clients": 1}, runtime=partial(_Lying, method, liar, lie, lies)
         )
         assert isinstance(federation, _Lying)
         play(server, federation)
@@ -326,18 +326,18 @@ def check_liars(method: Method, settings: Mapping[str, Any]) -> None:
             _require(failure.client == liar, method, f"when client {liar} answers with {lie}, {failure}")
         found = len(federation.failed)
         _require(
-            found == len(told), method, f"client {liar} answered with {lie} in {told}, of which {found} were found"
+            found == len(lies), method, f"client {liar} answered with {lie} in {lies}, of which {found} were found"
         )
         reached = [tensor for aggregate in server.aggregates().values() for tensor in aggregate.values()]
         _require(all(map(_is_finite, reached)), method, f"{lie} of client {liar} reached the aggregate")
 
 
 class _Lying(InProcess):
-    """One client tells a lie wherever it can; ``told`` says in which handlers it did."""
+    """One client lies wherever it can; ``lies`` says in which handlers it did."""
 
-    def __init__(self, method: Method, liar: ClientId, lie: str, told: list[str], *arguments: Any):
+    def __init__(self, method: Method, liar: ClientId, lie: str, lies: list[str], *arguments: Any):
         super().__init__(*arguments)
-        self.method, self.liar, self.lie, self.told = method, liar, lie, told
+        self.method, self.liar, self.lie, self.lies = method, liar, lie, lies
         self.failed: list[Failure] = []
 
     def deliver(
@@ -348,7 +348,7 @@ class _Lying(InProcess):
             lie = None
             if client == self.liar and isinstance(answer, Encoded):
                 lie = forged(decode(answer.data, reply_type), self.lie)
-                self.told += [handler] if lie else []
+                self.lies += [handler] if lie else []
             yield client, lie or answer
 
     def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
@@ -428,11 +428,11 @@ def check_workers(method: Method, settings: Mapping[str, Any]) -> None:
     _require(serial == spread, method, "with worker processes the numbers differ")
 
 
-def check_parking(method: Method, settings: Mapping[str, Any]) -> None:
+def check_offloading(method: Method, settings: Mapping[str, Any]) -> None:
     """Clients that are put away and made again between their calls give the numbers of clients that stay."""
     whole = numbers(run(small_config(method, settings)).tree)
-    parked = numbers(run(small_config(method, settings, run={"resident_clients": 1})).tree)
-    _require(whole == parked, method, "with parked clients the numbers differ: state() lacks something")
+    offloaded = numbers(run(small_config(method, settings, run={"resident_clients": 1})).tree)
+    _require(whole == offloaded, method, "with offloaded clients the numbers differ: state() lacks something")
 
 
 CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
@@ -442,7 +442,7 @@ CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_partial_participation,
     check_resume,
     check_state,
-    check_parking,
+    check_offloading,
     check_poor_clients,
     check_single_client,
     check_labels_stay,
@@ -470,7 +470,7 @@ def small_config(
     if task == "graph":
         del overrides["data.generator"]
         overrides |= {"data.name": str(_rings()), "partition.rule": "dirichlet"}
-    rounds = {"rounds": min(3, most_rounds(method))} if "rounds" in method.config.model_fields else {}
+    rounds = {"rounds": min(3, max_rounds_tried(method))} if "rounds" in method.config.model_fields else {}
     overrides.update({f"run.{name}": value for name, value in (run or {}).items()})
     # Said for many runs, in some of which a setting that shortens a step, or a backbone's, has nothing to do.
     pool = (method.model or {}).get("pool")
@@ -479,7 +479,7 @@ def small_config(
     return load_config(several, overrides=overrides)
 
 
-def most_rounds(method: Method) -> float:
+def max_rounds_tried(method: Method) -> float:
     """The largest number of rounds that the method's settings take."""
     bounds = [getattr(bound, "le", None) for bound in method.config.model_fields["rounds"].metadata]
     return min((bound for bound in bounds if bound is not None), default=math.inf)
@@ -698,7 +698,7 @@ def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
 
 
 __all__ = [
-    "CHECKS", "COSTS", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_parking",
+    "CHECKS", "COSTS", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_offloading",
     "check_workers", "handlers_of", "hide_labels", "messages_of", "needs_only_sums", "numbers", "play", "small_config",
     "traces", "variants",
 ]  # fmt: skip

@@ -168,7 +168,7 @@ def surrogate_labels(
 # -- links ---------------------------------------------------------------------------------------------------------
 
 
-class Links(ABC):
+class SurrogateLinks(ABC):
     """How the surrogate's links come about.
 
     Attributes:
@@ -182,7 +182,7 @@ class Links(ABC):
         """[n', n'] symmetric weights from 0 to 1, before the threshold; the diagonal does not matter."""
 
 
-class LearnedLinks(Links):
+class LearnedLinks(SurrogateLinks):
     """e_ij = σ((g([x_i ‖ x_j]) + g([x_j ‖ x_i])) / 2), g a three-layer MLP over ordered pairs.
 
     Args:
@@ -227,7 +227,7 @@ class LearnedLinks(Links):
         return torch.relu(values)
 
 
-class DirectLinks(Links):
+class DirectLinks(SurrogateLinks):
     """e_ij = σ((θ_ij + θ_ji) / 2) with θ learned entry by entry, from N(0, 1)."""
 
     def __init__(self, count: int, generator: torch.Generator, *, device: str = "cpu"):
@@ -238,7 +238,7 @@ class DirectLinks(Links):
         return torch.sigmoid(0.5 * (score + score.t()))
 
 
-class CosineLinks(Links):
+class CosineLinks(SurrogateLinks):
     """e_ij = max(0, cos(x_i, x_j)): normalised dot products, nothing to learn."""
 
     def __init__(self) -> None:
@@ -491,14 +491,14 @@ def check_pairs(nodes: int, settings: Condensation) -> None:
         )
 
 
-def _links(settings: Condensation, count: int, width: int, generator: torch.Generator, device: str) -> Links:
+def _links(settings: Condensation, count: int, width: int, generator: torch.Generator, device: str) -> SurrogateLinks:
     if settings.links == "learned":
         return LearnedLinks(width, settings.link_hidden, generator, norm=settings.link_norm, device=device)
     return DirectLinks(count, generator, device=device) if settings.links == "direct" else CosineLinks()
 
 
 def _gradients(
-    moments: Moments, links: Links, features: Tensor, settings: Condensation, wanted: list[Tensor]
+    moments: Moments, links: SurrogateLinks, features: Tensor, settings: Condensation, wanted: list[Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
     """The statistics' gradient for the features with Ã' held fixed, and what flows to ``wanted`` through the links."""
     for tensor in wanted:
@@ -526,7 +526,21 @@ def _gradients(
 
 
 __all__ = [
-    "ClassStatistics", "ClassSums", "Condensation", "CosineLinks", "DirectLinks", "LearnedLinks", "Links", "Moments",
-    "Surrogate", "check_pairs", "class_sums", "condense", "keep_links", "pooled_statistics", "smooth_loss",
-    "surrogate_labels", "symmetric_norm",
+    "ClassStatistics",
+    "ClassSums",
+    "Condensation",
+    "CosineLinks",
+    "DirectLinks",
+    "LearnedLinks",
+    "Moments",
+    "Surrogate",
+    "SurrogateLinks",
+    "check_pairs",
+    "class_sums",
+    "condense",
+    "keep_links",
+    "pooled_statistics",
+    "smooth_loss",
+    "surrogate_labels",
+    "symmetric_norm",
 ]  # fmt: skip

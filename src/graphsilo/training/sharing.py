@@ -39,7 +39,7 @@ class SharedTensors(dict[str, Tensor]):
     In a client's state they are kept once on disk and once in memory, however many clients hold them.
 
     Attributes:
-        digest: Of their contents, once they had to be told from others; given by ``under_digest``.
+        digest: Of their contents, once they had to be distinguished from others; given by ``under_digest``.
     """
 
     digest: str | None = None

@@ -62,7 +62,7 @@ def small_tables(tmp_path):
 def test_check_points_at_what_is_odd(call, tmp_path, small_tables):
     code, out, _ = call("silo", "check", write(tmp_path, **small_tables))
     assert code == 0
-    assert "!  features  one_hot declares no words for 'ward': those that occur here are told" in out
+    assert "!  features  one_hot declares no words for 'ward': those that occur here are reported" in out
     assert "!  links     2 nodes (40.0 %) have no link" in out
     assert "!  classes   not declared" in out
     assert "!  split     0 train, 2 val, 3 test: without a training item nothing is learned here" in out

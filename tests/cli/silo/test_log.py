@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def lines(text: str) -> list[str]:
-    """Without the times, which are 19 signs behind two blanks."""
+    """Without the times, which are 19 characters behind two blanks."""
     return [line[23:] if line.startswith("  2") else line for line in text.splitlines()]
 
 

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.scaling import (
+    ColumnSums,
     FeatureScale,
-    Sums,
     far_apart,
     own_scale,
     prepared,
@@ -66,7 +66,7 @@ def test_means_and_deviations_of_large_offsets_are_those_of_numpy(form: Callable
     ).astype(np.float32)
     split = [form(part) for part in np.array_split(rows, parts)]
     found = [sums_of(part) for part in split]
-    total = Sums(
+    total = ColumnSums(
         sum(one.rows for one in found),
         np.sum([one.sums for one in found], axis=0),
         np.sum([one.others for one in found], axis=0),

@@ -16,7 +16,7 @@ from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.coordinator import Coordinator
 from graphsilo.experiments.service.jobs import Jobs
-from graphsilo.experiments.service.run_over import cohort_of, weights
+from graphsilo.experiments.service.run_over import remote_participants, weights
 from graphsilo.experiments.service.watch import Status, read_status
 from graphsilo.experiments.storage import disk
 from graphsilo.runtime.remote.sites import RemoteSites
@@ -198,17 +198,19 @@ def test_a_command_given_again_takes_up_its_job(sites: Any, kit: Path, tmp_path:
 
 def test_what_silos_say_they_hold_is_told_and_bounded(sites: Any, tmp_path: Path) -> None:
     """The weight of a silo's models is bounded by its card, which nobody else can check."""
-    cohort = cohort_of(sites.config(), "test", RemoteSites(sites.transport, sites.clients, "weights").cards())
-    held = [row["nodes"] for row in cohort.cut["per_client"]]
-    text, is_warning = weights(cohort, {})
+    participants = remote_participants(
+        sites.config(), "test", RemoteSites(sites.transport, sites.clients, "weights").cards()
+    )
+    held = [row["nodes"] for row in participants.cut["per_client"]]
+    text, is_warning = weights(participants, {})
     assert not is_warning
     assert f"north {held[0]} ({100 * held[0] / sum(held):.0f} %)" in text
-    liar = replace(cohort, cut={**cohort.cut, "per_client": [
-        {**row, "nodes": 10**18} if row["silo"] == "south" else row for row in cohort.cut["per_client"]
+    liar = replace(participants, cut={**participants.cut, "per_client": [
+        {**row, "nodes": 10**18} if row["silo"] == "south" else row for row in participants.cut["per_client"]
     ]})  # fmt: skip
     text, is_warning = weights(liar, {})
     assert is_warning
     assert text.startswith("silo 'south' says it holds more than half of all items")
     with pytest.raises(FederationError, match=r"'south' says it holds 1000000000000000000 items, more than the 500"):
         weights(liar, {0: 500, 1: 500})
-    weights(cohort, dict(enumerate(held)))
+    weights(participants, dict(enumerate(held)))

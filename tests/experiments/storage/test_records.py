@@ -113,5 +113,5 @@ def test_a_silos_own_result_is_not_the_runs(tmp_path: Path) -> None:
     own = silo_tree()
     (tmp_path / "result.json").write_text(json.dumps(own))
     assert check_result(tmp_path) == own
-    with pytest.raises(RunError, match="what silo north was told of a run"):
+    with pytest.raises(RunError, match="what silo north was sent about a run"):
         records.read_run(tmp_path)

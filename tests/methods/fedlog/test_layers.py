@@ -11,9 +11,9 @@ from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.errors import UnsupportedError
 from graphsilo.methods.fedlog.layers import (
+    BranchTargets,
     Classifiers,
     PointEncoder,
-    Targets,
     layers_of,
     log_probabilities,
     negative_log_likelihood,
@@ -48,7 +48,7 @@ def problem(*, interp, distance="both", interaction="full", strength=100.0):
     around[2], connected[2] = 0.0, 0.0
     embedded = randn(2, CLASSES * EACH, WIDTH, generator=draw)
     labels, trust = torch.randint(CLASSES, (COUNT,), generator=draw), randn(COUNT, generator=draw)
-    return classifiers, parameters, Targets(own, around, connected), embedded, labels, trust
+    return classifiers, parameters, BranchTargets(own, around, connected), embedded, labels, trust
 
 
 def plainly(parameters, targets, embedded, *, distance, interaction):
@@ -124,7 +124,7 @@ def test_interpolation_in_float32():
     for interp in (0, 8):
         classifiers, parameters, targets, embedded, _, trust = problem(interp=interp, strength=10.0)
         single = {name: value.float() for name, value in parameters.items()}
-        targets = Targets(*(value.float() for value in targets))
+        targets = BranchTargets(*(value.float() for value in targets))
         embedded = normalise(embedded.view(-1, WIDTH))[0].view_as(embedded).float()
         logs.append(log_probabilities(classifiers.forward(single, targets, embedded).logits, trust.float()))
     torch.testing.assert_close(*logs, rtol=0, atol=1e-4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphsilo.methods.fedlog.rows import Rows
+from graphsilo.methods.fedlog.rows import BatchRows
 from kit.fedlog import build, silo_of
 
 
@@ -20,4 +20,4 @@ def test_surroundings_give_the_gradients_of_the_whole_graph(kit):
     assert found[0] == pytest.approx(wanted[0], rel=1e-6)
     for mine, other in zip([*found[1], found[2]], [*wanted[1], wanted[2]], strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
-    assert Rows(client.data, 0).whole
+    assert BatchRows(client.data, 0).whole

@@ -16,7 +16,7 @@ def test_in_float32_on_the_wire_it_is_exact_to_its_precision(kit):
     assert np.abs(server.weights["mean"].numpy() - exact).max() < 1e-5 * np.abs(exact).max()
 
 
-def test_bytes_are_those_foreseen_but_for_headers(kit):
+def test_bytes_are_those_expected_but_for_headers(kit):
     silos = [kit.tiny_silo(client) for client in range(3)]
     for settings in ({}, PLAIN, {"wire": "float64", "balance": (0.0, 0.5), "random_features": 40}):
         server, federation = played(kit, silos, **settings)

@@ -10,7 +10,7 @@ import torch
 from graphsilo.methods.fedsage_plus import Client
 from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
-from graphsilo.methods.fedsage_plus.generator import NeighGen, Rows, Sizes, Strength
+from graphsilo.methods.fedsage_plus.generator import Demand, NeighGen, Sizes, Strength
 from graphsilo.methods.fedsage_plus.impaired import Targets
 from graphsilo.methods.fedsage_plus.messages import ImproveRequest
 from graphsilo.random import generator
@@ -27,7 +27,7 @@ def test_the_local_feature_loss_counts_only_what_is_there():
     # B = {0, 1, 3}; 0 lacks nobody, hence has no loss; 1 and 3 lack node 2 with the feature e_2.
     graph = graph_of([(0, 1), (1, 2), (2, 3)], 4)
     own = make(graph, [2], [0, 1, 3])
-    rows = Rows.of(np.array([1, 1, 2]), own.influential)
+    rows = Demand.of(np.array([1, 1, 2]), own.influential)
     assert rows.nodes.tolist() == [2, 0, 1]
     assert rows.counts.tolist() == [2, 1, 1]
     zeros = [torch.zeros(3, 4), torch.zeros(1, 4)]
@@ -41,7 +41,7 @@ def test_counts_become_numbers_of_neighbours():
     predicted = torch.tensor([0.4, 0.6, 1.9, 7.0])
     assert neighgen.whole(predicted, "truncate").tolist() == [0, 0, 1, 7]
     assert neighgen.whole(predicted, "round").tolist() == [0, 1, 2, 7]
-    rows = Rows.of(neighgen.whole(predicted, "round"), np.arange(4))
+    rows = Demand.of(neighgen.whole(predicted, "round"), np.arange(4))
     assert rows.nodes.tolist() == [3, 2, 1]
     assert rows.counts.tolist() == [5, 2, 1]
     assert neighgen.rows_per_slot(rows.counts) == [3, 2, 1, 1, 1]

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from graphsilo.runtime.local.frames import Line, Ring
+from graphsilo.runtime.local.frames import Channel, Ring
 
 MEGABYTE = 1 << 20
 
@@ -20,10 +20,10 @@ def pair(size=None):
     """Two ends of a line; with memory of that size each way."""
     sockets = socket.socketpair()
     if size is None:
-        return Line(sockets[0]), Line(sockets[1])
+        return Channel(sockets[0]), Channel(sockets[1])
     down, up = Ring.make(size), Ring.make(size)
     others = [Ring(os.dup(ring.descriptor)) for ring in (down, up)]
-    return Line(sockets[0], down, up), Line(sockets[1], others[1], others[0])
+    return Channel(sockets[0], down, up), Channel(sockets[1], others[1], others[0])
 
 
 def drawn(*sizes, seed=0):
@@ -132,7 +132,7 @@ def test_what_has_come_is_known_without_receiving_it(number):
     mine, theirs = pair()
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], number + 1), limits[1]))
     try:
-        line = Line(socket.socket(fileno=fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, number)))
+        line = Channel(socket.socket(fileno=fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, number)))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert line.fileno() >= number

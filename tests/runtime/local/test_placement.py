@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphsilo.runtime.local.placement import (
-    Room,
+    MemoryBudget,
     balanced,
     beside_coordinator,
     expected_work,
@@ -16,13 +16,13 @@ def test_how_many_fit(tmp_path, monkeypatch):
     from graphsilo.runtime.local import placement
 
     monkeypatch.setattr(placement, "free_memory", lambda: 1000)
-    room = Room(None, 100, lambda: tmp_path)
+    room = MemoryBudget(None, 100, lambda: tmp_path)
     # 500 bytes to use; a client: 4 · 10 of state, 6 · 100 / 10 of graphs
     assert room.limit(10, 10) == 5
-    assert Room(None, 50, lambda: tmp_path).limit(5, 0) is None
-    assert Room(None, 100, lambda: tmp_path, processes=4).limit(10, 10) == 1
-    assert Room(8, 100, lambda: tmp_path, processes=2).limit(10, 10) == 4
-    assert Room(8, 100, lambda: tmp_path, processes=2).limit(4, 10) is None
+    assert MemoryBudget(None, 50, lambda: tmp_path).limit(5, 0) is None
+    assert MemoryBudget(None, 100, lambda: tmp_path, processes=4).limit(10, 10) == 1
+    assert MemoryBudget(8, 100, lambda: tmp_path, processes=2).limit(10, 10) == 4
+    assert MemoryBudget(8, 100, lambda: tmp_path, processes=2).limit(4, 10) is None
     monkeypatch.undo()
     assert 1_000_000 < free_memory() < 1 << 50
 

@@ -15,9 +15,9 @@ from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.parking import received_states, sent_states
-from graphsilo.runtime.local.placement import Room
-from graphsilo.runtime.local.shared_files import digest_of, lifted, lowered, read_shared, write_shared
+from graphsilo.runtime.local.offloading import received_states, sent_states
+from graphsilo.runtime.local.placement import MemoryBudget
+from graphsilo.runtime.local.shared_files import digest_of, join_shared, read_shared, split_shared, write_shared
 from graphsilo.testing import conformance
 from graphsilo.training.sharing import shared_copy
 
@@ -43,7 +43,7 @@ def played(tmp_path):
             place.mkdir()
             return place
 
-        federation = InProcess(twin.clients, twin.residents._make, room=Room(limit, 0, folder))
+        federation = InProcess(twin.clients, twin.cache._make, room=MemoryBudget(limit, 0, folder))
         conformance.play(server, conformance.Spy(federation), rounds)
         return server, federation
 
@@ -60,10 +60,10 @@ def size(folder):
 
 def test_a_tree_refers_to_what_is_shared_and_gets_it_back(tensors):
     tree = {"x": [1, {"y": tensors}], 3: tensors, "z": torch.zeros(2)}
-    bare, shared = lifted(tree)
+    bare, shared = split_shared(tree)
     assert list(shared.values()) == [tensors]
     assert len(encode_tree(bare)) < len(encode_tree(tree))
-    back = lowered(decode_tree(encode_tree(bare)), shared.__getitem__)
+    back = join_shared(decode_tree(encode_tree(bare)), shared.__getitem__)
     assert back["x"][1]["y"] is back[3] is tensors
     assert encode_tree(back).tobytes() == encode_tree(tree).tobytes()
 
@@ -92,7 +92,7 @@ def test_a_changed_or_missing_file_is_refused_by_who_has_to_read_it(tmp_path):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(RunError, match=r"what parked clients share, in .*, has changed\. Continue with --resume"):
+    with pytest.raises(RunError, match=r"what offloaded clients share, in .*, has changed\. Continue with --resume"):
         read_shared(path)
     path.unlink()
     with pytest.raises(RunError, match=r"could not be read from .* \(No such file or directory\)"):
@@ -123,7 +123,7 @@ def test_the_file_goes_with_the_last_client_that_refers_to_it(played, tmp_path):
     (names,) = {state.shared for state in federation.client_states().values()}
     for client in federation.clients:
         assert all((tmp_path / "a" / name).exists() for name in names)
-        federation.residents._forget(client)
+        federation.cache._forget(client)
     assert list((tmp_path / "a").iterdir()) == []
 
 
@@ -154,7 +154,7 @@ def test_a_checkpoint_holds_it_once(played, tmp_path, limit):
         again.load_client_states(Checkpoints(tmp_path / "checkpoints", "print").load(0)["clients"])
         assert {id(each) for each in generators(again)} == {id(federation.client(0).generators)}
         for client in federation.clients:
-            mine, theirs = (one.residents.get(client).state() for one in (again, federation))
+            mine, theirs = (one.cache.get(client).state() for one in (again, federation))
             assert encode_tree(mine).tobytes() == encode_tree(theirs).tobytes()
     data = bytearray(shared[0].read_bytes())
     data[100] ^= 1

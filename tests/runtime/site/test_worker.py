@@ -386,7 +386,9 @@ def test_trouble_with_a_silo_file_stays_at_the_site(make_sites: Callable[..., An
     sites.files["north"].write_text(whole + "policy: {kinds: [my-secret]}\n")
     answer = ask(site, {"do": "memory"})
     assert "my-secret" not in str(answer)
-    assert answer["text"] == "the worker process of site 'north' cannot answer; why is told at the site."
+    assert (
+        answer["text"] == "the worker process of site 'north' cannot answer; the reason stands in the log at the site."
+    )
     assert any("my-secret" in line for line in sites.said)
     sites.files["north"].write_text(whole)
     assert ask(site, {"do": "memory"})["ok"]

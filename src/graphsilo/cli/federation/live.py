@@ -41,7 +41,7 @@ class PlainScreen:
             status.listeners.append(_to_stderr)
 
     def observer(self) -> Observer:
-        """Who hears of a job."""
+        """Who follows a job."""
         if self.quiet:
             return Silent()
         self._end()
@@ -54,7 +54,7 @@ class PlainScreen:
         if self.quiet:
             terminal.say(str(out))
         else:
-            _tell(out)
+            _print(out)
 
     def close(self) -> None:
         """Say what the last seed came to. May be called twice."""
@@ -100,7 +100,7 @@ class LiveScreen:
         atexit.register(self.close)  # a terminal without its cursor is a nuisance, whatever ended the command
 
     def observer(self) -> Observer:
-        """Who hears of a job."""
+        """Who follows a job."""
         self._begun = min(self._begun, time.time())
         self._finish()
         self.tracks.current = None
@@ -109,7 +109,7 @@ class LiveScreen:
     def result(self, out: Path) -> None:
         """The table of a finished job."""
         self.close()
-        _tell(out)
+        _print(out)
 
     def close(self) -> None:
         """Leave the view as it is last and give the terminal back. May be called twice."""
@@ -171,11 +171,11 @@ def draw(tree: Mapping[str, Any], track: Track | None, width: int, height: int) 
 
     parts: list[RenderableType] = [Text("")]
     sites = list(tree["sites"])
-    room = max(3, height - _BESIDES_SITES)
-    if len(sites) > room:
+    space = max(3, height - _BESIDES_SITES)
+    if len(sites) > space:
         sites.sort(key=lambda site: site["state"] not in TROUBLE)  # stable: otherwise in their order
-        hidden = sites[room:]
-        sites = sites[:room]
+        hidden = sites[space:]
+        sites = sites[:space]
         bad = sum(site["state"] in TROUBLE for site in hidden)
         more = f"… and {len(hidden)} more sites" + (f", {bad} of them in trouble" if bad else "")
     else:
@@ -187,7 +187,7 @@ def draw(tree: Mapping[str, Any], track: Track | None, width: int, height: int) 
     for event in list(tree["events"])[-SHOWN_EVENTS:]:
         line = Text(f"{time.strftime('%H:%M:%S', time.localtime(event['at']))} ", style="dim")
         line.append(printable(event["text"]), style="default")
-        # Two signs stay free for the ^C that a terminal shows
+        # Two characters stay free for the ^C that a terminal shows
         line.truncate(max(20, width - 2), overflow="ellipsis")
         parts.append(line)
     return Group(*parts)
@@ -211,10 +211,10 @@ def _job(tree: Mapping[str, Any], track: Track | None, width: int) -> list[Rende
         doing = f"waits for {printable(', '.join(away))}" if away else "gets ready"
         return [line, Padding(Text(f"{doing}, for {age(tree['at'] - job['started'])}"), (0, 2))]
     place = f" {track.last.round}/{track.last.rounds}"
-    room = min(50, width - len(name) - len(place) - 6)
-    if room >= 8:
-        done = round(room * track.last.round / max(1, track.last.rounds))
-        line.append("  ").append("━" * done, style="green").append("╌" * (room - done), style="dim")
+    space = min(50, width - len(name) - len(place) - 6)
+    if space >= 8:
+        done = round(space * track.last.round / max(1, track.last.rounds))
+        line.append("  ").append("━" * done, style="green").append("╌" * (space - done), style="dim")
     line.append(place)
     return [line, Padding(Text(printable(round_line(track))), (0, 2))]
 
@@ -230,10 +230,10 @@ def _is_done(status: Status) -> bool:
     return job is not None and job["state"] == "done"
 
 
-def _tell(out: Path) -> None:
-    from graphsilo.cli.run import tell_run
+def _print(out: Path) -> None:
+    from graphsilo.cli.run import print_run
 
-    tell_run(out)
+    print_run(out)
 
 
 def _to_stderr(line: str) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphsilo.cli import Stopped
+from graphsilo.cli import Interrupted
 from graphsilo.errors import ConfigError, FederationError
 
 
@@ -103,12 +103,12 @@ def serve_command(
             running = [item.id for item in jobs.all() if item.state == "running"]
             more = f" Job {running[0]} continues when this kit is served again." if running else ""
             status.say(f"the coordinator was stopped.{more}")
-            raise Stopped(f"stopped.{more}") from None
+            raise Interrupted(f"stopped.{more}") from None
     if job is not None:
         mine = next((item for item in reversed(done) if item.id == job.id), jobs.get(job.id))
         if mine.state != "done":
-            told = f": {mine.error}" if quiet and mine.error else "; why is told above."
-            raise FederationError(f"job {mine.id} {mine.state}{told}")
+            reason = f": {mine.error}" if quiet and mine.error else "; the reason stands above."
+            raise FederationError(f"job {mine.id} {mine.state}{reason}")
         show.result(Path(mine.out))
 
 

@@ -74,18 +74,18 @@ def sites_table(sites: Sequence[Mapping[str, Any]], now: float, width: int, *, n
         sites: As in ``Status.tree``.
         now: Unix time.
         width: Of the terminal; names of silos are left out where they do not fit, and names of sites cut at last.
-        note: Show the last trouble, cut to what is left of the width; else it has to be told elsewhere.
+        note: Show the last trouble, cut to what is left of the width; else it has to stand elsewhere.
     """
     several = any(site["silos"] != [site["site"]] for site in sites)
     for silos in (True, False) if several else (False,):
         grid = _sites(sites, now, silos)
-        room = width - _width(grid)
-        if room >= 0:
+        space = width - _width(grid)
+        if space >= 0:
             break
-    if room < 0:
+    if space < 0:
         longest = max(len(site["site"]) for site in sites)
-        return _sites(sites, now, silos, name=max(_LEAST_NAME, longest + room))
-    return _sites(sites, now, silos, note=room - _BETWEEN) if note and room >= _LEAST_NOTE else grid
+        return _sites(sites, now, silos, name=max(_LEAST_NAME, longest + space))
+    return _sites(sites, now, silos, note=space - _BETWEEN) if note and space >= _LEAST_NOTE else grid
 
 
 def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, *, note: int = 0, name: int = 1000) -> Table:
@@ -98,8 +98,8 @@ def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, *, note:
     for site in sites:
         known = Text(printable(site["site"]))
         known.truncate(name, overflow="ellipsis")
-        told = Text(printable(site["note"]) if site["state"] in TROUBLE else "")
-        told.truncate(note, overflow="ellipsis")
+        notes = Text(printable(site["note"]) if site["state"] in TROUBLE else "")
+        notes.truncate(note, overflow="ellipsis")
         grid.add_row(
             known,
             *([printable(", ".join(site["silos"]))] if silos else []),
@@ -108,7 +108,7 @@ def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, *, note:
             duration(site["seconds"]) if site["seconds"] else MISSING,
             data_size(site["sent"]),
             data_size(site["received"]),
-            *([told] if note else []),
+            *([notes] if note else []),
         )
     return grid
 
@@ -171,9 +171,9 @@ def nearer(path: str) -> str:
 
 def troubles(sites: Sequence[Mapping[str, Any]], jobs: Sequence[Job]) -> list[str]:
     """What went wrong, a paragraph each: sites that are not as they should be, and jobs that failed."""
-    told = [f"{site['site']}: {site['note']}" for site in sites if site["note"] and site["state"] in TROUBLE]
-    told += [f"{job.id}: {job.error}" for job in jobs if job.error and job.state == "failed"]
-    return [printable(text) for text in told]
+    notes = [f"{site['site']}: {site['note']}" for site in sites if site["note"] and site["state"] in TROUBLE]
+    notes += [f"{job.id}: {job.error}" for job in jobs if job.error and job.state == "failed"]
+    return [printable(text) for text in notes]
 
 
 def show_status(tree: Mapping[str, Any], jobs: Sequence[Job]) -> None:
@@ -193,7 +193,7 @@ def show_status(tree: Mapping[str, Any], jobs: Sequence[Job]) -> None:
         if not tree["serving"]:
             how = f"not serving; what follows is {age(now - tree['at'])} old"
         terminal.say(f"{printable(tree['federation'])}: {how}, engine {engine}")
-        # Nobody hears of a site after its coordinator has ended, so ages are those of its last word.
+        # No site is heard from after its coordinator has ended, so ages are those of its last word.
         at = now if tree["serving"] else tree["at"]
         if sites:
             terminal.say()
@@ -211,10 +211,10 @@ def show_status(tree: Mapping[str, Any], jobs: Sequence[Job]) -> None:
             _results(jobs)
     elif tree.get("federation"):
         terminal.say("No job yet: `graphsilo federation submit CONFIG.yaml` puts one in the queue.")
-    told = troubles(sites, jobs)
-    if told:
+    notes = troubles(sites, jobs)
+    if notes:
         terminal.say()
-        for text in told:
+        for text in notes:
             terminal.say(text)
 
 

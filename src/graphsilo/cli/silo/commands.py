@@ -94,9 +94,9 @@ def check_command(file: Path) -> None:
         else:
             held = described.load(described.stored_client())
         check_finite(held.graph)
-    faults.tell()
+    faults.raise_if_any()
     found = list(examine(described, held, reading))
-    told = card_of(described, held)
+    text = card_of(described, held)
 
     say(f"Silo '{described.name}' ({file})")
     say()
@@ -107,7 +107,7 @@ def check_command(file: Path) -> None:
     grid = table("", "")
     grid.show_header = False
     grid.box = None
-    for name, value in card_rows(told):
+    for name, value in card_rows(text):
         grid.add_row(f"  {name}", value)
     show(grid)
     say()
@@ -179,8 +179,9 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Fi
         if words is None:
             found.append(
                 Finding(
-                    "note", "features", f"one_hot declares no words for '{column}': those that occur here are told, "
-                    f"and all silos take what occurs anywhere. To tell none, spell them out: {{{column}: [...]}}",
+                    "note", "features", f"one_hot declares no words for '{column}': those that occur here are "
+                    f"reported, and all silos take what occurs anywhere. To report none, spell them out: "
+                    f"{{{column}: [...]}}",
                 )
             )  # fmt: skip
     degree = np.bincount(graph.edges.ravel(), minlength=graph.num_nodes)
@@ -200,7 +201,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Fi
     else:
         found.append(Finding("ok", "links", "every node has at least one"))
     if described.tables is not None and reading is not None:
-        found += [Finding("note", where, told) for where, told in remarks(reading, described.tables)]
+        found += [Finding("note", where, text) for where, text in remarks(reading, described.tables)]
         apart = far_apart([graph]) if described.scaling.scale == "none" else None
         if apart is not None:
             wide, most, narrow, least = apart
@@ -224,9 +225,9 @@ def _filled(described: SiloFile, reading: Reading | None) -> str:
     if not empty or described.tables is None:
         return "none missing or NaN"
     rules = described.missing
-    told = [f"{name} {count(number)} ({rules.of(name)})" for name, number in empty.items()]
+    text = [f"{name} {count(number)} ({rules.of(name)})" for name, number in empty.items()]
     cells = sum(empty.values())
-    return f"{'one empty cell' if cells == 1 else f'{count(cells)} empty cells'} filled: {_some(told)}"
+    return f"{'one empty cell' if cells == 1 else f'{count(cells)} empty cells'} filled: {_some(text)}"
 
 
 def _labels(described: SiloFile, held: Silo) -> list[Finding]:
@@ -245,8 +246,8 @@ def _labels(described: SiloFile, held: Silo) -> list[Finding]:
         )
     else:
         present = len(np.unique(labels[labels >= 0]))
-        told = f"{count(known)} of {count(len(labels))} {what}, {present} of {held.schema.num_classes} classes occur"
-        found.append(Finding("ok", "labels", told))
+        text = f"{count(known)} of {count(len(labels))} {what}, {present} of {held.schema.num_classes} classes occur"
+        found.append(Finding("ok", "labels", text))
         if present == 1 and held.schema.num_classes > 1:
             only = int(labels[labels >= 0][0])
             word = f"'{held.schema.class_names[only]}'" if held.schema.class_names is not None else f"class {only}"
@@ -254,7 +255,9 @@ def _labels(described: SiloFile, held: Silo) -> list[Finding]:
     if described.tables is not None and described.tables.classes is None:
         found.append(
             Finding(
-                "note", "classes", "not declared: the classes that occur are told, and their order follows the words"
+                "note",
+                "classes",
+                "not declared: the classes that occur are reported, and their order follows the words",
             )
         )
     if held.links is not None:
@@ -268,8 +271,8 @@ def _labels(described: SiloFile, held: Silo) -> list[Finding]:
         )
     elif empty:
         missing = {"val": "no item to choose the best round by", "test": "no item to be scored on"}
-        told = " and ".join(missing[name] for name in empty)
-        found.append(Finding("note", "split", f"{counts}: there is {told}"))
+        text = " and ".join(missing[name] for name in empty)
+        found.append(Finding("note", "split", f"{counts}: there is {text}"))
     else:
         found.append(Finding("ok", "split", counts))
     trained = held.class_counts()
@@ -298,14 +301,14 @@ def _policy(described: SiloFile, held: Silo) -> list[Finding]:
     policy = DisclosurePolicy.of(described.policy, origin=str(described.path))
     refused = [kind for kind in KINDS if not policy.allows(kind)]
     own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name != "kinds"]
-    told = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
-    found = [Finding("ok", "policy", f"{told}{'' if described.policy else ' (the usual one)'}")]
+    text = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
+    found = [Finding("ok", "policy", f"{text}{'' if described.policy else ' (the usual one)'}")]
     small = [] if held.links is not None else list(small_classes(held.class_counts().tolist(), policy.min_class_count))
     if small:
         names = held.schema.class_names
         words = [names[index] if names is not None else str(index) for index in small]
-        told = f"fewer than {policy.min_class_count} training items of {_some(words)}: methods that describe single"
-        found.append(Finding("note", "policy", f"{told} classes are refused here (min_class_count)"))
+        text = f"fewer than {policy.min_class_count} training items of {_some(words)}: methods that describe single"
+        found.append(Finding("note", "policy", f"{text} classes are refused here (min_class_count)"))
     return found
 
 
@@ -328,45 +331,45 @@ def _value(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def card_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
+def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
     """A card in words, entry by entry."""
     from graphsilo.cli.terminal import count
     from graphsilo.data.scales import Scaling
     from graphsilo.data.truth import in_words
 
-    counts = told["counts"]
-    names = told["feature_names"]
-    spread = {f"{column}={word}" for column, words in told["one_hot"].items() for word in words}
-    features = count(told["features"])
+    counts = text["counts"]
+    names = text["feature_names"]
+    spread = {f"{column}={word}" for column, words in text["one_hot"].items() for word in words}
+    features = count(text["features"])
     if names is None:
         features += ", without names"
     elif names:
         features += f": {_some([name for name in names if name not in spread])}" if set(names) - spread else ""
-    classes = count(told["classes"])
-    if told["class_names"]:
-        classes += f": {_some(told['class_names'])}"
-    if told["class_names"] is not None and not told["classes_declared"]:
-        classes = f"{classes} (those that occur here)" if told["class_names"] else "unknown here: no node has a label"
+    classes = count(text["classes"])
+    if text["class_names"]:
+        classes += f": {_some(text['class_names'])}"
+    if text["class_names"] is not None and not text["classes_declared"]:
+        classes = f"{classes} (those that occur here)" if text["class_names"] else "unknown here: no node has a label"
     else:
         classes += f"; {count(counts['classes'])} of them occur here"
-    ratios = told["split"]["ratios"]
-    split = told["split"]["mode"]
+    ratios = text["split"]["ratios"]
+    split = text["split"]["mode"]
     if split == "stratified":
         shares = "0.2/0.4/0.4" if ratios is None else "/".join(f"{ratio:g}" for ratio in ratios)
-        split = f"{split} {shares}, seed {told['split']['seed']}"
+        split = f"{split} {shares}, seed {text['split']['seed']}"
     items = ", ".join(f"{count(counts[name])} {name}" for name in ("train", "val", "test"))
     held = f"{count(counts['graphs'])} graphs, " if counts["graphs"] else ""
     return [
-        ("name", told["name"]),
-        ("software", f"graphsilo {told['graphsilo']}"),
-        ("tasks", ", ".join(told["tasks"])),
+        ("name", text["name"]),
+        ("software", f"graphsilo {text['graphsilo']}"),
+        ("tasks", ", ".join(text["tasks"])),
         ("features", features),
-        *((f"  {column}", f"one of {_some(words)}") for column, words in told["one_hot"].items()),
-        *((f"  {column}", f"0 or 1: {in_words(words)}") for column, words in told["booleans"].items()),
-        ("kept as", "sparse: most features are zero" if told["sparse"] else "dense numbers"),
-        ("scaled", Scaling(told["scale"], told["scale_by"]).words()),
+        *((f"  {column}", f"one of {_some(words)}") for column, words in text["one_hot"].items()),
+        *((f"  {column}", f"0 or 1: {in_words(words)}") for column, words in text["booleans"].items()),
+        ("kept as", "sparse: most features are zero" if text["sparse"] else "dense numbers"),
+        ("scaled", Scaling(text["scale"], text["scale_by"]).words()),
         ("classes", classes),
-        ("links", "with a direction" if told["directed"] else "without direction"),
+        ("links", "with a direction" if text["directed"] else "without direction"),
         ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links; {items}"),
         ("split", split),
     ]

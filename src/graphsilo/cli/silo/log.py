@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from graphsilo.federation.journal import Entry, Summary
+    from graphsilo.federation.journal import Entry, JournalSummary
 
 
 def log(
@@ -66,7 +66,7 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
-def _sums(found: Summary) -> None:
+def _sums(found: JournalSummary) -> None:
     from graphsilo.cli.terminal import count, say, show, table
     from graphsilo.federation.journal import size
     from graphsilo.federation.kinds import SHORT

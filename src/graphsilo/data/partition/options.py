@@ -22,7 +22,7 @@ class PartitionOptions(Settings):
 
 
 class CutOptions(PartitionOptions):
-    """What every cut is told beside the settings of its rule."""
+    """What every cut is given beside the settings of its rule."""
 
     clients: int = setting(10, "number of clients", ge=1)
     seed: Seed = setting(2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL")

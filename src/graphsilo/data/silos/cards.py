@@ -1,7 +1,7 @@
 """What a federation learns of a silo before round 1: its card, and the comparison of all cards.
 
 A card holds names and counts, never a row: no feature, no label, no id, no link, and of the classes how many occur,
-not how often each does. Nothing else is told of the data before training; ``graphsilo silo check`` shows it.
+not how often each does. Nothing else is reported of the data before training; ``graphsilo silo check`` shows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.columns import Vocabulary, share_words, sorted_words
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.transforms import is_symmetric
-from graphsilo.data.truth import Told, join_truth, truth_notes, words_of
+from graphsilo.data.truth import BooleanWords, join_truth, truth_notes, words_of
 from graphsilo.errors import DataError, shown
 from graphsilo.types import ClientId, Task
 
@@ -34,7 +34,7 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
-class Counts:
+class ItemCounts:
     """How much a silo holds.
 
     Attributes:
@@ -56,7 +56,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Card:
-    """What a silo tells of itself.
+    """What a silo reports about itself.
 
     Attributes:
         graphsilo: Release that made the card.
@@ -94,12 +94,12 @@ class Card:
     sparse: bool
     scale: ScaleName
     scale_by: ScaleBy
-    counts: Counts
+    counts: ItemCounts
     split: dict[str, Any]
 
 
 def card(silo_file: SiloFile, client: ClientId) -> dict[str, Any]:
-    """Everything that a federation is told of a silo before round 1, as plain values.
+    """Everything that a federation knows of a silo before round 1, as plain values.
 
     Args:
         silo_file: The silo.
@@ -154,7 +154,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         sparse=graph.is_sparse,
         scale=silo_file.scaling.scale,
         scale_by=silo_file.scaling.scale_by,
-        counts=Counts(
+        counts=ItemCounts(
             nodes=graph.num_nodes,
             links=graph.num_edges if directed else links,
             graphs=len(whole) if isinstance(whole, GraphCollection) else 0,
@@ -169,7 +169,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
 
 
 def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
-    """What all silos agree on, from what each told.
+    """What all silos agree on, from what each reported.
 
     Features must be the same everywhere. Classes that are absent at a silo are fine: a vocabulary that a silo declares
     holds for all, and several that declare one must declare the same; where none does, the vocabulary is every class
@@ -184,12 +184,12 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
     Raises:
         DataError: Cards are malformed, or do not agree: names two silos and the first difference.
     """
-    told = [_parse(item) for item in cards]
-    if not told:
-        raise DataError("no silo has told anything of itself; a federation needs at least one.")
-    first = told[0]
-    for other in told[1:]:
-        twice = next((one for one in told if one is not other and one.name == other.name), None)
+    reported = [_parse(item) for item in cards]
+    if not reported:
+        raise DataError("no silo has reported anything about itself; a federation needs at least one.")
+    first = reported[0]
+    for other in reported[1:]:
+        twice = next((one for one in reported if one is not other and one.name == other.name), None)
         if twice is not None:
             raise DataError(f"two silos are called '{other.name}'; every silo of a federation has a name of its own.")
         if other.graphsilo != first.graphsilo:
@@ -197,18 +197,18 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
                 f"silo '{first.name}' runs graphsilo {first.graphsilo}, silo '{other.name}' {other.graphsilo}: install "
                 f"the same release everywhere."
             )
-    tasks = [task for task in first.tasks if all(task in other.tasks for other in told)]
+    tasks = [task for task in first.tasks if all(task in other.tasks for other in reported)]
     if not tasks:
-        other = next(one for one in told if not set(one.tasks) & set(first.tasks))
+        other = next(one for one in reported if not set(one.tasks) & set(first.tasks))
         raise DataError(
             f"silo '{first.name}' can serve the task {' or '.join(first.tasks)}, silo '{other.name}' only "
             f"{' or '.join(other.tasks)}: a federation has one task."
         )
-    told = _share_words(told)
-    first = told[0]
+    reported = _share_words(reported)
+    first = reported[0]
     # Where some have names and others do not, the names are compared among those that have them.
-    named = next((one for one in told if one.feature_names is not None), first)
-    for other in told:
+    named = next((one for one in reported if one.feature_names is not None), first)
+    for other in reported:
         _same_features(named, other)
         if other.weighted != first.weighted:
             one, two = (first, other) if first.weighted else (other, first)
@@ -227,14 +227,14 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
                 f"silo '{first.name}' scales its features so: {_scaling(first)}; silo '{other.name}' so: "
                 f"{_scaling(other)}. Write the same `features: {{scale: ..., scale_by: ...}}` into every silo.yaml."
             )
-    count, names = _classes(told)
+    count, names = _classes(reported)
     return Schema(
         task=_task(tasks[0]),
         num_features=named.features,
         num_classes=count,
         feature_names=None if named.feature_names is None else tuple(named.feature_names),
         class_names=names,
-        booleans=join_truth(_truth(told)),
+        booleans=join_truth(_truth(reported)),
     )
 
 
@@ -243,16 +243,16 @@ def card_notes(cards: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return truth_notes(_truth([_parse(item) for item in cards]))
 
 
-def _truth(told: Sequence[Card]) -> list[Told]:
-    return [Told(f"silo '{one.name}'", one.feature_names or (), words_of(one.booleans)) for one in told]
+def _truth(reported: Sequence[Card]) -> list[BooleanWords]:
+    return [BooleanWords(f"silo '{one.name}'", one.feature_names or (), words_of(one.booleans)) for one in reported]
 
 
-def _share_words(told: Sequence[Card]) -> list[Card]:
+def _share_words(reported: Sequence[Card]) -> list[Card]:
     """The cards with one list of words for each column that silos share."""
     shared = share_words(
         [
             Vocabulary(f"silo '{one.name}'", tuple(one.feature_names or ()), one.one_hot, frozenset(one.open_words))
-            for one in told
+            for one in reported
         ]
     )
     return [
@@ -264,7 +264,7 @@ def _share_words(told: Sequence[Card]) -> list[Card]:
             features=len(mine.names),
             one_hot={column: list(words) for column, words in mine.words.items()},
         )
-        for one, mine in zip(told, shared, strict=True)
+        for one, mine in zip(reported, shared, strict=True)
     ]
 
 
@@ -280,12 +280,12 @@ def _task(name: str) -> Task:
     raise DataError(f"a silo can serve the task '{name}', which this release does not know; known: {', '.join(known)}.")
 
 
-def _parse(told: Mapping[str, Any]) -> Card:
+def _parse(reported: Mapping[str, Any]) -> Card:
     """A card that came from elsewhere, its types checked."""
-    name = shown(told.get("name", "?") if isinstance(told, Mapping) else "?")
+    name = shown(reported.get("name", "?") if isinstance(reported, Mapping) else "?")
     try:
-        found = msgspec.convert(dict(told), Card)
-        strange = sorted(set(told) - {item.name for item in fields(Card)})
+        found = msgspec.convert(dict(reported), Card)
+        strange = sorted(set(reported) - {item.name for item in fields(Card)})
         if strange:
             raise msgspec.ValidationError(f"unknown entry '{strange[0]}'")
         lengths = ((found.features, found.feature_names), (found.classes, found.class_names))
@@ -295,7 +295,7 @@ def _parse(told: Mapping[str, Any]) -> Card:
             raise msgspec.ValidationError("a class stands there twice")
         if not set(found.open_words) <= set(found.one_hot):
             raise msgspec.ValidationError("a column without words declares none")
-        for word in _told_names(found):
+        for word in _reported_names(found):
             wrong = name_fault(word)
             if wrong is not None:
                 raise msgspec.ValidationError(f"the name {shown(word)} {wrong}")
@@ -311,7 +311,7 @@ def _parse(told: Mapping[str, Any]) -> Card:
     return found
 
 
-def _told_names(one: Card) -> Iterator[str]:
+def _reported_names(one: Card) -> Iterator[str]:
     """Every word of a card that errors and logs quote."""
     yield from (one.name, one.graphsilo, *one.tasks, *(one.feature_names or ()), *(one.class_names or ()))
     for column, words in one.one_hot.items():
@@ -341,12 +341,12 @@ def _same_features(one: Card, other: Card) -> None:
     )
 
 
-def _classes(told: Sequence[Card]) -> tuple[int, tuple[str, ...] | None]:
+def _classes(reported: Sequence[Card]) -> tuple[int, tuple[str, ...] | None]:
     """Size and names of the common vocabulary."""
-    declared = [one for one in told if one.classes_declared]
+    declared = [one for one in reported if one.classes_declared]
     if not declared:
-        words = sorted_words(dict.fromkeys(word for one in told for word in one.class_names or ()))
-        if not words and _task(told[0].tasks[0]) == "node":
+        words = sorted_words(dict.fromkeys(word for one in reported for word in one.class_names or ()))
+        if not words and _task(reported[0].tasks[0]) == "node":
             raise DataError(
                 "no silo has a label, and none declares classes: name the column of labels as nodes.label in at "
                 "least one description, or list the classes under `classes`."
@@ -360,7 +360,7 @@ def _classes(told: Sequence[Card]) -> tuple[int, tuple[str, ...] | None]:
                 f"silo '{first.name}' declares {_shown(first)}, silo '{other.name}' {_shown(other)}"
                 f"{_first_class(first, other)}. Declare the same `classes` in the same order in every description."
             )
-    for other in told:
+    for other in reported:
         if other.classes_declared:
             continue
         if first.class_names is None and other.class_names:

@@ -49,7 +49,7 @@ from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.description import Description, Name, Names
 from graphsilo.data.sources.missing import REFUSE, Missing
 from graphsilo.data.sources.tables import EdgeTable, FeatureOptions, NodeTable, Reading, TableSpec, read_spec, spec_of
-from graphsilo.data.truth import Told, join_truth
+from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import Share, setting, wanted
 from graphsilo.types import ClientId, Task
@@ -258,28 +258,31 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
         DataError: A folder is missing.
     """
     file = Path(path).expanduser().absolute()
-    told = SiloDescription.of(documents.read(file, "the silo file"), origin=str(file))
-    tables, store = _data(told, file)
+    description = SiloDescription.of(documents.read(file, "the silo file"), origin=str(file))
+    tables, store = _data(description, file)
     if store is not None:
         for key in ("options", "split"):
-            if key in told.model_fields_set:
+            if key in description.model_fields_set:
                 raise ConfigError(
                     f"{file}: '{key}' cannot be changed in a stored silo: it was prepared and split when it was "
                     f"exported. Leave the key out."
                 )
-        return SiloFile(file, told.name, store=store, policy=told.policy, scaling=_stored_scaling(told, file))
+        return SiloFile(
+            file, description.name, store=store, policy=description.policy, scaling=_stored_scaling(description, file)
+        )
     assert tables is not None
-    options = _with_features(told, tables, file)
-    catalog.LoadOptions.parse(options, name=told.name, origin=str(file))
+    options = _with_features(description, tables, file)
+    catalog.LoadOptions.parse(options, name=description.name, origin=str(file))
     return SiloFile(
-        file, told.name, tables, options=options, split=_split(told.split, tables, file), policy=told.policy,
+        file, description.name, tables, options=options, split=_split(description.split, tables, file),
+        policy=description.policy,
         scaling=Scaling.of(options.get("scale"), options.get("scale_by"), own_tables=True, where=f"{file}: features"),
     )  # fmt: skip
 
 
-def _stored_scaling(told: SiloDescription, file: Path) -> Scaling:
+def _stored_scaling(description: SiloDescription, file: Path) -> Scaling:
     """What ``features`` says beside a stored silo, whose features are as they were read."""
-    given = told.features
+    given = description.features
     found = Scaling.of(given.scale, given.scale_by, own_tables=False, where=f"{file}: features")
     if given.missing is not None or found.scale == "unit_rows":
         raise ConfigError(
@@ -289,10 +292,10 @@ def _stored_scaling(told: SiloDescription, file: Path) -> Scaling:
     return found
 
 
-def _data(told: SiloDescription, file: Path) -> tuple[TableSpec | None, Path | None]:
+def _data(description: SiloDescription, file: Path) -> tuple[TableSpec | None, Path | None]:
     """Where the data is: exactly one of three."""
-    inline = {key: value for key in _INLINE if (value := getattr(told, key)) is not None}
-    ways = [key for key in ("data", "store") if getattr(told, key) is not None]
+    inline = {key: value for key in _INLINE if (value := getattr(description, key)) is not None}
+    ways = [key for key in ("data", "store") if getattr(description, key) is not None]
     ways += ["nodes and edges"] if {"nodes", "edges"} & inline.keys() else []
     if len(ways) != 1:
         found = "it has " + (" and ".join(f"'{way}'" for way in ways) or "none of them")
@@ -301,11 +304,11 @@ def _data(told: SiloDescription, file: Path) -> tuple[TableSpec | None, Path | N
             f"tables themselves) and 'store' (an exported silo); {found}."
         )
     if ways == ["nodes and edges"]:
-        return spec_of({"name": told.name, **inline}, file), None
+        return spec_of({"name": description.name, **inline}, file), None
     if inline:
         where = "in the description of tables" if ways == ["data"] else "with nodes and edges only"
         raise ConfigError(f"{file}: '{next(iter(inline))}' stands {where}, not beside '{ways[0]}'.")
-    place = file.parent / Path(getattr(told, ways[0])).expanduser()
+    place = file.parent / Path(getattr(description, ways[0])).expanduser()
     if ways == ["store"]:
         if not place.is_dir():
             raise DataError(f"{file}: the folder {place} (store) does not exist.")
@@ -318,32 +321,32 @@ def _data(told: SiloDescription, file: Path) -> tuple[TableSpec | None, Path | N
     return read_spec(place), None
 
 
-def _with_features(told: SiloDescription, tables: TableSpec, file: Path) -> Mapping[str, Any]:
+def _with_features(description: SiloDescription, tables: TableSpec, file: Path) -> Mapping[str, Any]:
     """The options with what ``features:`` says: the same in a silo's file as in a description, but in one of them."""
-    said = told.features.model_dump(exclude_none=True)
+    said = description.features.model_dump(exclude_none=True)
     for key in said:
-        if key in told.options:
+        if key in description.options:
             raise ConfigError(f"{file}: '{key}' stands under 'options' and under 'features'; keep the second.")
     if "missing" in said and tables.missing.rules and tables.file != file:
         raise ConfigError(
             f"{file}: features.missing stands here and in {tables.file.name}; only one of them could hold. Keep it "
             f"where the columns are described."
         )
-    return {**told.options, **said}
+    return {**description.options, **said}
 
 
-def _split(told: SiloSplit, tables: TableSpec, file: Path) -> SplitChoice:
-    mode = told.mode or ("predefined" if tables.split is not None else "stratified")
+def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SplitChoice:
+    mode = description.mode or ("predefined" if tables.split is not None else "stratified")
     if mode == "predefined" and tables.split is None:
         raise ConfigError(
             f"{file}: split.mode is 'predefined', but no column says which node trains: name it as nodes.split in "
             f"{tables.file.name}, or use 'stratified'."
         )
     try:
-        ratios = None if told.ratios is None else check_ratios(told.ratios)
+        ratios = None if description.ratios is None else check_ratios(description.ratios)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
-    return SplitChoice(mode, ratios, told.seed)
+    return SplitChoice(mode, ratios, description.seed)
 
 
 def _agree(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
@@ -357,8 +360,8 @@ def _agree(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
         )
     join_truth(
         [
-            Told("the federation", schema.feature_names or (), schema.booleans),
-            Told(f"silo '{file.name}'", graph.feature_names or (), graph.booleans),
+            BooleanWords("the federation", schema.feature_names or (), schema.booleans),
+            BooleanWords(f"silo '{file.name}'", graph.feature_names or (), graph.booleans),
         ]
     )
     own, agreed = graph.class_names or (), schema.class_names
@@ -373,7 +376,7 @@ def _agree(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
     if strange:
         raise DataError(
             f"silo '{file.name}' has nodes of class '{strange[0]}', which the federation does not know (it knows "
-            f"{', '.join(agreed)}): its tables have changed since it told its classes."
+            f"{', '.join(agreed)}): its tables have changed since it reported its classes."
         )
     # One more entry for the label -1, which stays.
     numbers = np.array([*(agreed.index(word) for word in own), -1], dtype=np.int64)

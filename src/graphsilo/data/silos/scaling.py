@@ -59,7 +59,7 @@ class FeatureScale:
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class ColumnSums:
     """What some rows add to the means of columns.
 
     Attributes:
@@ -108,7 +108,7 @@ def visible_rows(silo: Silo) -> Features:
     return graph.subset(silo.train).union.features
 
 
-def sums_of(features: Features) -> Sums:
+def sums_of(features: Features) -> ColumnSums:
     """What these rows add to the means."""
     n, d = features.shape
     if isinstance(features, np.ndarray):
@@ -116,9 +116,9 @@ def sums_of(features: Features) -> Sums:
         for block in _wide_blocks(features):
             sums += block.sum(axis=0)
             others += ((block != 0) & (block != 1)).sum(axis=0)
-        return Sums(n, sums, others, np.zeros(0, dtype=np.int64))
+        return ColumnSums(n, sums, others, np.zeros(0, dtype=np.int64))
     data, columns = features.data.astype(np.float64), features.indices
-    return Sums(
+    return ColumnSums(
         n,
         np.asarray(np.bincount(columns, weights=data, minlength=d), dtype=np.float64),
         np.bincount(columns[(data != 0) & (data != 1)], minlength=d),
@@ -143,7 +143,7 @@ def squares_of(features: Features, centre: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
-    """The scale of a silo that hears of no others.
+    """The scale of a silo that is alone.
 
     Args:
         silo: Its own rows count; where it has no row to train on, as for graph classification, all that it has.
@@ -159,7 +159,7 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
     return found.scale(centre, squares_of(rows, centre), found.rows)
 
 
-def _robust(rows: Features, found: Sums) -> FeatureScale:
+def _robust(rows: Features, found: ColumnSums) -> FeatureScale:
     """Median and quartiles; where the quartiles are one, as of a column that is mostly one value, the deviation."""
     n, d = rows.shape
     middle, spread = np.zeros(d), np.zeros(d)
@@ -292,13 +292,13 @@ def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, st
         features = _inner(graph).features
         if not min(features.shape):
             continue
-        least, most = (
+        lowest, highest = (
             (features.min(axis=0), features.max(axis=0))
             if isinstance(features, np.ndarray)
             else (features.min(axis=0).toarray().ravel(), features.max(axis=0).toarray().ravel())
         )
-        low = least if low is None else np.minimum(low, least)
-        high = most if high is None else np.maximum(high, most)
+        low = lowest if low is None else np.minimum(low, lowest)
+        high = highest if high is None else np.maximum(high, highest)
     if low is None or high is None:
         return None
     span = high.astype(np.float64) - low

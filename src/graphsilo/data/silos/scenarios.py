@@ -328,7 +328,7 @@ def build_silo(
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SiloRows:
     """Rows of the whole graph behind a silo's training graph and its first evaluation graph."""
 
     train: NodeIds
@@ -343,7 +343,7 @@ def build_with_rows(
     options: ScenarioOptions | Mapping[str, Any] | None,
     task: Task,
     link_ratios: Sequence[float] | None,
-) -> list[tuple[Silo, Rows]]:
+) -> list[tuple[Silo, SiloRows]]:
     """As ``build_silos``, and where each silo's nodes stand in the whole graph, for pooling."""
     settings = ScenarioOptions.of(options)
     chosen = check_scenario(scenario)
@@ -351,7 +351,7 @@ def build_with_rows(
         if chosen != "seen":
             raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{chosen}' was asked for.")
         links = build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
-        return [(silo, Rows(partition.nodes[silo.client], partition.nodes[silo.client])) for silo in links]
+        return [(silo, SiloRows(partition.nodes[silo.client], partition.nodes[silo.client])) for silo in links]
     if task != "node":
         raise UnsupportedError(
             f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
@@ -401,7 +401,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
     )
 
 
-def _seen(context: _Context, client: int) -> tuple[Silo, Rows]:
+def _seen(context: _Context, client: int) -> tuple[Silo, SiloRows]:
     part = context.partition
     nodes = part.nodes[client]
     graph = induced(context.graph, nodes, context.inside[client], context.table)
@@ -414,10 +414,10 @@ def _seen(context: _Context, client: int) -> tuple[Silo, Rows]:
         schema=context.schema,
         facts=_facts(graph, items["train"]),
     )
-    return silo, Rows(nodes, nodes)
+    return silo, SiloRows(nodes, nodes)
 
 
-def _inductive(context: _Context, client: int) -> tuple[Silo, Rows]:
+def _inductive(context: _Context, client: int) -> tuple[Silo, SiloRows]:
     silo, rows = _seen(context, client)
     if not len(silo.train):
         raise PartitionError(
@@ -427,10 +427,10 @@ def _inductive(context: _Context, client: int) -> tuple[Silo, Rows]:
     nodes = rows.seen[silo.train]
     graph = induced(context.graph, nodes, context.inside[client], context.table)
     train = np.arange(len(nodes), dtype=np.int64)
-    return replace(silo, graph=graph, train=train, facts=_facts(graph, train)), Rows(nodes, rows.seen)
+    return replace(silo, graph=graph, train=train, facts=_facts(graph, train)), SiloRows(nodes, rows.seen)
 
 
-def _unseen(context: _Context, client: int) -> tuple[Silo, Rows]:
+def _unseen(context: _Context, client: int) -> tuple[Silo, SiloRows]:
     part, options = context.partition, context.options
     assert context.adjacency is not None
     labels = context.graph.labels
@@ -470,7 +470,7 @@ def _unseen(context: _Context, client: int) -> tuple[Silo, Rows]:
             "returned_nodes": len(returned),
         },
     )
-    return silo, Rows(kept, kept)
+    return silo, SiloRows(kept, kept)
 
 
 def _require_parts(partition: Partition, scenario: Scenario) -> None:

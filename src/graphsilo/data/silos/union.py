@@ -17,7 +17,7 @@ from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSpli
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
-from graphsilo.data.truth import Told, join_truth
+from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import DataError
 from graphsilo.types import ClientId
 
@@ -82,10 +82,10 @@ def union(
     return joined, sizes
 
 
-def truth_of(graphs: Sequence[Graph], names: Sequence[str]) -> list[Told]:
+def truth_of(graphs: Sequence[Graph], names: Sequence[str]) -> list[BooleanWords]:
     """Words of truth values of several silos' graphs, one per client."""
     return [
-        Told(f"client {client} ({name})", graph.feature_names or (), graph.booleans)
+        BooleanWords(f"client {client} ({name})", graph.feature_names or (), graph.booleans)
         for client, (graph, name) in enumerate(zip(graphs, names, strict=True))
     ]
 

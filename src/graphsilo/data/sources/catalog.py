@@ -69,7 +69,7 @@ class CatalogEntry:
     graphs: int = 1
     pyg_class: str | None = None
     split_ratios: SplitRatios | None = None
-    source: _Source | None = field(default=None, repr=False, compare=False)
+    source: _DataSet | None = field(default=None, repr=False, compare=False)
 
     @property
     def generated(self) -> bool:
@@ -77,7 +77,7 @@ class CatalogEntry:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _DataSet:
     """Where raw files are, below a data root, and how PyG is called to read them.
 
     ``folder`` is the root given to the PyG class, ``raw`` the folder of ``files`` below it. ``alternative`` is a
@@ -465,7 +465,7 @@ def _cache_file(found: CatalogEntry, where: list[Path], place: Path, use_node_at
     return place / "converted" / f"{found.name.lower()}-{key}.npz"
 
 
-def _find(source: _Source, roots: list[Path]) -> list[Path] | None:
+def _find(source: _DataSet, roots: list[Path]) -> list[Path] | None:
     """The raw files in the first root that has them all, or the compact file that stands for them."""
     for root in roots:
         if not source.missing(root):
@@ -707,30 +707,30 @@ _SAINT = 'Zeng et al. (2020), "GraphSAINT: graph sampling based inductive learni
 _TU = 'Morris et al. (2020), "TUDataset: a collection of benchmark datasets for learning with graphs"'
 
 
-def _planetoid(name: str) -> _Source:
+def _planetoid(name: str) -> _DataSet:
     kinds = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    return _Source("planetoid", f"{name}/raw", tuple(f"ind.{name.lower()}.{kind}" for kind in kinds), name)
+    return _DataSet("planetoid", f"{name}/raw", tuple(f"ind.{name.lower()}.{kind}" for kind in kinds), name)
 
 
-def _geom_gcn(folder: str, raw: str, prefix: str, argument: str | None = None) -> _Source:
+def _geom_gcn(folder: str, raw: str, prefix: str, argument: str | None = None) -> _DataSet:
     splits = tuple(f"{prefix}_split_0.6_0.2_{number}.npz" for number in range(10))
-    return _Source(folder, raw, ("out1_node_feature_label.txt", "out1_graph_edges.txt", *splits), argument)
+    return _DataSet(folder, raw, ("out1_node_feature_label.txt", "out1_graph_edges.txt", *splits), argument)
 
 
-def _heterophilous(name: str) -> _Source:
+def _heterophilous(name: str) -> _DataSet:
     folder = name.lower().replace("-", "_")
-    return _Source("heterophilous", f"{folder}/raw", (f"{folder}.npz",), name)
+    return _DataSet("heterophilous", f"{folder}/raw", (f"{folder}.npz",), name)
 
 
-def _ogb(name: str) -> _Source:
+def _ogb(name: str) -> _DataSet:
     files = ("edge.csv.gz", "node-feat.csv.gz", "node-label.csv.gz")
-    return _Source("ogb", f"{name.replace('-', '_')}/raw", files, name)
+    return _DataSet("ogb", f"{name.replace('-', '_')}/raw", files, name)
 
 
-def _tu(name: str, *, compact: bool = False) -> _Source:
+def _tu(name: str, *, compact: bool = False) -> _DataSet:
     parts = tuple(f"{name}_{part}.txt" for part in ("A", "graph_indicator", "graph_labels"))
     alternative = f"tu_compact/{name}.txt.xz" if compact else None
-    return _Source("tu", f"{name}/raw", parts, name, optional=f"{name}_*.txt", alternative=alternative)
+    return _DataSet("tu", f"{name}/raw", parts, name, optional=f"{name}_*.txt", alternative=alternative)
 
 
 _ENTRIES = (
@@ -760,19 +760,19 @@ _ENTRIES = (
     ),
     CatalogEntry(
         "Computers", "node", 13_752, 491_722, 767, 10, _SHCHUR, pyg_class="Amazon", split_ratios=_CITATION_GRAPHS,
-        source=_Source("amazon", "Computers/raw", ("amazon_electronics_computers.npz",), "Computers"),
+        source=_DataSet("amazon", "Computers/raw", ("amazon_electronics_computers.npz",), "Computers"),
     ),
     CatalogEntry(
         "Photo", "node", 7650, 238_162, 745, 8, _SHCHUR, pyg_class="Amazon", split_ratios=_CITATION_GRAPHS,
-        source=_Source("amazon", "Photo/raw", ("amazon_electronics_photo.npz",), "Photo"),
+        source=_DataSet("amazon", "Photo/raw", ("amazon_electronics_photo.npz",), "Photo"),
     ),
     CatalogEntry(
         "CS", "node", 18_333, 163_788, 6805, 15, _SHCHUR, pyg_class="Coauthor", split_ratios=_CITATION_GRAPHS,
-        source=_Source("coauthor", "CS/raw", ("ms_academic_cs.npz",), "CS"),
+        source=_DataSet("coauthor", "CS/raw", ("ms_academic_cs.npz",), "CS"),
     ),
     CatalogEntry(
         "Physics", "node", 34_493, 495_924, 8415, 5, _SHCHUR, pyg_class="Coauthor", split_ratios=_CITATION_GRAPHS,
-        source=_Source("coauthor", "Physics/raw", ("ms_academic_phy.npz",), "Physics"),
+        source=_DataSet("coauthor", "Physics/raw", ("ms_academic_phy.npz",), "Physics"),
     ),
     CatalogEntry(
         "Actor", "node", 7600, 30_019, 932, 5, _GEOM_GCN, pyg_class="Actor", split_ratios=_HETEROPHILOUS,
@@ -809,22 +809,22 @@ _ENTRIES = (
     ),
     CatalogEntry(
         "Flickr", "node", 89_250, 899_756, 500, 7, _SAINT, pyg_class="Flickr", split_ratios=(0.6, 0.2, 0.2),
-        source=_Source("flickr", "raw", ("adj_full.npz", "feats.npy", "class_map.json", "role.json")),
+        source=_DataSet("flickr", "raw", ("adj_full.npz", "feats.npy", "class_map.json", "role.json")),
     ),
     CatalogEntry(
         "Reddit", "node", 232_965, 114_615_892, 602, 41,
         'Hamilton, Ying and Leskovec (2017), "Inductive representation learning on large graphs"',
         pyg_class="Reddit", split_ratios=(0.8, 0.1, 0.1),
-        source=_Source("reddit", "raw", ("reddit_data.npz", "reddit_graph.npz")),
+        source=_DataSet("reddit", "raw", ("reddit_data.npz", "reddit_graph.npz")),
     ),
     CatalogEntry(
         "Reddit2", "node", 232_965, 23_213_838, 602, 41, _SAINT, pyg_class="Reddit2", split_ratios=(0.65, 0.1, 0.25),
-        source=_Source("reddit2", "raw", ("adj_full.npz", "feats.npy", "class_map.json", "role.json")),
+        source=_DataSet("reddit2", "raw", ("adj_full.npz", "feats.npy", "class_map.json", "role.json")),
     ),
     CatalogEntry(
         "genius", "node", 421_961, 984_979, 12, 2,
         'Lim et al. (2021), "Large scale learning on non-homophilous graphs"',
-        pyg_class="LINKXDataset", source=_Source("linkx", "genius/raw", ("data.mat",), "genius"),
+        pyg_class="LINKXDataset", source=_DataSet("linkx", "genius/raw", ("data.mat",), "genius"),
     ),
     *(
         CatalogEntry(

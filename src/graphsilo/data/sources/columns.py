@@ -189,7 +189,7 @@ def _refuse_answer(name: str, spec: TableSpec, key: str) -> None:
     if name in (spec.label, spec.split):
         raise ConfigError(
             f"{spec.file}: '{name}' is the {'label' if name == spec.label else 'split'} column and cannot be a "
-            f"feature as well ({key}): the model would be told the answer."
+            f"feature as well ({key}): the model would be given the answer."
         )
 
 
@@ -322,15 +322,15 @@ def _parse_numbers(
         return np.zeros(nodes.rows)
     if mask(pc.fill_null(pc.is_in(lower, value_set=pa.array(["true", "false"])), True)).all() and filled.any():
         return mask(pc.fill_null(pc.equal(lower, "true"), False)).astype(np.float64)
-    signs = (",", ".") if spec.decimal == "," else (".", ",")
-    other = mask(pc.fill_null(pc.match_substring_regex(lower, rf"^[+-]?\d*[{signs[1]}]\d+(e[+-]?\d+)?$"), False))
+    separators = (",", ".") if spec.decimal == "," else (".", ",")
+    other = mask(pc.fill_null(pc.match_substring_regex(lower, rf"^[+-]?\d*[{separators[1]}]\d+(e[+-]?\d+)?$"), False))
     pointed = pc.replace_substring(lower, ",", ".") if spec.decimal == "," else lower
     numeric = mask(pc.fill_null(pc.match_substring_regex(pointed, _NUMBER), False)) & ~other
     if not numeric.any() and not other.any():
         raise DataError(_no_numbers(nodes, name, [word for word in pc.unique(words).to_pylist() if word is not None]))
     nodes.refuse(
         name, other, f"the feature has a decimal {'point' if spec.decimal == ',' else 'comma'}", values=words,
-        todo=f"Write numbers with '{signs[0]}', or set nodes.decimal: \"{signs[1]}\" if all are written so.",
+        todo=f"Write numbers with '{separators[0]}', or set nodes.decimal: \"{separators[1]}\" if all are written so.",
     )  # fmt: skip
     nodes.refuse(
         name,

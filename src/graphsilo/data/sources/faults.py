@@ -1,4 +1,4 @@
-"""Everything that is wrong with what a person wrote, told at once: each round of mend and try again costs a day."""
+"""Everything that is wrong with what a person wrote, listed at once: each round of mend and try again costs a day."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from graphsilo.errors import ConfigError, DataError, GraphsiloError
 
-MOST_FAULTS = 20
-"""Faults that are told before the rest is only counted."""
+MAX_FAULTS = 20
+"""Faults that are listed before the rest is only counted."""
 
 _BIDIRECTIONAL = "\u202a-\u202e\u2066-\u2069"
 UNSEEN = f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_BIDIRECTIONAL}]"
@@ -37,7 +37,7 @@ class Faults:
         except (ConfigError, DataError) as error:
             self.found += getattr(error, "faults", [error])
 
-    def tell(self) -> None:
+    def raise_if_any(self) -> None:
         """Raises what was found, as one error.
 
         Raises:
@@ -48,9 +48,9 @@ class Faults:
             return
         if len(self.found) == 1:
             raise self.found[0]
-        lines = [f"{number}. {error}" for number, error in enumerate(self.found[:MOST_FAULTS], start=1)]
-        if len(self.found) > MOST_FAULTS:
-            lines.append(f"And {len(self.found) - MOST_FAULTS} more.")
+        lines = [f"{number}. {error}" for number, error in enumerate(self.found[:MAX_FAULTS], start=1)]
+        if len(self.found) > MAX_FAULTS:
+            lines.append(f"And {len(self.found) - MAX_FAULTS} more.")
         # A fault of the data names values, and must stay at the silo: one of them makes the whole such an error.
         kind = ConfigError if all(isinstance(error, ConfigError) for error in self.found) else DataError
         error = kind("\n".join([f"{self.where}: {len(self.found)} faults are to be mended.", *lines]))

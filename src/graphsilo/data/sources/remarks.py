@@ -58,8 +58,8 @@ def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
     if facts.repeated:
         effect = "weights add up" if spec.weight is not None else "" if spec.directed else "it counts once"
-        told = f"{_rows(facts.repeated)} a link that stands there before"
-        said.append(("links", f"{told}: {effect}" if effect else told))
+        text = f"{_rows(facts.repeated)} a link that stands there before"
+        said.append(("links", f"{text}: {effect}" if effect else text))
     if facts.reversed and not spec.directed:
         all_ = "every link" if facts.reversed == facts.links else f"{facts.reversed} of {facts.links} links"
         said.append(("links", f"{all_} named in both directions: each is one link, since `directed` is false"))
@@ -178,8 +178,8 @@ def _words(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
             groups.setdefault("".join(word.split()).casefold(), []).append(word)
         for group in groups.values():
             if len(group) > 1:
-                told = f"{_some(group)} ({what}) differ by case or blanks alone: is one of them meant?"
-                said.append((where, told))
+                text = f"{_some(group)} ({what}) differ by case or blanks alone: is one of them meant?"
+                said.append((where, text))
     return said
 
 

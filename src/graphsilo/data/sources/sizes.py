@@ -28,7 +28,7 @@ def require_memory(needed: int, free: int | None, *, what: str, instead: str) ->
 
     Args:
         needed: Bytes that it takes at the very least.
-        free: Bytes that there are; None where the system does not tell, then nothing is refused.
+        free: Bytes that there are; None where the system does not say, then nothing is refused.
         what: What takes them, as the subject of a sentence, e.g. "a dense 2400000 × 1000 matrix of features".
         instead: What to do, as a sentence.
 

@@ -122,7 +122,7 @@ def _check_reads_only(query: Query) -> None:
 
 
 class _Database:
-    """A database that is opened for reading, and how its errors are told."""
+    """A database that is opened for reading, and how its errors are reported."""
 
     def __init__(self, query: Query) -> None:
         try:
@@ -267,15 +267,15 @@ class _Database:
             engine.dispose()
 
     def _unreachable(self, error: object) -> DataError:
-        # What libpq wraps round the reason is told already, or is no help.
+        # What libpq wraps round the reason is reported already, or is no help.
         text = re.sub(r"^connection failed: (connection to server (at|on) .*? failed: )?", "", self._clean(error))
         text = re.sub(r"\s*Is the server running .*$", "", text)
         if re.search(r"password|authentication|pg_hba", text, flags=re.IGNORECASE):
             user = self._url.username or "of this account"
             return DataError(
                 f"the {self.shown} does not let the user '{user}' in ({text}). Check user and password in "
-                f"'{self._query.part}.connection' of {self._query.file}; a password with signs such as @ / : has them "
-                f"written as %40 %2F %3A."
+                f"'{self._query.part}.connection' of {self._query.file}; a password with characters such as @ / : has "
+                f"them written as %40 %2F %3A."
             )
         if "FATAL" in text:  # the server answered
             return DataError(
@@ -288,19 +288,19 @@ class _Database:
         )
 
     def _failed(self, query: Query, error: Any) -> DataError:
-        told = self._clean(error)
+        reason = self._clean(error)
         diagnosis = getattr(error, "diag", None)
         if diagnosis is not None and diagnosis.message_primary:
             hint = f" ({diagnosis.message_hint.rstrip('.')})" if diagnosis.message_hint else ""
-            told = self._clean(f"{diagnosis.message_primary}{hint}")
+            reason = self._clean(f"{diagnosis.message_primary}{hint}")
         advice = {
             "25006": "Tables are only read: the query must not change anything.",
             "42501": "Ask whoever runs the database for the right to SELECT.",
             "57014": "The database ended it; ask for less, or raise its statement_timeout.",
         }.get(getattr(error, "sqlstate", None) or "", "Try the query in a client of the database.")
-        if "readonly database" in told or "data-modifying" in told:
+        if "readonly database" in reason or "data-modifying" in reason:
             advice = "Tables are only read: the query must not change anything."
-        return DataError(f"{query.where} failed at the {self.shown}: {told}. {advice}")
+        return DataError(f"{query.where} failed at the {self.shown}: {reason}. {advice}")
 
 
 def _fetch(connection: Connection, text: str) -> Any:

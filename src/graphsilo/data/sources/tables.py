@@ -215,11 +215,11 @@ def spec_of(content: object, file: Path) -> TableSpec:
     Raises:
         ConfigError: A key is unknown or missing, or a value is of the wrong kind.
     """
-    told = TableDescription.of(content, origin=str(file))
-    nodes, edges = told.nodes, told.edges
+    description = TableDescription.of(content, origin=str(file))
+    nodes, edges = description.nodes, description.edges
     spec = TableSpec(
         file=file,
-        name=told.name or file.stem,
+        name=description.name or file.stem,
         nodes=_source(file, nodes, "nodes"),
         id=nodes.id,
         edges=_source(file, edges, "edges"),
@@ -235,9 +235,9 @@ def spec_of(content: object, file: Path) -> TableSpec:
         dates={name: rule.column for name, rule in nodes.dates.items()},
         decimal=nodes.decimal,
         empty=nodes.empty,
-        missing=Missing.said(told.features.missing),
-        directed=told.directed,
-        classes=told.classes,
+        missing=Missing.said(description.features.missing),
+        directed=description.directed,
+        classes=description.classes,
     )
     declared = [*spec.one_hot, *spec.boolean, *spec.dates]
     twice = next((name for name in declared if declared.count(name) > 1), None)
@@ -326,7 +326,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         if spec.weight is not None:
             with faults.collect():
                 weights = _read_weights(edges, spec.weight, spec.weight_decimal)
-    faults.tell()
+    faults.raise_if_any()
     assert nodes is not None
     if isinstance(spec.edges, Query):
         # Parallel edges by weight, too: their sum must not depend on the order in which a database gives them.

@@ -1,4 +1,4 @@
-"""What a coordinator does for as long as it serves: it takes jobs one after the other, and tells how they are."""
+"""What a coordinator does for as long as it serves: it takes jobs one after the other, and reports their state."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Coordinator:
         name: Of the federation.
         clients: Numbers of the silos at each site.
         transport: Leads to the sites.
-        status: Is told everything.
+        status: Receives everything.
         report: Draws a finished run's page.
         max_items: Most nodes or graphs that a silo may say it holds.
         names: Of the silos, by number.

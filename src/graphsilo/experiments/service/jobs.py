@@ -17,9 +17,9 @@ from typing import Literal, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError, nearest
-from graphsilo.experiments.cohort import left_out
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
+from graphsilo.experiments.participants import left_out
 from graphsilo.experiments.storage import disk
 from graphsilo.types import ClientId
 

@@ -19,9 +19,9 @@ from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.cards import card_notes, compare_cards
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, FederationError, UnsupportedError
-from graphsilo.experiments.cohort import Cohort, absent_words, left_out, per_client_warnings
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.participants import Participants, absent_words, left_out, per_client_warnings
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import model_specs
 from graphsilo.experiments.storage import disk
@@ -37,7 +37,7 @@ from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry
 from graphsilo.federation.client import ModelSpec
-from graphsilo.federation.exposure import told_to_coordinator
+from graphsilo.federation.exposure import visible_to_coordinator
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.transport import Transport
@@ -48,13 +48,13 @@ _WHERE_DATA_IS = ("data", "partition", "scenario", "perturb")
 
 
 @dataclass(frozen=True)
-class RemoteCohort(Cohort):
+class RemoteParticipants(Participants):
     """Participants of whom only the cards are known.
 
     Attributes:
         name: Of the federation.
-        cards: What each silo told of itself.
-        task, schema, models, data_hash, cut, without: As for every cohort.
+        cards: What each silo reported about itself.
+        task, schema, models, data_hash, cut, without: As for all participants.
         notes: What else a person should know.
         names: Of the silos, those that are left out among them.
     """
@@ -124,15 +124,15 @@ def _named(names: Mapping[ClientId, str], client: ClientId) -> dict[str, str]:
     return {"silo": names[client]} if client in names else {}
 
 
-def cohort_of(
+def remote_participants(
     config: RunConfig,
     name: str,
     cards: Mapping[ClientId, Mapping[str, Any]],
     *,
     without: tuple[ClientId, ...] = (),
     names: Mapping[ClientId, str] | None = None,
-) -> RemoteCohort:
-    """Compare the silos' cards and make a cohort of them.
+) -> RemoteParticipants:
+    """Compare the silos' cards and make participants of them.
 
     Args:
         config: What is run.
@@ -171,7 +171,7 @@ def cohort_of(
         notes = (absent_words(without, len(cards) + len(without), config.replaces, names or {}), *notes)
     if unused:
         notes += (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
-    return RemoteCohort(
+    return RemoteParticipants(
         name=name,
         cards=cards,
         task=task,
@@ -212,8 +212,8 @@ def run_over(
         clients: Numbers of the silos at each site.
         out: Folder for the results.
         resume: Go on from the folder's checkpoints; the sites go back to theirs.
-        observer: Hears of progress.
-        say: Hears a line for every event between machines.
+        observer: Receives progress.
+        say: Receives a line for every event between machines.
         report: Called with the folder when everything is written.
         wait: Seconds to wait for all sites to answer.
         names: What the silos are called, so that ``run.without`` may name them.
@@ -238,31 +238,31 @@ def run_over(
     try:
         sites.wait_for_all(wait, check=check)
         cards = sites.cards()
-        cohort = cohort_of(config, name, cards, without=without, names=names)
-        told, is_warning = weights(cohort, max_items or {})
+        participants = remote_participants(config, name, cards, without=without, names=names)
+        text, is_warning = weights(participants, max_items or {})
         if is_warning:
-            cohort = replace(cohort, notes=(*cohort.notes, told))
+            participants = replace(participants, notes=(*participants.notes, text))
         else:
-            say(told)
-        rows = {row["silo"]: row["train"] for row in cohort.cut["per_client"]}
-        seen = told_to_coordinator(
-            registry.load(config.method.name).title, config.method_config().square_columns(cohort.schema), rows
+            say(text)
+        rows = {row["silo"]: row["train"] for row in participants.cut["per_client"]}
+        seen = visible_to_coordinator(
+            registry.load(config.method.name).title, config.method_config().square_columns(participants.schema), rows
         )
         if seen:
-            cohort = replace(cohort, notes=(*cohort.notes, seen))
+            participants = replace(participants, notes=(*participants.notes, seen))
         sparse = any(bool(card.get("sparse")) for card in cards.values())
-        sites.told = {"schema": schema_tree(cohort.schema), "sparse": sparse, "task": cohort.task}
+        sites.facts = {"schema": schema_tree(participants.schema), "sparse": sparse, "task": participants.task}
         result = run(
-            config, out=out, resume=resume, observer=observer, simulation=cohort, elsewhere=sites, report=report
+            config, out=out, resume=resume, observer=observer, simulation=participants, elsewhere=sites, report=report
         )
-        own = own_results(result.record, cohort, sparse)
-        sites.tell_results({client: tree_of(one) for client, one in own.items()}, result.record.config)
+        own = own_results(result.record, participants, sparse)
+        sites.send_results({client: tree_of(one) for client, one in own.items()}, result.record.config)
         return result
     finally:
         sites.close()
 
 
-def weights(cohort: RemoteCohort, max_items: Mapping[ClientId, int]) -> tuple[str, bool]:
+def weights(participants: RemoteParticipants, max_items: Mapping[ClientId, int]) -> tuple[str, bool]:
     """What share of all items every silo says it holds: models weigh by it, and nobody else can check it.
 
     Returns:
@@ -271,12 +271,12 @@ def weights(cohort: RemoteCohort, max_items: Mapping[ClientId, int]) -> tuple[st
     Raises:
         FederationError: A silo says it holds more than the federation allows it.
     """
-    rows = cohort.cut["per_client"]
+    rows = participants.cut["per_client"]
     for row in rows:
-        most = max_items.get(row["client"])
-        if most is not None and row["nodes"] > most:
+        limit = max_items.get(row["client"])
+        if limit is not None and row["nodes"] > limit:
             raise FederationError(
-                f"silo '{row['silo']}' says it holds {row['nodes']} items, more than the {most} that federation.yaml "
+                f"silo '{row['silo']}' says it holds {row['nodes']} items, more than the {limit} that federation.yaml "
                 f"allows it (max_items): its models would weigh as much. Ask its owner, or raise the bound."
             )
     total = sum(row["nodes"] for row in rows) or 1
@@ -314,8 +314,8 @@ def check_remote(config: RunConfig) -> None:
         raise ConfigError("run.workers spreads clients over processes of one machine; between machines leave it at 1.")
 
 
-def own_results(record: RunRecord, cohort: RemoteCohort, sparse: bool) -> dict[ClientId, SiloShare]:
-    """What each silo is told of a result: its own scores, the federation's means, and what its model was made for."""
+def own_results(record: RunRecord, participants: RemoteParticipants, sparse: bool) -> dict[ClientId, SiloShare]:
+    """What each silo is sent of a result: its own scores, the federation's means, and what its model was made for."""
     return {
         client: SiloShare(
             format=record.format,
@@ -324,7 +324,7 @@ def own_results(record: RunRecord, cohort: RemoteCohort, sparse: bool) -> dict[C
             task=record.task,
             method=record.method,
             class_names=record.class_names,
-            schema=schema_tree(cohort.schema),
+            schema=schema_tree(participants.schema),
             sparse=sparse,
             model=[spec.name, dict(spec.settings)],
             seeds=[
@@ -336,10 +336,10 @@ def own_results(record: RunRecord, cohort: RemoteCohort, sparse: bool) -> dict[C
                 )
                 for seed in record.seeds
             ],
-            federation=FederationFacts(record.data.name, len(cohort.clients), record.partition.without),
+            federation=FederationFacts(record.data.name, len(participants.clients), record.partition.without),
             summary=OwnSummary(record.summary.test),
         )
-        for client, spec in cohort.models.items()
+        for client, spec in participants.models.items()
     }
 
 

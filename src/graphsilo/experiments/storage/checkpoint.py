@@ -1,9 +1,9 @@
 """Checkpoints: everything a seed needs to go on after ``kill -9``, written atomically.
 
 One file, which is replaced, and one with the finished rounds, which only grows (``history.py``). Beside them stand the
-states of clients that were parked: links to the files that parking wrote, so that a checkpoint of a thousand clients
-neither holds them in memory nor copies those that have not changed. What many clients share stands there, too, once,
-whether they are parked or not.
+states of clients that were offloaded: links to the files that offloading wrote, so that a checkpoint of a thousand
+clients neither holds them in memory nor copies those that have not changed. What many clients share stands there, too,
+once, whether they are offloaded or not.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from graphsilo.errors import MessageError, RunError
 from graphsilo.experiments.storage.disk import write_bytes
 from graphsilo.experiments.storage.history import History
 from graphsilo.federation.codec import decode_tree, encode_tree
-from graphsilo.runtime.local.parking import ParkedState, link_or_copy
-from graphsilo.runtime.local.shared_files import encode_shared, lifted, lowered, read_shared
+from graphsilo.runtime.local.offloading import OffloadedState, link_or_copy
+from graphsilo.runtime.local.shared_files import encode_shared, join_shared, read_shared, split_shared
 from graphsilo.training.sharing import SharedTensors
 
 FORMAT = 3
@@ -49,7 +49,7 @@ class Checkpoints:
         self._histories: dict[int, History] = {}
 
     def save(self, seed: int, tree: Mapping[str, Any], rows: Mapping[str, list[Any]]) -> None:
-        """Replace the seed's checkpoint. Clients that are parked keep their files, under other names beside it.
+        """Replace the seed's checkpoint. Clients that are offloaded keep their files, under other names beside it.
 
         Args:
             seed: Of training.
@@ -63,9 +63,9 @@ class Checkpoints:
         history.append(rows)
         names: set[str] = set()
         if tree.get("clients"):
-            clients, shared = lifted(
+            clients, shared = split_shared(
                 {
-                    client: self._kept(seed, state, names) if isinstance(state, ParkedState) else state
+                    client: self._kept(seed, state, names) if isinstance(state, OffloadedState) else state
                     for client, state in tree["clients"].items()
                 }
             )
@@ -116,8 +116,8 @@ class Checkpoints:
         if "clients" in tree:
             tree["clients"] = {
                 client: self._found(seed, state)
-                if "parked" in state
-                else lowered(state, lambda digest: self._read_shared(seed, digest))
+                if "offloaded" in state
+                else join_shared(state, lambda digest: self._read_shared(seed, digest))
                 for client, state in tree["clients"].items()
             }
         return {**tree, "history": self._history(seed).read(tree["history"])}
@@ -125,10 +125,10 @@ class Checkpoints:
     def _history(self, seed: int) -> History:
         return self._histories.setdefault(seed, History(self.folder / f"seed-{seed}.history"))
 
-    def _kept(self, seed: int, state: ParkedState, names: set[str]) -> dict[str, Any]:
-        """What the checkpoint says of a parked client; its files are called after their contents, and noted."""
+    def _kept(self, seed: int, state: OffloadedState, names: set[str]) -> dict[str, Any]:
+        """What the checkpoint says of a offloaded client; its files are called after their contents, and noted."""
         if state.path is None:
-            return {"parked": None, "remember": state.remember}
+            return {"offloaded": None, "remember": state.remember}
         found = []
         try:
             self._beside(seed).mkdir(parents=True, exist_ok=True)
@@ -138,17 +138,17 @@ class Checkpoints:
         except OSError as error:
             raise RunError(f"the state at {state.path} could not be kept ({error.strerror}).") from error
         names.update(found)
-        return {"parked": found[0], "remember": state.remember, "shared": list(state.shared)}
+        return {"offloaded": found[0], "remember": state.remember, "shared": list(state.shared)}
 
-    def _found(self, seed: int, state: Mapping[str, Any]) -> ParkedState:
-        """A parked client's state, whose files are looked through once."""
-        if state["parked"] is None:
-            return ParkedState(None, state["remember"])
+    def _found(self, seed: int, state: Mapping[str, Any]) -> OffloadedState:
+        """A offloaded client's state, whose files are looked through once."""
+        if state["offloaded"] is None:
+            return OffloadedState(None, state["remember"])
         shared = tuple(state.get("shared", ()))
-        path, *others = (self._beside(seed) / name for name in (state["parked"], *shared))
+        path, *others = (self._beside(seed) / name for name in (state["offloaded"], *shared))
         for each in (path, *others):
             self._require_whole(seed, each)
-        return ParkedState(path, state["remember"], shared)
+        return OffloadedState(path, state["remember"], shared)
 
     def _write_shared(self, seed: int, name: str, tensors: SharedTensors) -> None:
         """Keep what clients in memory share; it never changes, so that it is written once."""
@@ -190,7 +190,7 @@ class Checkpoints:
         return self._digests[known]
 
     def _beside(self, seed: int) -> Path:
-        """Where the files of parked clients stand, and of what clients share."""
+        """Where the files of offloaded clients stand, and of what clients share."""
         return self.folder / f"seed-{seed}.clients"
 
     def _path(self, seed: int) -> Path:

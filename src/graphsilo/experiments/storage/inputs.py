@@ -9,8 +9,8 @@ from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.partition import Partition
 from graphsilo.data.sources.files import load_graph
 from graphsilo.errors import GraphsiloError, RunError
-from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.resume import holds_run, stored_config
 
@@ -44,7 +44,7 @@ def adopted(config: RunConfig, own: Path | None, folder: Path, *, resume: bool) 
     return config, {source: target for source, target in copies.items() if not target.exists()}
 
 
-def check_places(folder: Path, simulation: Cohort) -> None:
+def check_places(folder: Path, simulation: Participants) -> None:
     """Refuse to write the partition over a file that no run of this folder has left.
 
     Raises:
@@ -72,7 +72,7 @@ def _is_place(target: Path, source: Path, *, resume: bool) -> bool:
     """Whether a file may have this place: nothing is there, or the same.
 
     Raises:
-        RunError: Something else is, and there is no run that could be told of it.
+        RunError: Something else is, and no run could be warned of it.
     """
     if not target.exists() or _same(target, source):
         return True

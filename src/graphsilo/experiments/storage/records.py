@@ -168,7 +168,7 @@ class Means(Open):
 # -- one seed ------------------------------------------------------------------------------------------------------
 
 
-class Step(Record):
+class RoundCost(Record):
     """Set-up or a round: bytes of the method's messages, and time, the clients' processes included.
 
     Attributes:
@@ -194,7 +194,7 @@ class CurvePair(Record):
     test: Curve
 
 
-class Round(Step, kw_only=True):
+class Round(RoundCost, kw_only=True):
     """One round; scores where it was evaluated."""
 
     round: int
@@ -262,7 +262,7 @@ class Seed(Record, kw_only=True):
     modes: dict[str, ModeScores]
     rounds: list[Round]
     clients: list[ClientScores]
-    setup: Step
+    setup: RoundCost
     confusion: list[list[int]] | None = None
     per_class_f1: list[Share] | None = None
     one_class: list[list[int]] | None = None
@@ -461,7 +461,7 @@ class RunRecord(Record, kw_only=True):
 
 
 class OwnSeed(Record):
-    """One seed, as a silo is told of it: its own scores alone."""
+    """One seed, as a silo sees it: its own scores alone."""
 
     seed: int
     best_round: int
@@ -484,7 +484,7 @@ class OwnSummary(Record):
 
 
 class SiloShare(Record):
-    """What the coordinator tells a silo of a run.
+    """What the coordinator sends a silo about a run.
 
     Attributes:
         schema: What its model was made for.
@@ -587,8 +587,8 @@ def read_run(folder: Path) -> RunRecord:
     found = read(folder)
     if isinstance(found, SiloRecord):
         raise RunError(
-            f"'{folder / 'result.json'}' holds what silo {found.silo} was told of a run, not the run's result: that is "
-            f"at the coordinator."
+            f"'{folder / 'result.json'}' holds what silo {found.silo} was sent about a run, not the run's result: that "
+            f"is at the coordinator."
         )
     return found
 

@@ -14,9 +14,9 @@ import torch
 from graphsilo.__about__ import __version__
 from graphsilo.evaluate.metrics import leading, per_client
 from graphsilo.evaluate.significance import summarise_seeds
-from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_warnings, untrained
+from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
 from graphsilo.experiments.storage import disk
@@ -30,10 +30,10 @@ from graphsilo.experiments.storage.records import (
     ModeMeans,
     PartitionFacts,
     Round,
+    RoundCost,
     RunRecord,
     Scores,
     Seed,
-    Step,
     Summary,
     record_of,
     tree_of,
@@ -78,7 +78,7 @@ class Result:
 
 
 def seed_result(
-    seed: int, progress: SeedProgress, modes: Sequence[Mode], simulation: Cohort, peak_rss_bytes: int
+    seed: int, progress: SeedProgress, modes: Sequence[Mode], simulation: Participants, peak_rss_bytes: int
 ) -> Seed:
     """What the result says of one seed.
 
@@ -93,7 +93,7 @@ def seed_result(
     first, main = progress.views[modes[0]], views[modes[0]]
     counts = first.best[first_set(modes[0])]
     counted = counts.counts is not None
-    setup, rounds = record_of(progress.setup, Step), record_of(progress.rounds, list[Round])
+    setup, rounds = record_of(progress.setup, RoundCost), record_of(progress.rounds, list[Round])
     steps = (setup, *rounds)
     return Seed(
         seed=seed,
@@ -121,7 +121,7 @@ def seed_result(
     )
 
 
-def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[ClientScores]:
+def _clients(kept: ViewProgress, mode: Mode, simulation: Participants) -> list[ClientScores]:
     scores = kept.best[first_set(mode)]
     if scores.counts is not None:
         each = per_client(scores.of("test"), clients=scores.clients)
@@ -150,7 +150,7 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Cohort) -> list[ClientS
 
 
 def assemble(
-    config: RunConfig, method: Method, simulation: Cohort, seeds: Sequence[Seed], run_fingerprint: str
+    config: RunConfig, method: Method, simulation: Participants, seeds: Sequence[Seed], run_fingerprint: str
 ) -> RunRecord:
     """What ``result.json`` holds, but for the references and what the process took.
 
@@ -223,7 +223,7 @@ def _means_by_kind(scores: Sequence[Mapping[str, Scores]]) -> dict[str, Means] |
     return {kind: Means.of(means) for kind, means in summarise_seeds(trees).items()} or None
 
 
-def first_warnings(config: RunConfig, method: Method, simulation: Cohort) -> list[str]:
+def first_warnings(config: RunConfig, method: Method, simulation: Participants) -> list[str]:
     """What is known before anything is trained."""
     return [*simulation.warnings(), *backbone_warnings(method, simulation), *config.remarks]
 

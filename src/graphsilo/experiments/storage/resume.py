@@ -9,9 +9,9 @@ from typing import Any
 from graphsilo import documents
 from graphsilo.data.partition import Partition
 from graphsilo.errors import ConfigError, GraphsiloError, RunError
-from graphsilo.experiments.cohort import Cohort
 from graphsilo.experiments.config import NO_NUMBERS, EvaluationConfig
 from graphsilo.experiments.doors import NAMES, RECORDS
+from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.storage import records
 from graphsilo.experiments.storage.records import RunRecord
 
@@ -67,7 +67,7 @@ class Reason:
         simulation: The data and the partition now.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], simulation: Cohort):
+    def __init__(self, folder: Path, config: Mapping[str, Any], simulation: Participants):
         self.folder, self.config, self.simulation = folder, config, simulation
 
     def __call__(self, begun: Mapping[str, Any]) -> str:
@@ -81,11 +81,11 @@ class Reason:
             "Give the settings that it was begun with (--resume alone takes them from its config.yaml, which must be "
             "as it was), or choose another --out."
         )
-        told = differences(begun, self.config, with_partition=not self._same_partition())
-        if not told:
+        changes = differences(begun, self.config, with_partition=not self._same_partition())
+        if not changes:
             what = "the data's contents are" if self._same_partition() else "the stored partition is"
-            told = [f"its settings are the same, so {what} not what the run was begun with"]
-        return f"{some(told)}. {advice}"
+            changes = [f"its settings are the same, so {what} not what the run was begun with"]
+        return f"{some(changes)}. {advice}"
 
     def _same_partition(self) -> bool:
         try:

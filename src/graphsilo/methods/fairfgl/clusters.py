@@ -65,14 +65,14 @@ def cluster(products: Floats, *, seed: int, restarts: int = 3) -> Clustering:
     points = points_of(products)
     distances = np.sqrt(np.clip(squared, 0.0, None))
     np.fill_diagonal(distances, 0.0)
-    most = min(size - 1, distinct)
+    limit = min(size - 1, distinct)
 
     def tried() -> Iterator[Labels]:
         if size <= ALL_NUMBERS:
-            for count in range(2, most + 1):
+            for count in range(2, limit + 1):
                 yield KMeans(count, n_init=restarts, random_state=seed).fit_predict(points)
             return
-        for start in _shortlist(distances, most):
+        for start in _shortlist(distances, limit):
             members = np.bincount(start).astype(np.float64)
             sums = [np.bincount(start, column) for column in points.T]
             means = np.stack(sums, axis=1) / members[:, None]
@@ -96,13 +96,13 @@ def points_of(products: Floats) -> Floats:
     return points
 
 
-def _shortlist(distances: Floats, most: int) -> Iterator[Labels]:
+def _shortlist(distances: Floats, limit: int) -> Iterator[Labels]:
     """Partitions of Ward's hierarchy with the best silhouettes, the fewer clusters first."""
     from scipy.cluster.hierarchy import ward
     from scipy.spatial.distance import squareform
 
     merges = ward(squareform(distances, checks=False))[:, :2].astype(np.int64)
-    scores = hierarchy_silhouettes(distances, merges)[: most + 1]
+    scores = hierarchy_silhouettes(distances, merges)[: limit + 1]
     chosen = np.sort(np.argsort(-scores, kind="stable")[:SHORTLIST])
     for count in chosen[chosen >= 2].tolist():
         yield cut(merges, count)

@@ -32,7 +32,7 @@ from graphsilo.methods.fedlog.messages import (
     TrainReply,
     TrainRequest,
 )
-from graphsilo.methods.fedlog.rows import Rows, trace
+from graphsilo.methods.fedlog.rows import BatchRows, trace
 from graphsilo.methods.fedlog.step import Network, Synthetic
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors
@@ -92,7 +92,7 @@ class Client(ClientBase[FedLoGConfig]):
         self.train_nodes = self.silo.train[labels >= 0]
         self.train_labels = torch.from_numpy(np.ascontiguousarray(labels[labels >= 0])).to(device)
         self.class_labels = torch.arange(schema.num_classes, device=device).repeat_interleave(config.prototypes)
-        self._rows: Rows | None = None
+        self._rows: BatchRows | None = None
 
     # -- set-up
 
@@ -109,7 +109,7 @@ class Client(ClientBase[FedLoGConfig]):
         config, schema = self.config, self.silo.schema
         weights = generators.draw(schema.num_features, generator(self.context.seed, "generator"))
         if len(self.train_nodes):
-            settings = generators.Settings(
+            settings = generators.GeneratorSettings(
                 epochs=config.generator_epochs,
                 lr=config.generator_lr,
                 hops=config.generator_hops,
@@ -131,7 +131,7 @@ class Client(ClientBase[FedLoGConfig]):
     @handler
     def take_generators(self, request: ClassGenerators) -> Done:
         """Keep the class-wise generators; they never change again."""
-        # Told here and not when fitting: who was away then may still be here now.
+        # Reported here and not when fitting: who was away then may still be here now.
         self.output = cast("generators.Output", request.output)
         self.keep_generators(request.generators)
         return Done(clients=1)
@@ -330,10 +330,10 @@ class Client(ClientBase[FedLoGConfig]):
     # -- prediction
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> BatchRows:
         """How a batch's rows are found in the training graph."""
         if self._rows is None:
-            self._rows = Rows(self.data, self.config.batch_size, self.config.layer_norm)
+            self._rows = BatchRows(self.data, self.config.batch_size, self.config.layer_norm)
         return self._rows
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:

@@ -108,7 +108,7 @@ def neighbour_means(data: GraphTensors, nodes: NDArray[np.int64], hops: int = 1)
 
 
 @dataclass(frozen=True)
-class Settings:
+class GeneratorSettings:
     """How a generator is fitted.
 
     Attributes:
@@ -334,7 +334,7 @@ class Fitting:
         nodes: NDArray[np.int64],
         labels: Tensor,
         classes: int,
-        settings: Settings,
+        settings: GeneratorSettings,
         build: Callable[[torch.Generator], Model],
     ):
         self.data, self.settings, self.build, self.classes = data, settings, build, classes
@@ -424,6 +424,13 @@ class Fitting:
 
 
 __all__ = [
-    "Fitting", "GradientMatching", "Matching", "Output", "RandomNetwork", "Settings", "draw", "generate",
+    "Fitting",
+    "GeneratorSettings",
+    "GradientMatching",
+    "Matching",
+    "Output",
+    "RandomNetwork",
+    "draw",
+    "generate",
     "neighbour_means",
 ]  # fmt: skip

@@ -237,7 +237,7 @@ def normalise_backward(gradient: Tensor, normal: Tensor, factor: Tensor | None) 
 # -- the head and the tail classifier ----------------------------------------------------------------------------------
 
 
-class Targets(NamedTuple):
+class BranchTargets(NamedTuple):
     """Nodes to classify.
 
     Attributes:
@@ -259,7 +259,7 @@ class Pass(NamedTuple):
     """
 
     logits: Tensor
-    targets: Targets
+    targets: BranchTargets
     normal: Tensor
     prototypes: Tensor
     neighbours: Tensor
@@ -340,7 +340,7 @@ class Classifiers:
             made[f"layers.{layer}.move.2.weight"] = uniform(0.001 * math.sqrt(6.0 / (width + 1)), width, 1)
         return made
 
-    def forward(self, parameters: Mapping[str, Tensor], targets: Targets, embedded: Tensor) -> Pass:
+    def forward(self, parameters: Mapping[str, Tensor], targets: BranchTargets, embedded: Tensor) -> Pass:
         """Logits of both branches.
 
         Args:
@@ -629,7 +629,21 @@ def negative_log_likelihood(
 
 
 __all__ = [
-    "BRANCHES", "Classifiers", "Distance", "Interaction", "Layer", "Mixing", "Pass", "PointEncoder", "Points",
-    "Summand", "Targets", "layers_of", "log_probabilities", "negative_log_likelihood", "normalise",
-    "normalise_backward", "partners",
+    "BRANCHES",
+    "BranchTargets",
+    "Classifiers",
+    "Distance",
+    "Interaction",
+    "Layer",
+    "Mixing",
+    "Pass",
+    "PointEncoder",
+    "Points",
+    "Summand",
+    "layers_of",
+    "log_probabilities",
+    "negative_log_likelihood",
+    "normalise",
+    "normalise_backward",
+    "partners",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.methods.fedlog.layers import Targets, normalise, normalise_backward
+from graphsilo.methods.fedlog.layers import BranchTargets, normalise, normalise_backward
 from graphsilo.models.base import Model, Trace
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, View
@@ -40,10 +40,10 @@ class Batch:
         self.normal, self.factor = normalise(embedded, layer_norm)
         self.back, self.places, self.means, self.degree = back, places, means, degree
 
-    def targets(self) -> Targets:
+    def targets(self) -> BranchTargets:
         """The nodes, to be classified."""
         connected = (self.degree > 0).to(self.normal.dtype)
-        return Targets(self.normal.index_select(0, self.places), self.means.mm(self.normal), connected)
+        return BranchTargets(self.normal.index_select(0, self.places), self.means.mm(self.normal), connected)
 
     def pull(self, own: Tensor, around: Tensor) -> list[Tensor]:
         """Gradients of the encoder's parameters, from those of what ``targets`` gave."""
@@ -51,7 +51,7 @@ class Batch:
         return self.back(normalise_backward(rows, self.normal, self.factor))
 
 
-class Rows:
+class BatchRows:
     """Embeds batches: through the whole graph where a batch reaches most of it anyway, else through its surroundings.
 
     Args:

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from graphsilo.methods.fedlog.layers import (
     BRANCHES,
+    BranchTargets,
     Classifiers,
     Interaction,
     Mixing,
     PointEncoder,
     Points,
-    Targets,
     log_probabilities,
     negative_log_likelihood,
     normalise,
@@ -53,7 +53,7 @@ class Synthetic(NamedTuple):
         return Synthetic(self.points[rows], self.labels[chosen], self.paired)
 
 
-class Encoded(NamedTuple):
+class EncodedNodes(NamedTuple):
     """The learnable nodes and, behind them, the synthetic ones, encoded.
 
     Attributes:
@@ -73,11 +73,11 @@ class Encoded(NamedTuple):
         values = self.encoded.output if interaction == "inert" else self.normal
         return values[: self.alone].view(BRANCHES, -1, values.shape[1])
 
-    def targets(self, synthetic: Synthetic) -> Targets:
+    def targets(self, synthetic: Synthetic) -> BranchTargets:
         """The synthetic nodes, to be classified."""
         nodes, half = self.normal[self.alone :], len(synthetic.labels)
         around = nodes[half:] if synthetic.paired else torch.zeros_like(nodes)
-        return Targets(nodes[:half], around, nodes.new_full((half,), float(synthetic.paired)))
+        return BranchTargets(nodes[:half], around, nodes.new_full((half,), float(synthetic.paired)))
 
     def gradient(
         self, interaction: Interaction, synthetic: Synthetic | None, prototypes: Tensor, own: Tensor, around: Tensor
@@ -118,7 +118,7 @@ class Network:
         self.interaction: Interaction = classifiers.interaction
         self.threshold, self.mixing = threshold, mixing
 
-    def encode(self, learnable: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None) -> Encoded:
+    def encode(self, learnable: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None) -> EncodedNodes:
         """Encoder and layer norm on [2, s·C, d] learnable nodes and, behind them, the synthetic ones."""
         inputs = learnable.flatten(0, 1)
         nodes = alone = len(inputs)
@@ -126,7 +126,7 @@ class Network:
             inputs = torch.cat([inputs, synthetic.points])
             alone = nodes if synthetic.paired else len(inputs)
         encoded = self.encoder.forward(inputs, alone, draw)
-        return Encoded(encoded, *normalise(encoded.output, self.classifiers.layer_norm), nodes)
+        return EncodedNodes(encoded, *normalise(encoded.output, self.classifiers.layer_norm), nodes)
 
     @torch.no_grad()
     def gradients(
@@ -158,7 +158,7 @@ class Network:
         # Targets: the batch, then the synthetic nodes.
         parts = [] if real is None else [real.targets()]
         parts += [] if synthetic is None else [points.targets(synthetic)]
-        targets = Targets(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
+        targets = BranchTargets(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
         run = self.classifiers.forward(self.parts, targets, points.prototypes(self.interaction))
 
         loss, gradients = 0.0, []
@@ -208,7 +208,7 @@ class Network:
         size = min(_CHUNK, max(1, _POINTS // (self.classifiers.interp or prototypes.shape[1])))
         for start in range(0, data.num_nodes, size):
             part = slice(start, start + size)
-            targets = Targets(normal[part], around[part], (degree[part] > 0).to(normal.dtype))
+            targets = BranchTargets(normal[part], around[part], (degree[part] > 0).to(normal.dtype))
             logits = self.classifiers.forward(self.parts, targets, prototypes).logits
             answers.append(log_probabilities(logits, degree[part] - self.threshold - 1.0))
         return torch.cat(answers) if answers else normal.new_zeros(0, self.classifiers.classes)

@@ -156,7 +156,7 @@ class Client(TrainingClient[FedPGConfig]):
         if self.silo.schema.task == "graph":
             thresholds = [config.graph_similarity * config.graph_decay**level for level in range(hops)]
             seed = numpy_generator(self.context.seed, "client", self.id, "round", self.round, "neighbours")
-            pairs = similar_pairs(embeddings.cpu().numpy(), labels, thresholds, most=config.max_neighbours, draw=seed)
+            pairs = similar_pairs(embeddings.cpu().numpy(), labels, thresholds, limit=config.max_neighbours, draw=seed)
         else:
             pairs = self._hop_pairs(hops)
         return Membership(labels, pairs, self.silo.schema.num_classes, self.data.device)
@@ -168,7 +168,7 @@ class Client(TrainingClient[FedPGConfig]):
                 self.data.matrix("sum"),
                 hops,
                 within=self.config.neighbourhood == "within",
-                most=self.config.max_neighbours,
+                limit=self.config.max_neighbours,
                 draw=numpy_generator(self.context.seed, "client", self.id, "neighbours"),
             )
         return self._neighbours[hops]

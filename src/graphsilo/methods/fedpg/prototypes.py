@@ -28,7 +28,7 @@ _BLOCK = 1 << 23
 """Entries of the largest block of an items × items matrix that is looked at at once."""
 _ENUMERATED = 4096
 """Most nodes of a graph whose pairs are listed before some are drawn: listing grows with the square of the nodes."""
-_MOST_PAIRS = 1 << 28
+_MAX_PAIRS = 1 << 28
 """Most pairs that are kept, 4 GB of them."""
 UNKNOWN = -1
 """The class of an item that is not annotated."""
@@ -39,7 +39,7 @@ def hop_pairs(
     hops: int,
     *,
     within: bool = False,
-    most: int = 0,
+    limit: int = 0,
     draw: np.random.Generator | None = None,
 ) -> list[Pairs]:
     """Neighbours of every node at 1, 2, … hops.
@@ -67,20 +67,20 @@ def hop_pairs(
     pattern = sp.csr_matrix(adjacency, dtype=np.float32)
     pattern.data = np.ones_like(pattern.data)
     if pattern.shape[0] > _ENUMERATED and hops > 1:
-        if most and draw is not None:
-            return reach.draw_pairs(pattern, hops, within=within, most=most, draw=draw)
+        if limit and draw is not None:
+            return reach.draw_pairs(pattern, hops, within=within, limit=limit, draw=draw)
         pairs = reach.count_pairs(pattern, hops, within=within)
-        if pairs > _MOST_PAIRS:
+        if pairs > _MAX_PAIRS:
             raise ConfigError(
                 f"method.max_neighbours=0 keeps all {pairs:.3g} pairs of nodes at 2 to {hops} hops in a silo of "
                 f"{pattern.shape[0]} nodes, which takes {16e-9 * pairs:.0f} GB; set method.max_neighbours (32), or "
                 f"fewer method.hops."
             )
-    return _enumerate(pattern, hops, within, most, draw)
+    return _enumerate(pattern, hops, within, limit, draw)
 
 
 def _enumerate(
-    pattern: sp.csr_matrix, hops: int, within: bool, most: int, draw: np.random.Generator | None
+    pattern: sp.csr_matrix, hops: int, within: bool, limit: int, draw: np.random.Generator | None
 ) -> list[Pairs]:
     """Lists every pair, then draws from them."""
     n = pattern.shape[0]
@@ -101,14 +101,14 @@ def _enumerate(
             wanted.eliminate_zeros()
             wanted.sort_indices()
             pairs = np.repeat(rows, np.diff(wanted.indptr)), wanted.indices.astype(np.int64)
-            parts[hop].append(sample_pairs(pairs, most, draw) if most and hop else pairs)
+            parts[hop].append(sample_pairs(pairs, limit, draw) if limit and hop else pairs)
     empty = np.empty(0, dtype=np.int64)
     return [
         (np.concatenate([empty, *(v for v, _ in hop)]), np.concatenate([empty, *(j for _, j in hop)])) for hop in parts
     ]
 
 
-def sample_pairs(pairs: Pairs, most: int, draw: np.random.Generator | None) -> Pairs:
+def sample_pairs(pairs: Pairs, limit: int, draw: np.random.Generator | None) -> Pairs:
     """At most so many neighbours of each item, drawn uniformly without replacement, in the old order.
 
     Args:
@@ -122,14 +122,14 @@ def sample_pairs(pairs: Pairs, most: int, draw: np.random.Generator | None) -> P
     items, neighbours = pairs
     starts = np.flatnonzero(np.diff(items, prepend=UNKNOWN))
     sizes = np.diff(starts, append=len(items))
-    if not len(sizes) or sizes.max() <= most:
+    if not len(sizes) or sizes.max() <= limit:
         return pairs
     if draw is None:
         raise ValueError("drawing neighbours needs a generator")
     order = np.lexsort((draw.random(len(items)), items))
     rank = np.empty(len(items), dtype=np.int64)
     rank[order] = np.arange(len(items)) - np.repeat(starts, sizes)
-    keep = rank < most
+    keep = rank < limit
     return items[keep], neighbours[keep]
 
 
@@ -138,7 +138,7 @@ def similar_pairs(
     labels: NDArray[np.int64],
     thresholds: Sequence[float],
     *,
-    most: int = 0,
+    limit: int = 0,
     draw: np.random.Generator | None = None,
 ) -> list[Pairs]:
     """Neighbours among graphs: those of the same class whose embeddings point the same way.
@@ -167,7 +167,7 @@ def similar_pairs(
         for hop, threshold in enumerate(thresholds):
             v, j = np.nonzero(allowed & (cosine >= threshold))
             pairs = rows[v], j.astype(np.int64)
-            parts[hop].append(sample_pairs(pairs, most, draw) if most else pairs)
+            parts[hop].append(sample_pairs(pairs, limit, draw) if limit else pairs)
     empty = np.empty(0, dtype=np.int64)
     return [
         (np.concatenate([empty, *(v for v, _ in hop)]), np.concatenate([empty, *(j for _, j in hop)])) for hop in parts

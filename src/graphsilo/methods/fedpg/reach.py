@@ -24,7 +24,9 @@ _WORDS = 1 << 22
 """Words of one block of columns, 32 MB."""
 
 
-def draw_pairs(pattern: sp.csr_matrix, hops: int, *, within: bool, most: int, draw: np.random.Generator) -> list[Pairs]:
+def draw_pairs(
+    pattern: sp.csr_matrix, hops: int, *, within: bool, limit: int, draw: np.random.Generator
+) -> list[Pairs]:
     """Pairs per hop 1 to L: all at hop 1, beyond it at most so many per node, uniform and without replacement.
 
     Args:
@@ -42,7 +44,7 @@ def draw_pairs(pattern: sp.csr_matrix, hops: int, *, within: bool, most: int, dr
     first = [_sets(pattern, hops, within, *blocks[0])]
     # Which of its neighbours a node keeps follows from how many it has, which is known when all columns were seen.
     sizes = np.stack([_counts(first[0])] + [_counts(_sets(pattern, hops, within, *block)) for block in blocks[1:]])
-    ranks = [_choose(total, most, draw) for total in sizes.sum(axis=0)]
+    ranks = [_choose(total, limit, draw) for total in sizes.sum(axis=0)]
     before = np.cumsum(sizes, axis=0) - sizes
     found: list[list[Pairs]] = [[] for _ in ranks]
     for number, block in enumerate(blocks):
@@ -112,22 +114,22 @@ def _counts(sets: list[Bits]) -> NDArray[np.int64]:
     return np.stack([_ones(each).sum(axis=1, dtype=np.int64) for each in sets])
 
 
-def _choose(total: NDArray[np.int64], most: int, draw: np.random.Generator) -> Pairs:
+def _choose(total: NDArray[np.int64], limit: int, draw: np.random.Generator) -> Pairs:
     """At most so many different numbers below each total: owners, and the numbers, ascending for each owner.
 
     Source: Floyd's algorithm (Bentley and Floyd, "A sample of brilliance", CACM 1987), for all owners at once.
     """
-    many = np.flatnonzero(total > most)
-    chosen = np.empty((len(many), most), dtype=np.int64)
-    for place in range(most):
-        last = total[many] - most + place
+    many = np.flatnonzero(total > limit)
+    chosen = np.empty((len(many), limit), dtype=np.int64)
+    for place in range(limit):
+        last = total[many] - limit + place
         number = (draw.random(len(many)) * (last + 1)).astype(np.int64)
         taken = (chosen[:, :place] == number[:, None]).any(axis=1)
         chosen[:, place] = np.where(taken, last, number)
     chosen.sort(axis=1)
-    few = np.flatnonzero((total > 0) & (total <= most))
+    few = np.flatnonzero((total > 0) & (total <= limit))
     sizes = total[few]
-    owners = np.concatenate([np.repeat(many, most), np.repeat(few, sizes)])
+    owners = np.concatenate([np.repeat(many, limit), np.repeat(few, sizes)])
     all_of_few = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     numbers = np.concatenate([chosen.ravel(), all_of_few])
     order = np.argsort(owners, kind="stable")

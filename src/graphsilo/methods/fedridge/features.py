@@ -73,8 +73,8 @@ class Recipe:
 
     def base_width(self, num_features: int, *, graphs: bool = False) -> int:
         """Columns of a node's row."""
-        most = max(1, self.dim // 2) if graphs else self.dim
-        return min(self._whole(num_features), most) if self.dim else self._whole(num_features)
+        widest = max(1, self.dim // 2) if graphs else self.dim
+        return min(self._whole(num_features), widest) if self.dim else self._whole(num_features)
 
     def projects(self, num_features: int, *, graphs: bool = False) -> bool:
         """Whether a node's row is projected onto fewer columns."""

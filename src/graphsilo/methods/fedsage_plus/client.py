@@ -20,7 +20,7 @@ from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
 from graphsilo.methods.fedsage_plus import mended as mended_graph
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
-from graphsilo.methods.fedsage_plus.generator import NeighGen, Rows, Sight, Sizes, Strength
+from graphsilo.methods.fedsage_plus.generator import Demand, NeighGen, Sight, Sizes, Strength
 from graphsilo.methods.fedsage_plus.impaired import AllNodes, Targets
 from graphsilo.methods.fedsage_plus.mended import Mended, MendedTensors
 from graphsilo.methods.fedsage_plus.messages import (
@@ -182,7 +182,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         targets = self._targets(len(counts))
         if targets is None:
             return OutputComparison(gradient=torch.zeros_like(request.features))
-        rows = Rows(np.arange(len(counts)), counts)
+        rows = Demand(np.arange(len(counts)), counts)
         return OutputComparison(gradient=2.0 * (request.features - targets.nearest(request.features, rows.anchors())))
 
     @handler
@@ -236,7 +236,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
             embeddings = own.encode(sight=sight)
             counts = own.predict_counts(embeddings)
         made = neighgen.whole(counts, self.config.mend_counts, self.generator("counts"))
-        rows = Rows.of(made, np.arange(len(nodes)))
+        rows = Demand.of(made, np.arange(len(nodes)))
         own.reach(int(rows.counts.max(initial=0)))
         features = neighgen.fill(own.weights, embeddings, rows, own.sizes, self.generator("noise"))
         predicted = torch.zeros(self.graph.num_nodes)
@@ -251,7 +251,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         self.trainer.objective = self.objective_on(self.mended_tensors(self.data))
 
     @property
-    def is_at_rest(self) -> bool:
+    def can_be_offloaded(self) -> bool:
         return self.neighgen is None  # the generator is in no state: it lives between two steps of set-up
 
     def release(self) -> None:

@@ -236,15 +236,15 @@ def whole(predicted: Tensor, counting: Counting, generator: torch.Generator | No
 
 def rows_per_slot(counts: NDArray[np.int64]) -> list[int]:
     """How many rows have a first generated neighbour, a second, …"""
-    most = int(counts.max(initial=0))
-    return [int((counts > slot).sum()) for slot in range(most)]
+    largest = int(counts.max(initial=0))
+    return [int((counts > slot).sum()) for slot in range(largest)]
 
 
 # -- training --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Demand:
     """Which nodes get how many neighbours.
 
     Attributes:
@@ -256,7 +256,7 @@ class Rows:
     counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, counts: NDArray[np.int64], among: NDArray[np.int64]) -> Rows:
+    def of(cls, counts: NDArray[np.int64], among: NDArray[np.int64]) -> Demand:
         """The nodes ``among`` with a count above 0; ``counts``: [n̄]."""
         limited = np.minimum(counts[among], MAX_SLOTS)
         order = np.argsort(-limited, kind="stable")
@@ -341,7 +341,7 @@ class NeighGen:
         self.influential = np.unique(np.concatenate([matrix[impaired.train].indices, impaired.train])).astype(np.int64)
         self.is_train = np.zeros(impaired.num_nodes, dtype=bool)
         self.is_train[impaired.train] = True
-        self._propagated: tuple[Rows, SparseOperator, SparseOperator] | None = None
+        self._propagated: tuple[Demand, SparseOperator, SparseOperator] | None = None
         self._finished: list[int] = []
         self._steps = 0
         self._trained: list[str] = []
@@ -370,7 +370,7 @@ class NeighGen:
     def classify(
         self,
         generated: Sequence[Tensor],
-        rows: Rows,
+        rows: Demand,
         generator: torch.Generator | None,
         weights: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
@@ -386,18 +386,18 @@ class NeighGen:
         logits: Tensor = (last @ hidden) + weights["classifier.1.bias"]
         return logits
 
-    def _propagation(self, rows: Rows) -> tuple[SparseOperator, SparseOperator]:
+    def _propagation(self, rows: Demand) -> tuple[SparseOperator, SparseOperator]:
         """D̃^-1 (A + I) of the mended impaired graph: all rows, and those of B."""
         if self._propagated is None or self._propagated[0] is not rows:
             average = normalise(mend_adjacency(self.impaired.adjacency, rows.anchors()), "row")
             self._propagated = rows, SparseOperator(average), SparseOperator(average[self.impaired.train])
         return self._propagated[1:]
 
-    def compared(self, rows: Rows) -> NDArray[np.int64]:
+    def compared(self, rows: Demand) -> NDArray[np.int64]:
         """Which of the rows enter the feature loss: training nodes that do lack a neighbour."""
         return np.flatnonzero(self.is_train[rows.nodes] & (self.impaired.counts[rows.nodes] > 0))
 
-    def local_feature_loss(self, generated: Sequence[Tensor], rows: Rows) -> Tensor:
+    def local_feature_loss(self, generated: Sequence[Tensor], rows: Demand) -> Tensor:
         """L_f = 1/|B| Σ_{v∈B, n_v>0} Σ_p min_u ‖x̂_vp − x_vu‖², or 1/(5|B|d) times that sum."""
         chosen = self.compared(rows)
         owners = [rows.nodes[chosen[chosen < len(features)]] for features in generated]
@@ -425,7 +425,7 @@ class NeighGen:
         """
         embeddings = self.encode(generator, weights)
         predicted = self.predict_counts(embeddings, weights)
-        rows = Rows.of(whole(predicted, counting, generator), self.influential)
+        rows = Demand.of(whole(predicted, counting, generator), self.influential)
         weights = reach(int(rows.counts.max(initial=0)))
         loss = strength.counts * self.count_loss(predicted)
         return (
@@ -436,7 +436,7 @@ class NeighGen:
         self,
         weights: Mapping[str, Tensor],
         embeddings: Tensor,
-        rows: Rows,
+        rows: Demand,
         generator: torch.Generator,
         strength: Strength,
         *,
@@ -478,14 +478,14 @@ class NeighGen:
         with torch.no_grad():
             self.embeddings = self.encode()
             self.predicted = self.predict_counts(self.embeddings)
-        self.rows = Rows.of(whole(self.predicted, counting, generator), self.influential)
+        self.rows = Demand.of(whole(self.predicted, counting, generator), self.influential)
         self.begin(is_fgen)
         self.reach(int(self.rows.counts.max(initial=0)))
 
-    def offered(self) -> tuple[Rows, Weights]:
+    def offered(self) -> tuple[Demand, Weights]:
         """The rows that are compared with features, and the weights that generate for them."""
         chosen = self.compared(self.rows)
-        rows = Rows(self.rows.nodes[chosen], self.rows.counts[chosen])
+        rows = Demand(self.rows.nodes[chosen], self.rows.counts[chosen])
         slots = {name for slot in range(int(rows.counts.max(initial=0))) for name in slot_names(slot)}
         return rows, {
             name: weight for name, weight in self.weights.items() if name.startswith("body.") or name in slots
@@ -636,7 +636,7 @@ def cross_gradient(
 def fill(
     weights: Mapping[str, Tensor],
     embeddings: Tensor,
-    rows: Rows,
+    rows: Demand,
     sizes: Sizes,
     generator: torch.Generator,
 ) -> Tensor:

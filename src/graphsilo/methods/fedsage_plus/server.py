@@ -29,9 +29,9 @@ from graphsilo.methods.fedsage_plus.messages import (
 from graphsilo.training.optimizer import Adam
 from graphsilo.types import ClientId
 
-MOST_RELAYS = 10_000_000
+MAX_RELAYS = 10_000_000
 """Most comparisons of a set-up: at a millisecond each they take three hours."""
-MOST_BYTES = 20 * 10**12
+MAX_BYTES = 20 * 10**12
 """Most bytes of a set-up's exchange of weights: some five hours of encoding, comparing and adding up."""
 
 
@@ -222,7 +222,7 @@ def check_volume(config: FedSagePlusConfig, clients: int, features: int) -> None
     relays = clients * config.compared_by(clients) * config.generator_epochs
     weights = neighgen.count_fgen(sizes_of(config, features, 0), 1)
     volume = 8 * weights * relays if config.exchange == "weights" else 0  # one slot at least, there and back
-    if relays <= MOST_RELAYS and volume <= MOST_BYTES:
+    if relays <= MAX_RELAYS and volume <= MAX_BYTES:
         return
     carried = f" that carry at least {volume / 1e12:.0f} TB" if volume else ""
     raise UnsupportedError(

@@ -59,7 +59,7 @@ def transport_of(kit: Kit, *, say: Callable[[str], None]) -> NvflareTransport:
 
     Args:
         kit: Of the coordinator.
-        say: Hears when the engine ends and is started again.
+        say: Is called when the engine ends and is started again.
 
     Raises:
         UnsupportedError: The engine is not installed, or begins on its own side.
@@ -76,7 +76,7 @@ def site_engine(kit: Kit, *, say: Callable[[str], None]) -> SiteEngine:
 
     Args:
         kit: Of the site.
-        say: Hears when the connection comes and goes, and why.
+        say: Is called when the connection comes and goes, and why.
 
     Raises:
         UnsupportedError: The engine is not installed, or begins on its own side.

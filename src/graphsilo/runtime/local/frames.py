@@ -30,14 +30,14 @@ _SOCKET = -1
 """In place of a position: the payload follows on the socket."""
 MAX_HEADER = 64 << 20
 """Most bytes of a header; the clients' settings of a start are in one."""
-_MOST = 1 << 62
+_MAX = 1 << 62
 _OUT_OF_STEP = "the stream between processes is out of step"
 
 
 class _Places(msgspec.Struct):
     """Size and place of each payload."""
 
-    payloads: list[tuple[Annotated[int, msgspec.Meta(ge=0, le=_MOST)], Annotated[int, msgspec.Meta(ge=-1, le=_MOST)]]]
+    payloads: list[tuple[Annotated[int, msgspec.Meta(ge=0, le=_MAX)], Annotated[int, msgspec.Meta(ge=-1, le=_MAX)]]]
 
 
 _places = msgspec.msgpack.Decoder(_Places).decode
@@ -119,7 +119,7 @@ class Ring:
             self.descriptor = -1
 
 
-class Line:
+class Channel:
     """One end of a connection between two processes.
 
     Args:

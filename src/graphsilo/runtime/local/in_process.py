@@ -11,8 +11,8 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange
-from graphsilo.runtime.local.parking import Residents
-from graphsilo.runtime.local.placement import Room
+from graphsilo.runtime.local.offloading import ClientCache
+from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.types import ClientId
 
 
@@ -31,10 +31,10 @@ class InProcess(Exchange):
         clients: Sequence[ClientId],
         make_client: Callable[[ClientId], ClientBase],
         ledger: Ledger | None = None,
-        room: Room | None = None,
+        budget: MemoryBudget | None = None,
     ):
         super().__init__(clients, ledger)
-        self.residents = Residents(self.clients, make_client, room)
+        self.cache = ClientCache(self.clients, make_client, budget)
 
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
@@ -42,21 +42,21 @@ class InProcess(Exchange):
         inboxes: dict[int, Inbox] = {}
         for client, encoded in outgoing.items():
             inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
-            yield client, self.residents.call(client, handler, round, inbox)
+            yield client, self.cache.call(client, handler, round, inbox)
 
     def remember(self, clients: Collection[ClientId] | None = None) -> None:
-        self.residents.remember(clients)
+        self.cache.remember(clients)
 
     def client_states(self) -> dict[ClientId, Any]:
-        return self.residents.states()
+        return self.cache.states()
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
-        self.residents.load(states)
+        self.cache.load(states)
 
     def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         for client in self.clients:
-            yield client, self.residents.finish(client, embeddings=embeddings, study=study)
+            yield client, self.cache.finish(client, embeddings=embeddings, study=study)
 
     def client(self, client: ClientId) -> ClientBase:
         """A client itself: for prediction after a run and for tests; methods cannot reach it."""
-        return self.residents.get(client).client
+        return self.cache.get(client).client

@@ -16,7 +16,7 @@ from graphsilo.runtime.machine import memory
 from graphsilo.types import ClientId
 
 _SHARE = 0.5
-"""Of the memory that is free, what clients may take before some are parked."""
+"""Of the memory that is free, what clients may take before some are offloaded."""
 _PER_STATE = 4
 """A client's memory per byte of its fresh state: weights, two moments of Adam, the weights of the best round."""
 _PER_GRAPH = 6
@@ -29,13 +29,13 @@ _ANSWER = 15_000
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryBudget:
     """How much memory the clients of one process have.
 
     Attributes:
         wanted: Clients in memory at once, over all processes; None for as many as fit.
         graph_bytes: Of the graphs of this process's clients.
-        folder: Where others can be parked; called once, when some have to be.
+        folder: Where others can be offloaded; called once, when some have to be.
         processes: Among how many the memory is shared.
     """
 
@@ -55,8 +55,8 @@ class Room:
             limit = max(1, self.wanted // self.processes)
             return None if limit >= clients else limit
         each = _PER_STATE * state_bytes + _PER_GRAPH * self.graph_bytes / max(clients, 1)
-        room = _SHARE * free_memory() / self.processes
-        return None if each * clients <= room else max(1, int(room / each))
+        budget = _SHARE * free_memory() / self.processes
+        return None if each * clients <= budget else max(1, int(budget / each))
 
 
 def free_memory() -> int:

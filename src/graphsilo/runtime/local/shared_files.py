@@ -1,7 +1,8 @@
 """Tensors that many clients hold, once per folder: the clients' states refer to a file called after its contents.
 
-A state may hold ``SharedTensors`` anywhere. Before states are written or sent, ``lifted`` puts a reference in their
-place; ``lowered`` gives back the one object that this process holds, or reads the file where nobody holds it any more.
+A state may hold ``SharedTensors`` anywhere. Before states are written or sent, ``split_shared`` puts a reference in
+their place; ``join_shared`` gives back the one object that this process holds, or reads the file where nobody holds it
+any more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from graphsilo.training.sharing import SharedTensors, found_by_digest, under_dig
 _REFERENCE = "\x00shared"
 
 
-def lifted(tree: Any) -> tuple[Any, dict[str, SharedTensors]]:
+def split_shared(tree: Any) -> tuple[Any, dict[str, SharedTensors]]:
     """A tree with references to its ``SharedTensors`` in their places, and these by digest."""
     found: dict[str, SharedTensors] = {}
 
@@ -37,13 +38,13 @@ def lifted(tree: Any) -> tuple[Any, dict[str, SharedTensors]]:
     return walk(tree), found
 
 
-def lowered(tree: Any, find: Callable[[str], SharedTensors]) -> Any:
-    """The tree that ``lifted`` was given, with what ``find`` gives for a digest in place of each reference."""
+def join_shared(tree: Any, find: Callable[[str], SharedTensors]) -> Any:
+    """The tree that ``split_shared`` was given, with what ``find`` gives for a digest in place of each reference."""
     if isinstance(tree, dict):
         if _REFERENCE in tree:
             return find(tree[_REFERENCE])
-        return {key: lowered(item, find) for key, item in tree.items()}
-    return [lowered(item, find) for item in tree] if isinstance(tree, list) else tree
+        return {key: join_shared(item, find) for key, item in tree.items()}
+    return [join_shared(item, find) for item in tree] if isinstance(tree, list) else tree
 
 
 def digest_of(tensors: SharedTensors) -> str:
@@ -89,10 +90,10 @@ def read_shared(path: Path) -> SharedTensors:
         data = np.fromfile(path, dtype=np.uint8)
     except OSError as error:
         raise RunError(
-            f"what parked clients share could not be read from {path} ({error.strerror}). Continue with --resume."
+            f"what offloaded clients share could not be read from {path} ({error.strerror}). Continue with --resume."
         ) from error
     if hashlib.sha256(data.data).hexdigest() != path.name:
-        raise RunError(f"what parked clients share, in {path}, has changed. Continue with --resume.")
+        raise RunError(f"what offloaded clients share, in {path}, has changed. Continue with --resume.")
     return under_digest(SharedTensors(decode_tree(data)), path.name)
 
 

@@ -34,7 +34,7 @@ def make_folder() -> tuple[Path, int | None]:
 def remove_abandoned() -> None:
     """Remove this user's temporary folders whose process has gone without doing so (killed, out of memory).
 
-    Whether it has gone is told by the lock, which ends with the process. A process number would not do: it may have
+    The lock says whether it has gone, which ends with the process. A process number would not do: it may have
     been given to another, or belong to another container that shares the temporary folder.
     """
     import fcntl

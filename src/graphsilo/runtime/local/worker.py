@@ -26,13 +26,13 @@ from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.model_files import scale_of
 from graphsilo.runtime.dispatch import Inbox
-from graphsilo.runtime.local.frames import Line, Ring
-from graphsilo.runtime.local.parking import Residents, received_states, sent_states
-from graphsilo.runtime.local.placement import Room
+from graphsilo.runtime.local.frames import Channel, Ring
+from graphsilo.runtime.local.offloading import ClientCache, received_states, sent_states
+from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.runtime.machine import peak
 from graphsilo.types import ClientId
 
-_MOST_MAPPED = 2000
+_MAX_MAPPED = 2000
 """Silos that are mapped at once, of a dozen arrays each; Linux allows 65 530 mappings."""
 
 
@@ -40,48 +40,48 @@ def main() -> None:
     """Serve until the coordinator says stop or goes away."""
     descriptor, *shared = map(int, sys.argv[1:])
     incoming, outgoing = (Ring(number) if number >= 0 else None for number in shared)
-    line = Line(socket.socket(fileno=descriptor), outgoing, incoming)
+    channel = Channel(socket.socket(fileno=descriptor), outgoing, incoming)
     torch.set_num_threads(1)
     # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    residents: Residents | None = None
+    cache: ClientCache | None = None
     try:
         while True:
-            header, payloads = line.receive()
+            header, payloads = channel.receive()
             operation = header["do"]
             if operation == "stop":
                 return
             try:
                 if operation == "start":
-                    residents = None  # what the seed before left makes room first
-                    residents = _start(header, payloads)
-                    line.send({"ok": True})
+                    cache = None  # what the seed before left makes room first
+                    cache = _start(header, payloads)
+                    channel.send({"ok": True})
                 elif operation == "memory":
-                    line.send({"ok": True, "bytes": peak()})
-                elif residents is None:
+                    channel.send({"ok": True, "bytes": peak()})
+                elif cache is None:
                     raise FederationError("no clients were started here.")
                 elif operation == "call":
-                    _call(line, residents, header, payloads)
+                    _call(channel, cache, header, payloads)
                 elif operation == "states":
-                    line.send({"ok": True}, [encode_tree(sent_states(residents.states()))])
+                    channel.send({"ok": True}, [encode_tree(sent_states(cache.states()))])
                 elif operation == "load":
-                    residents.load(received_states(decode_tree(payloads[0])))
-                    line.send({"ok": True})
+                    cache.load(received_states(decode_tree(payloads[0])))
+                    channel.send({"ok": True})
                 elif operation == "remember":
-                    residents.remember(header["clients"])
-                    line.send({"ok": True})
+                    cache.remember(header["clients"])
+                    channel.send({"ok": True})
                 elif operation == "finish":
-                    found = residents.finish(header["client"], embeddings=header["embeddings"], study=header["study"])
-                    line.send({"ok": True}, [encode_tree(found)])
+                    found = cache.finish(header["client"], embeddings=header["embeddings"], study=header["study"])
+                    channel.send({"ok": True}, [encode_tree(found)])
             except Exception as error:
-                line.send(
+                channel.send(
                     {"ok": False, "kind": type(error).__name__, "text": str(error), "trace": traceback.format_exc()},
                 )
     except (EOFError, ConnectionError):
         return  # the coordinator has gone; nothing here is worth keeping
 
 
-def _start(header: dict[str, Any], payloads: Sequence[Any]) -> Residents:
+def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
     store = Path(header["store"])
     # By module and name, not through the registry: the very classes that the coordinator uses.
     kind: type[ClientBase] = _named(header["client_class"])
@@ -96,18 +96,18 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> Residents:
         return kind(ClientContext(client, silo, config, model, header["seed"], header["device"], common))
 
     def folder() -> Path:
-        place = Path(header["parked"])
+        place = Path(header["offloaded"])
         place.mkdir(parents=True, exist_ok=True)
         return place
 
-    room = Room(header["resident"], header["graph_bytes"], folder, header["processes"])
-    return Residents(header["clients"], make, room)
+    budget = MemoryBudget(header["resident"], header["graph_bytes"], folder, header["processes"])
+    return ClientCache(header["clients"], make, budget)
 
 
-@lru_cache(maxsize=_MOST_MAPPED)
+@lru_cache(maxsize=_MAX_MAPPED)
 def _silo(store: Path, client: ClientId) -> Silo:
-    """A silo, mapped, which costs no memory of its own: a parked client need not open a dozen files again, and the next
-    seed finds what was made of its graphs, as it does in one process."""
+    """A silo, mapped, which costs no memory of its own: an offloaded client need not open a dozen files again, and
+    the next seed finds what was made of its graphs, as it does in one process."""
     return SiloStore(store).read(client)
 
 
@@ -127,21 +127,21 @@ def _named(place: list[str]) -> Any:
 
 
 def _call(
-    line: Line,
-    residents: Residents,
+    channel: Channel,
+    cache: ClientCache,
     header: dict[str, Any],
     payloads: list[Any],
 ) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
     for client, index in header["to"]:
         started = time.process_time()
-        reply = residents.call(client, header["handler"], header["round"], inboxes[index])
+        reply = cache.call(client, header["handler"], header["round"], inboxes[index])
         answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started}
         if isinstance(reply, Failure):
-            line.send({**answer, "failure": [reply.kind, reply.reason, reply.trace]})
+            channel.send({**answer, "failure": [reply.kind, reply.reason, reply.trace]})
         else:
             fields = [list(field) for field in reply.field_bytes]
-            line.send({**answer, "name": reply.name, "fields": fields}, [reply.data])
+            channel.send({**answer, "name": reply.name, "fields": fields}, [reply.data])
 
 
 if __name__ == "__main__":

@@ -29,19 +29,19 @@ from graphsilo.federation.model_files import scale_tensors
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange, bundled
-from graphsilo.runtime.local.frames import Line, Ring
-from graphsilo.runtime.local.parking import Parking, Residents, received_states, sent_states
-from graphsilo.runtime.local.placement import Room, beside_coordinator, expected_work, graph_bytes
+from graphsilo.runtime.local.frames import Channel, Ring
+from graphsilo.runtime.local.offloading import ClientCache, OffloadFolder, received_states, sent_states
+from graphsilo.runtime.local.placement import MemoryBudget, beside_coordinator, expected_work, graph_bytes
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
-from graphsilo.runtime.lost import MOST_LOSSES, StateLost
+from graphsilo.runtime.lost import MAX_LOSSES, StateLost
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.types import ClientId
 
 _LONGEST_END = 20.0
-"""Seconds that a process may take to end when it is told to; on a busy machine, Python needs some."""
-MOST_EARLY = 32
+"""Seconds that a process may take to end when it is asked to; on a busy machine, Python needs some."""
+MAX_EARLY = 32
 """Answers that may wait in memory for those of clients before them."""
-MOST_EARLY_BYTES = 256 << 20
+MAX_EARLY_BYTES = 256 << 20
 """Bytes of them, and one more answer of each process."""
 
 
@@ -61,7 +61,7 @@ class WorkerPool:
             Folders that a killed process left behind are removed first.
         workers: How many processes, this one included; clients are spread over them by expected work.
         resident: Most clients in memory at once, over all processes; None for as many as fit.
-        parking: Where the others' states go; None puts them beside the silos.
+        offload_folder: Where the others' states go; None puts them beside the silos.
 
     Attributes:
         here: Who lives in this process.
@@ -69,13 +69,18 @@ class WorkerPool:
     """
 
     def __init__(
-        self, silos: Sequence[Silo], workers: int, *, resident: int | None = None, parking: Parking | None = None
+        self,
+        silos: Sequence[Silo],
+        workers: int,
+        *,
+        resident: int | None = None,
+        offload_folder: OffloadFolder | None = None,
     ):
         remove_abandoned()
         self.folder, self._lock = make_folder()
-        self.resident, self.parking = resident, parking or Parking(self.folder)
+        self.resident, self.offload_folder = resident, offload_folder or OffloadFolder(self.folder)
         self.processes: list[subprocess.Popen] = []
-        self.lines: list[Line] = []
+        self.channels: list[Channel] = []
         workers = max(1, min(workers, len(silos)))
         self.here, *self.clients_of = beside_coordinator({silo.client: expected_work(silo) for silo in silos}, workers)
         self._silos = {silo.client: silo for silo in silos if silo.client in self.here}
@@ -109,7 +114,7 @@ class WorkerPool:
         )
         theirs.close()
         self.processes.append(process)
-        self.lines.append(Line(mine, down, up))
+        self.channels.append(Channel(mine, down, up))
 
     def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Workers:
         """Start all clients for one seed.
@@ -122,7 +127,7 @@ class WorkerPool:
             WorkerLost: A process has gone.
             FederationError: A process cannot make its clients.
         """
-        parked, processes = self.parking.fresh(), 1 + len(self.clients_of)
+        offloaded, processes = self.offload_folder.fresh(), 1 + len(self.clients_of)
         for index, clients in enumerate(self.clients_of):
             header = {
                 "do": "start",
@@ -138,20 +143,20 @@ class WorkerPool:
                 "resident": self.resident,
                 "graph_bytes": self._graph_bytes[1 + index],
                 "processes": processes,
-                "parked": str(parked / str(1 + index)),
+                "offloaded": str(offloaded / str(1 + index)),
                 "scaling": setup.scaling.tree(),
             }
             self.send(index, header, [] if setup.scale is None else [encode_tree(scale_tensors(setup.scale))])
 
         def folder() -> Path:
-            place = parked / "0"
+            place = offloaded / "0"
             place.mkdir(exist_ok=True)
             return place
 
-        here = Residents(
+        here = ClientCache(
             self.here,
             lambda client: setup.client(self._silos[client]),
-            Room(self.resident, self._graph_bytes[0], folder, processes),
+            MemoryBudget(self.resident, self._graph_bytes[0], folder, processes),
         )
         for index in range(len(self.processes)):
             self.answer(index)
@@ -171,7 +176,7 @@ class WorkerPool:
         """
         self._losses += 1
         self._end(patience=0.0)
-        if self._losses >= MOST_LOSSES:
+        if self._losses >= MAX_LOSSES:
             raise FederationError(
                 f"{str(lost).removesuffix('.')}, {self._losses} times without a round in between. Continue from the "
                 f"last checkpoint with --resume; if memory is short, with fewer workers or a smaller "
@@ -190,13 +195,13 @@ class WorkerPool:
 
     def send(self, index: int, header: dict[str, Any], payloads: Sequence[Any] = ()) -> None:
         try:
-            self.lines[index].send(header, payloads)
+            self.channels[index].send(header, payloads)
         except OSError:
             raise self.died(index) from None
 
     def receive(self, index: int) -> tuple[dict[str, Any], list[Any]]:
         try:
-            return self.lines[index].receive()
+            return self.channels[index].receive()
         except (EOFError, OSError):
             raise self.died(index) from None
 
@@ -241,25 +246,25 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the processes and remove the temporary folders."""
-        for line in self.lines:
+        for channel in self.channels:
             with contextlib.suppress(OSError):
-                line.send({"do": "stop"})
+                channel.send({"do": "stop"})
         self._end(patience=_LONGEST_END)
         remove_folder(self.folder, self._lock)
         self._lock = None
-        self.parking.close()
+        self.offload_folder.close()
 
     def _end(self, patience: float) -> None:
         """Wait for the processes so many seconds, then kill them."""
-        for line in self.lines:
-            line.close()
+        for channel in self.channels:
+            channel.close()
         for process in self.processes:
             try:
                 process.wait(timeout=patience)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self.processes, self.lines = [], []
+        self.processes, self.channels = [], []
 
 
 class Workers(Exchange):
@@ -272,7 +277,7 @@ class Workers(Exchange):
         ledger: Where bytes are noted.
     """
 
-    def __init__(self, pool: WorkerPool, here: Residents, seed: int, ledger: Ledger | None = None):
+    def __init__(self, pool: WorkerPool, here: ClientCache, seed: int, ledger: Ledger | None = None):
         super().__init__([*here.clients, *(client for clients in pool.clients_of for client in clients)], ledger)
         self.pool, self.here, self.seed = pool, here, seed
         self._worker = {client: index for index, clients in enumerate(pool.clients_of) for client in clients}
@@ -318,10 +323,10 @@ class Workers(Exchange):
         own = deque(client for client in order if client not in self._worker)
         with selectors.DefaultSelector() as selector:
             for index in waiting:
-                selector.register(self.pool.lines[index], selectors.EVENT_READ, index)
+                selector.register(self.pool.channels[index], selectors.EVENT_READ, index)
             for needed in order:
                 while needed not in early:
-                    full = len(early) >= MOST_EARLY or _size(early) >= MOST_EARLY_BYTES
+                    full = len(early) >= MAX_EARLY or _size(early) >= MAX_EARLY_BYTES
                     at_home = needed not in self._worker
                     if full and not at_home:  # only the one that is needed, whoever else is ready
                         self._read(handler, self._worker[needed], early, waiting, selector)
@@ -356,7 +361,7 @@ class Workers(Exchange):
         waiting[index] -= 1
         if waiting[index] == 0:
             del waiting[index]
-            selector.unregister(self.pool.lines[index])
+            selector.unregister(self.pool.channels[index])
 
     def remember(self, clients: Collection[ClientId] | None = None) -> None:
         for index in range(len(self.pool.clients_of)):

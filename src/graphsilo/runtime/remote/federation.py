@@ -65,7 +65,7 @@ class Remote(Exchange):
             "common": setup.common.wire(),
             "agreeing": setup.method.client is ScalingClient,
             "scaling": setup.scaling.tree(),
-            **sites.told,
+            **sites.facts,
         }
         self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]
         self._models = {client: spec.wire() for client, spec in setup.models.items()}
@@ -316,7 +316,7 @@ class Remote(Exchange):
         futures = {site: self.sites.submit(site, {"do": "memory"}) for site in self._here()}
         for site, future in futures.items():
             with contextlib.suppress(FederationError):
-                told = checked(site, future.result()).header.get("bytes")
-                if isinstance(told, int):
-                    peaks.append(told)
+                reported = checked(site, future.result()).header.get("bytes")
+                if isinstance(reported, int):
+                    peaks.append(reported)
         return max(peaks)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphsilo.errors import FederationError, one_line
 from graphsilo.federation.ledger import Ledger
-from graphsilo.runtime.lost import MOST_LOSSES, StateLost
+from graphsilo.runtime.lost import MAX_LOSSES, StateLost
 from graphsilo.runtime.protocol import Packet, ProtocolError, pack, unpack
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Transport, Unreachable
@@ -92,7 +92,7 @@ class RemoteSites:
         deadline: Seconds that a site may work on one answer.
         patience: Seconds that a site may say nothing at all.
         max_bytes: Most bytes of one answer.
-        say: Hears a line for every event worth one.
+        say: Receives a line for every event worth one.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RemoteSites:
         self.status = {site: SiteStatus(members) for site, members in asked.items() if members}
         self.site_of = {client: site for site, members in asked.items() for client in members}
         self.limits: dict[ClientId, float] = {}
-        self.told: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}
         self.keeps_models = True
         self._references: list[str] = []
         self._threads = ThreadPoolExecutor(max(2, len(self.status)), thread_name_prefix="site")
@@ -168,7 +168,7 @@ class RemoteSites:
                 time.sleep(_BETWEEN)
 
     def cards(self) -> dict[ClientId, dict[str, Any]]:
-        """What every silo tells of itself before round 1.
+        """What every silo reports about itself before round 1.
 
         Raises:
             FederationError: A site does not answer, or cannot read its silos.
@@ -195,7 +195,7 @@ class RemoteSites:
     # -- during a run ---------------------------------------------------------------------------------------------
 
     def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Remote:
-        """Open all clients for one seed. What ``told`` holds goes with it: schema, task and the like.
+        """Open all clients for one seed. What ``facts`` holds goes with it: schema, task and the like.
 
         Args:
             setup: What they are made from.
@@ -213,7 +213,7 @@ class RemoteSites:
         status = self.status[lost.site]
         status.losses += 1
         status.become("lost", str(lost))
-        if status.losses >= MOST_LOSSES:
+        if status.losses >= MAX_LOSSES:
             status.become("gone", f"lost its state {status.losses} times in a row: {lost}")
         self.say(f"{lost} The run goes back to its last checkpoint.")
 
@@ -224,7 +224,7 @@ class RemoteSites:
         self._references.append(other.run)
         return other
 
-    def tell_results(self, results: Mapping[ClientId, Mapping[str, Any]], config: Mapping[str, Any]) -> None:
+    def send_results(self, results: Mapping[ClientId, Mapping[str, Any]], config: Mapping[str, Any]) -> None:
         """Give every silo its own part of the result; one that does not answer goes without."""
         for site, status in self.status.items():
             own = [[client, dict(results[client])] for client in status.clients if client in results]
@@ -234,7 +234,7 @@ class RemoteSites:
                 for reference in self._references:  # nothing to tell, and checkpoints to forget
                     checked(site, self.request(site, {**header, "run": reference, "results": []}))
             except FederationError as error:
-                self.say(f"site '{site}' was not told its results: {error}")
+                self.say(f"site '{site}' was not sent its results: {error}")
 
     def close(self) -> None:
         """Nothing is asked or waited for any more; the transport stays open."""
@@ -273,7 +273,7 @@ class RemoteSites:
         status = self.status[site]
         if status.state == "gone":
             raise Gone(site, f"was given up ({status.note})", late=False)
-        most = self.deadline if deadline is None else deadline
+        limit = self.deadline if deadline is None else deadline
         begun = heard = time.monotonic()
         status.become("working")
         damaged = 0
@@ -282,10 +282,10 @@ class RemoteSites:
             if self._closed.is_set():
                 raise Gone(site, "is not waited for any more", late=False)
             asked = time.monotonic()
-            left = begun + most - asked
+            left = begun + limit - asked
             if left <= 0:
-                status.become("late", f"took more than {most:.0f} s")
-                raise Gone(site, f"did not finish within the deadline of {most:.0f} seconds", late=True)
+                status.become("late", f"took more than {limit:.0f} s")
+                raise Gone(site, f"did not finish within the deadline of {limit:.0f} seconds", late=True)
             try:
                 if send:
                     send = False

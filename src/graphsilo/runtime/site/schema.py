@@ -1,4 +1,4 @@
-"""A schema as plain values, to be told to sites."""
+"""A schema as plain values, to be sent to sites."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _STATELESS = frozenset({"cards", "open", "result", "memory"})
 _START = 60.0
 _ATTEMPTS = 3
 PATIENCE = 20.0
-"""Seconds after which a repeated request hears that its answer is still being made."""
+"""Seconds after which a repeated request is answered that its answer is still being made."""
 
 
 class SiteSupervisor:
@@ -48,7 +48,7 @@ class SiteSupervisor:
         name: Of the site.
         silos: Number in the federation and ``silo.yaml`` of each silo that lives here.
         folder: Of the site; ``run/site.sock`` is made in it.
-        say: Hears a line for every event worth one.
+        say: Receives a line for every event worth one.
         may_send: Kinds of disclosure that the federation grants a silo at most, where it says so.
         max_bytes: Most bytes of one request that are taken.
         opened: Checks that a request is the coordinator's, and gives what is asked; None believes the engine.
@@ -73,7 +73,7 @@ class SiteSupervisor:
         self.restarts = 0
         self._answers: OrderedDict[str, Future[bytearray]] = OrderedDict()
         self._newest = ""
-        self._told: list[tuple[str, ClientId, str]] = []
+        self._reported: list[tuple[str, ClientId, str]] = []
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._process: subprocess.Popen | None = None
@@ -152,7 +152,9 @@ class SiteSupervisor:
                 future.set_result(self._ask_worker(packet, body))
             except BaseException as error:  # such as a silo file that is wrong by now; it is for the site to read
                 self.say(f"the worker process cannot answer ({type(error).__name__}): {error}")
-                text = f"the worker process of site '{self.name}' cannot answer; why is told at the site."
+                text = (
+                    f"the worker process of site '{self.name}' cannot answer; the reason stands in the log at the site."
+                )
                 future.set_result(failed(packet.id, "FederationError", text))
         return future.result()
 
@@ -203,22 +205,22 @@ class SiteSupervisor:
                     continue
                 header = header_of(answer)
                 if header.get("ok"):
-                    self._tell(packet, header)
+                    self._print(packet, header)
                 else:
                     log = self.folder / "run" / "worker.log"
                     self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")
                 return answer
             return failed(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
 
-    def _tell(self, packet: Packet, answer: Mapping[str, Any]) -> None:
-        """What a person at the site wants to hear of."""
+    def _print(self, packet: Packet, answer: Mapping[str, Any]) -> None:
+        """What a person at the site wants to know."""
         header = packet.header
         refused = [] if header["do"] != "open" else [(header["run"], *one) for one in answer["refused"]]
         for run, client, why in refused:
-            if (run, client, why) not in self._told:  # each seed opens again, and before it who agrees on a scale
+            if (run, client, why) not in self._reported:  # each seed opens again, and before it who agrees on a scale
                 self.say(f"client {client} takes no part in run {run}: {why}")
         if header["do"] == "open":
-            self._told = refused
+            self._reported = refused
             if len(refused) == len(header["models"]):
                 return
         if header["do"] == "open" and not header.get("agreeing"):  # the same run opens again to train

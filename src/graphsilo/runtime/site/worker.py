@@ -50,7 +50,7 @@ from graphsilo.federation.client import (
     precision_matters,
 )
 from graphsilo.federation.codec import decode
-from graphsilo.federation.exposure import told_to_silo
+from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
 from graphsilo.federation.model_files import embedding_path, kept_tensors, model_path, tensor_file
@@ -61,9 +61,9 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_bytes
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.machine import peak
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, pack, unpack
-from graphsilo.runtime.resident import Resident
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.types import ClientId, Precision
@@ -101,7 +101,7 @@ class Session:
     seed: int
     method: Method
     config: MethodConfig
-    clients: dict[ClientId, Resident]
+    clients: dict[ClientId, HostedClient]
     gates: dict[ClientId, Gate]
     data: dict[ClientId, str]
     state: SiteState
@@ -134,7 +134,7 @@ class SiteWorker:
             return pack({"id": packet.id, "ok": True, **header}, payloads)
         except Exception as error:
             # Texts about tables and tracebacks may hold private values: they stay in the site's own log.
-            told = isinstance(error, GraphsiloError) and not isinstance(error, DataError)
+            agreed = isinstance(error, GraphsiloError) and not isinstance(error, DataError)
             note = "".join(f"\n{line}" for line in getattr(error, "__notes__", []))
             print(f"{packet.header.get('do')}: {type(error).__name__}: {error}{note}", file=sys.stderr, flush=True)
             if not isinstance(error, GraphsiloError):
@@ -142,8 +142,8 @@ class SiteWorker:
             run, step = (one_line(packet.header.get(key, ""), _LONGEST_NAME) for key in ("run", "do"))
             text = (
                 one_line(error, _LONGEST_TEXT)
-                if told
-                else "what went wrong is told in the log at the site (run/worker.log)"
+                if agreed
+                else "what went wrong stands in the log at the site (run/worker.log)"
             )
             with contextlib.suppress(DisclosureError):
                 for member in self.members.values():
@@ -184,10 +184,10 @@ class SiteWorker:
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
-        told = decode(_aligned(packet.payloads[0]), AgreedScale) if packet.payloads else None
-        scale = None if told is None else scale_from(told)
+        agreed = decode(_aligned(packet.payloads[0]), AgreedScale) if packet.payloads else None
+        scale = None if agreed is None else scale_from(agreed)
         self.session = None
-        clients: dict[ClientId, Resident] = {}
+        clients: dict[ClientId, HostedClient] = {}
         gates: dict[ClientId, Gate] = {}
         data: dict[ClientId, str] = {}
         refused: dict[ClientId, str] = {}
@@ -214,7 +214,7 @@ class SiteWorker:
             if not agreeing and (run, client) not in self._warned:
                 self._warned.add((run, client))
                 least = getattr(config, "min_count", 1)
-                text = told_to_silo(method.title, config.square_columns(schema), counts, least)
+                text = visible_to_silo(method.title, config.square_columns(schema), counts, least)
                 if text:
                     member.journal.warned(run, method.name, text)
                     print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
@@ -228,12 +228,12 @@ class SiteWorker:
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
-            if told is not None:
-                journal.received(run, method.name, 0, "scale", told)
+            if agreed is not None:
+                journal.received(run, method.name, 0, "scale", agreed)
             data[client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
-            clients[client] = Resident(kind(ClientContext(client, own, config, spec, seed, device, common)))
+            clients[client] = HostedClient(kind(ClientContext(client, own, config, spec, seed, device, common)))
         session = Session(run, seed, method, config, clients, gates, data, SiteState(self.folder / "state", run))
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
@@ -317,7 +317,7 @@ class SiteWorker:
             member = self._member(client)
             folder = self._results(run, client)
             if (folder / "result.json").exists():
-                continue  # the coordinator was killed before it noted that it had told
+                continue  # the coordinator was killed before it noted that it had sent it
             own = {**tree, "silo": member.file.name, "silo_file": str(member.file.path), "client": client}
             if self.session is not None and self.session.run == run:
                 own["silo_data"] = self.session.data.get(client)  # for predictions to compare, later on

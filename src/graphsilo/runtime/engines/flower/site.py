@@ -21,7 +21,7 @@ class FlowerSite:
 
     Args:
         kit: The site's kit.
-        say: Hears how a SuperNode is started.
+        say: Is called with how a SuperNode is started.
     """
 
     def __init__(self, kit: Kit, *, say: Callable[[str], None]):

@@ -130,11 +130,11 @@ class NvflareTransport(Transport):
             if not absent:
                 return
             if time.monotonic() > end:
-                told = "; ".join(
+                text = "; ".join(
                     f"'{site}': {health.get(site, {}).get('problem', 'not in this federation')}" for site in absent
                 )
                 raise FederationError(
-                    f"{len(wanted) - len(absent)} of {len(wanted)} sites joined within {timeout:g} s. {told}."
+                    f"{len(wanted) - len(absent)} of {len(wanted)} sites joined within {timeout:g} s. {text}."
                 )
             time.sleep(_POLL_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Keeps an engine's process running: starts it, and starts it again when it ends, until it is told to stop."""
+"""Keeps an engine's process running: starts it, and starts it again when it ends, until it is asked to stop."""
 
 from __future__ import annotations
 

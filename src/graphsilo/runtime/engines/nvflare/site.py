@@ -98,19 +98,19 @@ class NvflareSite:
 
     def _look(self) -> None:
         """While there is no connection, find out why, in words; FLARE's own are a stack of frames."""
-        told, patient = "", True
+        reported, patient = "", True
         while not self._stop.wait(_LOOK_SECONDS):
             self._update()
             if self._state == "up":
-                told, patient = "", True
+                reported, patient = "", True
                 continue
             found = probe(self._kit)
             self._problem = found or "the connection is good; the coordinator has not greeted this site yet"
             if not found and patient:  # a greeting takes a moment, and is worth a word only when that lasts
                 patient = False
-            elif self._problem != told:
-                told = self._problem
-                log.warning("site '%s' is not connected: %s", self.name, told)
+            elif self._problem != reported:
+                reported = self._problem
+                log.warning("site '%s' is not connected: %s", self.name, reported)
 
 
 def probe(kit: Kit) -> str:

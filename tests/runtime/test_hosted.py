@@ -13,7 +13,7 @@ from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.runtime.resident import Resident
+from graphsilo.runtime.hosted import HostedClient
 
 
 class Number(ClientBase[MethodConfig]):
@@ -46,7 +46,7 @@ class Number(ClientBase[MethodConfig]):
 def resident():
     graph = Graph(np.eye(2, dtype=np.float32), np.array([[0, 1], [1, 0]]), np.array([0, 1]), 2)
     silo = Silo(0, graph, np.array([0]), (EvaluationSet("seen", graph, {}),), Schema("node", 2, 2))
-    return Resident(Number(ClientContext(0, silo, MethodConfig(), ModelSpec("gcn", {}), 0)))
+    return HostedClient(Number(ClientContext(0, silo, MethodConfig(), ModelSpec("gcn", {}), 0)))
 
 
 def test_models_scale_and_embeddings_at_the_end():

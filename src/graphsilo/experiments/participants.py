@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from graphsilo.runtime.lost import StateLost
     from graphsilo.runtime.setup import ClientSetup
 
-_MOST = 8
+_MAX = 8
 """Classes or clients that are named before the rest is only counted."""
 
 
-class Cohort(ABC):
+class Participants(ABC):
     """Everything a run, its checks and its result need of the participants' data, without the data itself.
 
     Attributes:
@@ -116,7 +116,7 @@ def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _clients(numbers: list[int]) -> str:
-    shown = several(numbers, _MOST)
+    shown = several(numbers, _MAX)
     return f"client {shown} has" if len(numbers) == 1 else f"clients {shown} have"
 
 
@@ -140,7 +140,7 @@ class Federations(Protocol):
 
 def untrained_words(lost: Sequence[Sequence[int]], names: Sequence[str] | None) -> str:
     """A warning of such classes, given as [class, items] each."""
-    shown = several((f"'{names[label]}'" if names else label for label, _ in lost), _MOST)
+    shown = several((f"'{names[label]}'" if names else label for label, _ in lost), _MAX)
     return (
         f"no client trains the {'class' if len(lost) == 1 else 'classes'} {shown}, and "
         f"{sum(items for _, items in lost)} items of {'it' if len(lost) == 1 else 'them'} are asked for at test time: "
@@ -212,10 +212,10 @@ def absent_words(without: Sequence[ClientId], count: int, replaces: str, names: 
         replaces: Fingerprint of that run; empty where there is none.
         names: What they are called, where they have names.
     """
-    shown = several((f"'{names[client]}'" if client in names else client for client in without), _MOST)
+    shown = several((f"'{names[client]}'" if client in names else client for client in without), _MAX)
     who = f"client {shown} is" if len(without) == 1 else f"clients {shown} are"
-    told = f"; it replaces run {replaces[:12]}" if replaces else ""
+    text = f"; it replaces run {replaces[:12]}" if replaces else ""
     return (
         f"{who} left out (run.without): this run is that of the other {count - len(without)} of {count}, as if nobody "
-        f"else had been there{told}."
+        f"else had been there{text}."
     )

@@ -18,8 +18,8 @@ from graphsilo.federation.codec import encode_tree
 from graphsilo.methods import fedprox
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.parking import ParkedState, Parking, Residents
-from graphsilo.runtime.local.placement import Room
+from graphsilo.runtime.local.offloading import ClientCache, OffloadedState, OffloadFolder
+from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.testing import conformance
 
 
@@ -32,12 +32,12 @@ def residents_of(simulation_of, troubled, tmp_path):
         silo = next(silo for silo in simulation_of.silos if silo.client == client)
         return troubled.Client(ClientContext(client, silo, config, simulation_of.models[client], seed=0))
 
-    def build(limit, name="parked", kind=Residents):
+    def build(limit, name="offloaded", kind=ClientCache):
         def folder():
             (tmp_path / name).mkdir()
             return tmp_path / name
 
-        return kind([0, 1, 2, 3], make, room=Room(limit, 0, folder))
+        return kind([0, 1, 2, 3], make, room=MemoryBudget(limit, 0, folder))
 
     return build
 
@@ -46,7 +46,7 @@ def residents_of(simulation_of, troubled, tmp_path):
 def federations(residents_of, troubled):
     """A federation with so many clients in memory, and its server."""
 
-    def make(limit, name="parked"):
+    def make(limit, name="offloaded"):
         server, _, _ = conformance.assemble(troubled.METHOD, {})
         return server, residents_of(limit, name, InProcess)
 
@@ -61,7 +61,7 @@ def opened(state):
     """The tree behind a state, whether it is in a file or not."""
     from graphsilo.federation.codec import decode_tree
 
-    return decode_tree(np.fromfile(state.path, dtype=np.uint8)) if isinstance(state, ParkedState) else state
+    return decode_tree(np.fromfile(state.path, dtype=np.uint8)) if isinstance(state, OffloadedState) else state
 
 
 def test_few_are_in_memory_and_the_longest_unused_goes(residents_of, tmp_path):
@@ -72,13 +72,13 @@ def test_few_are_in_memory_and_the_longest_unused_goes(residents_of, tmp_path):
         held.get(client)
         held._shrink()
     assert held.in_memory == (0, 3)
-    assert list((tmp_path / "parked").iterdir()) == []  # nobody has been asked: there is nothing to write
+    assert list((tmp_path / "offloaded").iterdir()) == []  # nobody has been asked: there is nothing to write
 
 
 def test_all_stay_where_there_is_room(residents_of, tmp_path):
     assert residents_of(4).limit is None
     assert residents_of(None).in_memory == (0, 1, 2, 3)
-    assert not (tmp_path / "parked").exists()
+    assert not (tmp_path / "offloaded").exists()
 
 
 def test_rounds_best_models_and_checkpoints_are_those_of_resident_clients(federations, tmp_path):
@@ -90,7 +90,7 @@ def test_rounds_best_models_and_checkpoints_are_those_of_resident_clients(federa
             if number == 2:
                 where.remember()
     states, expected = federation.client_states(), twin.client_states()
-    assert all(isinstance(state, ParkedState) for state in states.values())
+    assert all(isinstance(state, OffloadedState) for state in states.values())
     assert all(same(opened(states[client]), expected[client]) for client in range(4))
     again_server, again = federations(2, "again")
     again_server.load_state(server.state())
@@ -108,7 +108,7 @@ def test_rounds_best_models_and_checkpoints_are_those_of_resident_clients(federa
         finished = dict(where.finish(embeddings=True, study=True))
         for client, kept in twin.finish(embeddings=True, study=True):
             assert same(finished[client], kept)
-    assert len(list((tmp_path / "parked").iterdir())) == 4  # one file per client, whatever it did
+    assert len(list((tmp_path / "offloaded").iterdir())) == 4  # one file per client, whatever it did
 
 
 def test_models_of_the_best_round_are_kept_of_clients_that_were_away(federations):
@@ -131,11 +131,11 @@ def test_evaluation_writes_nothing(federations, troubled, tmp_path):
     server, federation = federations(1)
     federation.at("round", 1)
     server.round(federation, 1)
-    files = {path.name for path in (tmp_path / "parked").iterdir()}
+    files = {path.name for path in (tmp_path / "offloaded").iterdir()}
     before = federation.client_states()
     federation.at("evaluation", 1)
     federation.ask(troubled.Client.evaluate, EvaluateRequest(views=["own", "aggregate"], aggregate=server.aggregate()))
-    files_after = {path.name for path in (tmp_path / "parked").iterdir()}
+    files_after = {path.name for path in (tmp_path / "offloaded").iterdir()}
     assert files < files_after  # only of the client that had stayed in memory
     assert len(files_after) == 4
     assert federation.client_states() == before
@@ -182,7 +182,7 @@ def test_a_run_with_parked_clients_resumes(troubled, config_of, tmp_path, worker
         run(config, out=folder, observer=conformance._Stop(after=1))
     files = list((folder / "checkpoints" / "seed-0.clients").iterdir())
     assert 0 < len(files) <= 6
-    assert not (folder / "parked").exists()
+    assert not (folder / "offloaded").exists()
     tighter = config_of(clients=6, run={"resident_clients": 1, "checkpoint_every": 1, "workers": 3 - workers})
     with pytest.raises(conformance._Stopped):
         run(tighter, out=folder, resume=True, observer=conformance._Stop(after=2))
@@ -223,22 +223,22 @@ def test_a_full_disk_is_one_paragraph(config_of, tmp_path, monkeypatch, workers)
 
 
 def test_what_a_killed_run_parked_is_removed(tmp_path):
-    (tmp_path / "parked" / "1").mkdir(parents=True)
-    (tmp_path / "parked" / "1" / "client-3.1").write_bytes(b"x")
-    parking = Parking(tmp_path)
-    assert not (tmp_path / "parked").exists()
-    first = parking.fresh()
+    (tmp_path / "offloaded" / "1").mkdir(parents=True)
+    (tmp_path / "offloaded" / "1" / "client-3.1").write_bytes(b"x")
+    offload_folder = OffloadFolder(tmp_path)
+    assert not (tmp_path / "offloaded").exists()
+    first = offload_folder.fresh()
     (first / "client-0.1").write_bytes(b"x")
-    second = parking.fresh()
+    second = offload_folder.fresh()
     assert second.is_dir()
     assert not first.exists()
-    parking.close()
+    offload_folder.close()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_fedprox_keeps_nothing_in_between(simulation_of):
     """A method whose client would keep the received model beyond a call would not survive parking."""
-    conformance.check_parking(fedprox.METHOD, {})
+    conformance.check_offloading(fedprox.METHOD, {})
 
 
 def test_train_requests_are_shared(federations, troubled):
@@ -246,4 +246,4 @@ def test_train_requests_are_shared(federations, troubled):
     federation.at("round", 1)
     total = federation.sum(troubled.Client.train, TrainRequest(weights=server.weights))
     assert total.clients == (0, 1, 2, 3)
-    assert federation.residents.in_memory == (3,)
+    assert federation.cache.in_memory == (3,)

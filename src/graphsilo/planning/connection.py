@@ -11,7 +11,7 @@ _LATENCY = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @dataclass(frozen=True)
-class Line:
+class Connection:
     """What joins a site with the coordinator.
 
     Attributes:
@@ -57,7 +57,7 @@ def latency(text: str) -> float:
     return value * _LATENCY[found[2]]
 
 
-def line_of(rate: str | None, delay: str | None) -> Line | None:
+def connection_of(rate: str | None, delay: str | None) -> Connection | None:
     """The line of both texts; None of none.
 
     Raises:
@@ -65,7 +65,7 @@ def line_of(rate: str | None, delay: str | None) -> Line | None:
     """
     if rate is None and delay is not None:
         raise ConfigError("a latency goes with a bandwidth: say how many bits per second a site's line carries, too.")
-    return None if rate is None else Line(bandwidth(rate), 0.0 if delay is None else latency(delay))
+    return None if rate is None else Connection(bandwidth(rate), 0.0 if delay is None else latency(delay))
 
 
 def _number(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Clients of one process, of whom only some are in memory: the others are parked on disk until they are asked.
+"""Clients of one process, of whom only some are in memory: the others are offloaded on disk until they are asked.
 
 A client that nobody has asked yet is nowhere: it is made from its silo when its turn comes, with the same numbers as
 at the start. One that was asked leaves its state in a file when it has to make room, in the format of
@@ -29,10 +29,10 @@ from graphsilo.federation.policy import Gate
 from graphsilo.federation.wire import Encoded
 from graphsilo.models.view import forget_tensors
 from graphsilo.runtime.dispatch import Inbox, call
-from graphsilo.runtime.local.placement import Room, graphs_of
-from graphsilo.runtime.local.shared_files import lifted, lowered, read_shared, received, write_shared
+from graphsilo.runtime.hosted import HostedClient, Numbering
+from graphsilo.runtime.local.placement import MemoryBudget, graphs_of
+from graphsilo.runtime.local.shared_files import join_shared, read_shared, received, split_shared, write_shared
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
-from graphsilo.runtime.resident import Numbering, Resident
 from graphsilo.types import ClientId
 
 _READS_ONLY = frozenset({"evaluate"})
@@ -40,11 +40,11 @@ _READS_ONLY = frozenset({"evaluate"})
 
 
 @dataclass(frozen=True)
-class ParkedState:
+class OffloadedState:
     """A client's state that is in a file, or nowhere because it is that of a fresh client.
 
     Attributes:
-        path: Holds the client's state, lifted, as ``encode_tree`` writes it; None for a fresh client.
+        path: Holds the client's state, without what is shared, as ``encode_tree`` writes it; None for a fresh client.
         remember: Its models are those of the best round.
         shared: Files beside it that hold what it shares with others.
     """
@@ -55,18 +55,18 @@ class ParkedState:
 
 
 class _Written(NamedTuple):
-    """A parked client's file, and those beside it that it refers to."""
+    """A offloaded client's file, and those beside it that it refers to."""
 
     path: Path
     shared: tuple[str, ...]
 
 
-class Parking:
-    """A folder for the states of parked clients, for as long as a run lasts.
+class OffloadFolder:
+    """A folder for the states of offloaded clients, for as long as a run lasts.
 
     Args:
-        beside: Folder of the run, which this process owns; states stand in its ``parked``, so that checkpoints can be
-            links to them. None takes a temporary folder.
+        beside: Folder of the run, which this process owns; states stand in its ``offloaded``, so that checkpoints can
+            be links to them. None takes a temporary folder.
     """
 
     def __init__(self, beside: Path | None):
@@ -75,10 +75,10 @@ class Parking:
         self._lock: int | None = None
         self._count = 0
         if beside is not None:  # what a killed process left
-            shutil.rmtree(beside / "parked", ignore_errors=True)
+            shutil.rmtree(beside / "offloaded", ignore_errors=True)
 
     def fresh(self) -> Path:
-        """An empty folder for one federation; what the one before parked is removed.
+        """An empty folder for one federation; what the one before offloaded is removed.
 
         Raises:
             RunError: It cannot be made.
@@ -89,7 +89,7 @@ class Parking:
                     remove_abandoned()
                     self._folder, self._lock = make_folder()
                 else:
-                    self._folder = self._beside / "parked"
+                    self._folder = self._beside / "offloaded"
                     self._folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(self._folder / str(self._count), ignore_errors=True)
             self._count += 1
@@ -109,7 +109,7 @@ class Parking:
             self._folder = self._lock = None
 
 
-class Residents:
+class ClientCache:
     """The clients of one process.
 
     Args:
@@ -125,26 +125,26 @@ class Residents:
         self,
         clients: Sequence[ClientId],
         make: Callable[[ClientId], ClientBase],
-        room: Room | None = None,
+        budget: MemoryBudget | None = None,
     ):
         self.clients = tuple(sorted(clients))
         self.limit: int | None = None
         self._make, self._folder = make, Path()
-        self._here: OrderedDict[ClientId, Resident] = OrderedDict()  # the longest unused first
+        self._here: OrderedDict[ClientId, HostedClient] = OrderedDict()  # the longest unused first
         self._files: dict[ClientId, _Written] = {}
         self._shared: Counter[str] = Counter()  # how many of them refer to a file
         self._changed: set[ClientId] = set()
-        self._to_remember: set[ClientId] = set()  # parked while validation had never been better
+        self._to_remember: set[ClientId] = set()  # offloaded while validation had never been better
         self._numbers: dict[ClientId, Numbering] = {}
         self._graphs: Counter[int] = Counter()
         self._undead: list[weakref.ref[ClientBase]] = []
         self._written = 0
         for client in self.clients:
             held = self.get(client)
-            if room is not None and len(self._here) == 1:
-                self.limit = room.limit(len(self.clients), int(encode_tree(held.client.state()).nbytes))
+            if budget is not None and len(self._here) == 1:
+                self.limit = budget.limit(len(self.clients), int(encode_tree(held.client.state()).nbytes))
                 if self.limit is not None:  # the others are made when they are asked
-                    self._folder = room.folder()
+                    self._folder = budget.folder()
                     break
 
     @property
@@ -152,15 +152,15 @@ class Residents:
         """Clients that are in memory now, the longest unused first."""
         return tuple(self._here)
 
-    def get(self, client: ClientId) -> Resident:
+    def get(self, client: ClientId) -> HostedClient:
         """A client, made again if it has to be. It stays until others need its place.
 
         Raises:
-            RunError: Its parked state cannot be read.
+            RunError: Its offloaded state cannot be read.
         """
         held = self._here.get(client)
         if held is None:
-            held = Resident(self._make(client))
+            held = HostedClient(self._make(client))
             file = self._files.get(client)
             if file is not None:
                 held.load_state(_read(file.path, client))
@@ -177,10 +177,10 @@ class Residents:
     def call(
         self, client: ClientId, handler: str, round_number: int, inbox: Inbox, gate: Gate | None = None
     ) -> Encoded | Failure:
-        """Run a client's handler, and park whoever is too many then.
+        """Run a client's handler, and offload whoever is too many then.
 
         Raises:
-            RunError: A state cannot be parked, or read again.
+            RunError: A state cannot be offloaded, or read again.
         """
         held = self.get(client)
         if self.limit is None:
@@ -193,7 +193,7 @@ class Residents:
         return reply
 
     def remember(self, clients: Collection[ClientId] | None = None) -> None:
-        """Have clients keep a copy of their models, None for all; those that are parked do so when they are back."""
+        """Have clients keep a copy of their models, None for all; those that are offloaded do so when they are back."""
         wanted = set(self.clients) if clients is None else set(self.clients).intersection(clients)
         for client in wanted & self._here.keys():
             self._here[client].remember()
@@ -202,10 +202,10 @@ class Residents:
             self._to_remember |= wanted - self._here.keys()
 
     def states(self) -> dict[ClientId, Any]:
-        """Every client's state: as a tree, or as a file where some are parked.
+        """Every client's state: as a tree, or as a file where some are offloaded.
 
         Raises:
-            RunError: A state cannot be parked.
+            RunError: A state cannot be offloaded.
         """
         if self.limit is None:
             return {client: held.state() for client, held in self._here.items()}
@@ -214,17 +214,17 @@ class Residents:
         found = {}
         for client in self.clients:
             path, shared = self._files.get(client, (None, ()))
-            found[client] = ParkedState(path, client in self._to_remember, shared)
+            found[client] = OffloadedState(path, client in self._to_remember, shared)
         return found
 
     def load(self, states: Mapping[ClientId, Any]) -> None:
         """Put every client where it was.
 
         Raises:
-            RunError: A file cannot be read, or a state cannot be parked.
+            RunError: A file cannot be read, or a state cannot be offloaded.
         """
         for client, state in states.items():
-            if isinstance(state, ParkedState) and self.limit is not None:
+            if isinstance(state, OffloadedState) and self.limit is not None:
                 self._forget(client)
                 if state.path is not None:
                     self._keep(client, self._taken(state.path, state.shared, client), state.shared)
@@ -232,11 +232,11 @@ class Residents:
                     self._to_remember.add(client)
                 continue
             held = self.get(client)
-            if not isinstance(state, ParkedState):
+            if not isinstance(state, OffloadedState):
                 held.load_state(state)
             elif state.path is not None:
                 held.load_state(_read(state.path, client))
-            if isinstance(state, ParkedState) and state.remember:
+            if isinstance(state, OffloadedState) and state.remember:
                 held.remember()
             if self.limit is not None:
                 self._to_remember.discard(client)
@@ -256,10 +256,10 @@ class Residents:
         if self.limit is None or len(self._here) <= self.limit:
             return
         for client in [*self._here][: len(self._here) - self.limit]:
-            if self._here[client].client.is_at_rest:
-                self._park(client)
+            if self._here[client].client.can_be_offloaded:
+                self._offload(client)
 
-    def _park(self, client: ClientId) -> None:
+    def _offload(self, client: ClientId) -> None:
         self._write(client)
         self._numbers[client] = self._here[client].numbering
         self._drop(client)
@@ -268,7 +268,7 @@ class Residents:
         """Write a client's state, if there is anything new in it."""
         if client not in self._changed:
             return
-        state, shared = lifted(self._here[client].state())
+        state, shared = split_shared(self._here[client].state())
         data = encode_tree(state)
         self._written += 1
         # Never over the old file: a checkpoint may be a link to it.
@@ -344,10 +344,10 @@ class Residents:
 
 def sent_states(states: Mapping[ClientId, Any]) -> dict[str, Any]:
     """States as plain values and tensors, for another process of this machine; ``received_states`` takes them."""
-    clients, shared = lifted(
+    clients, shared = split_shared(
         {
-            client: {"parked": state.path and str(state.path), "remember": state.remember, "shared": state.shared}
-            if isinstance(state, ParkedState)
+            client: {"offloaded": state.path and str(state.path), "remember": state.remember, "shared": state.shared}
+            if isinstance(state, OffloadedState)
             else state
             for client, state in states.items()
         }
@@ -359,9 +359,11 @@ def received_states(tree: Mapping[str, Any]) -> dict[ClientId, Any]:
     """What ``sent_states`` was given; what this process holds already is not held twice."""
     shared = {digest: received(digest, tensors) for digest, tensors in tree["shared"].items()}
     return {
-        client: ParkedState(state["parked"] and Path(state["parked"]), state["remember"], tuple(state["shared"]))
-        if "parked" in state
-        else lowered(state, shared.__getitem__)
+        client: OffloadedState(
+            state["offloaded"] and Path(state["offloaded"]), state["remember"], tuple(state["shared"])
+        )
+        if "offloaded" in state
+        else join_shared(state, shared.__getitem__)
         for client, state in tree["clients"].items()
     }
 
@@ -391,6 +393,7 @@ def _read(path: Path, client: ClientId) -> Any:
         state = decode_tree(np.fromfile(path, dtype=np.uint8))
     except OSError as error:
         raise RunError(
-            f"the parked state of client {client} at {path} cannot be read ({error.strerror}). Continue with --resume."
+            f"the offloaded state of client {client} at {path} cannot be read ({error.strerror}). Continue "
+            f"with --resume."
         ) from error
-    return lowered(state, lambda digest: read_shared(path.with_name(digest)))
+    return join_shared(state, lambda digest: read_shared(path.with_name(digest)))

@@ -26,7 +26,7 @@ class Numbering(NamedTuple):
     calls: Mapping[str, int]
 
 
-class Resident:
+class HostedClient:
     """One client in memory.
 
     Attributes:
