@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.planning import lines
+from graphsilo.planning import connection
 
 
 @pytest.mark.parametrize(
@@ -14,16 +14,16 @@ from graphsilo.planning import lines
 def test_bandwidth(text, value):
     if value is None:
         with pytest.raises(ConfigError, match="100Mbit/s"):
-            lines.bandwidth(text)
+            connection.bandwidth(text)
     else:
-        assert lines.bandwidth(text) == value
+        assert connection.bandwidth(text) == value
 
 
 def test_latency():
-    assert [lines.latency(text) for text in ("20ms", "0.1s", "0ms")] == [0.02, 0.1, 0.0]
+    assert [connection.latency(text) for text in ("20ms", "0.1s", "0ms")] == [0.02, 0.1, 0.0]
     for wrong in ("20", "ms", "-3ms", "1.2.3s"):
         with pytest.raises(ConfigError, match="20ms"):
-            lines.latency(wrong)
+            connection.latency(wrong)
 
 
 def test_a_latency_needs_a_bandwidth():

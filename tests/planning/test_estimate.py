@@ -20,7 +20,7 @@ def step(phase: str, number: int, clients: int, each: float, server: float, up: 
     """A step in which every client works for so many seconds and moves so many bytes."""
     cost = {
         "cpu": server + clients * each, "server": server, "wall": server + each, "sites": 0.0, "up": clients * up,
-        "down": clients * down, "most_up": up, "most_down": down,
+        "down": clients * down, "max_up": up, "max_down": down,
     }  # fmt: skip
     memory = {"now": 300_000_000, "most": 350_000_000, "files": 100_000_000}
     return {"event": "step", "phase": phase, "round": number, "cost": cost, "lasted": 0.0, **memory}
@@ -78,7 +78,7 @@ def test_too_little_memory_is_refused_and_scarce_memory_warned_of(small):
     assert "0.4 GB would be needed, and this machine has 0.2 GB" in refused.findings[0].text
     scarce = plan_of(small(), known, machine=Memory(600_000_000, 300_000_000))
     assert [finding.level for finding in scarce.findings] == ["warning"]
-    out = Trial((0, 1, 2), end="memory", most=9 * 10**9)
+    out = Trial((0, 1, 2), end="memory", peak=9 * 10**9)
     told = plan_of(small(), tried(out, clients=3, rounds=20), machine=PLENTY).findings[0]
     assert (told.level, "more than 9.0 GB" in told.text) == ("refused", True)
 

@@ -33,4 +33,4 @@ def test_a_call_waits_for_the_fullest_process_and_the_slowest_site(monkeypatch):
     assert cost["sites"] == pytest.approx(cost["server"] + each + 1.0, abs=0.01)  # twice the latency; hardly any bytes
     assert cost["up"] == federation.ledger.total("round", 1)["up"]
     assert cost["down"] == federation.ledger.total("round", 1)["down"]
-    assert cost["up"] / clients <= cost["most_up"] < cost["up"]
+    assert cost["up"] / clients <= cost["max_up"] < cost["up"]

@@ -61,11 +61,11 @@ def test_settings_that_are_repetitions():
 def test_events_are_read_up_to_where_the_process_was_ended(tmp_path):
     path = tmp_path / "trial.jsonl"
     path.write_text(
-        '{"event": "rounds", "rounds": 7}\n{"event": "step", "phase": "setup", "most": 5}\n'
-        '{"event": "partial", "phase": "round", "most": 9}\n{"event": "st'
+        '{"event": "rounds", "rounds": 7}\n{"event": "step", "phase": "setup", "peak": 5}\n'
+        '{"event": "partial", "phase": "round", "peak": 9}\n{"event": "st'
     )
     trial = Trial((0,))
     trial.read(path)
-    assert (trial.is_set_up, trial.rounds, trial.most, trial.end) == (True, 0, 9, "late")
+    assert (trial.is_set_up, trial.rounds, trial.peak, trial.end) == (True, 0, 9, "late")
     assert trial.events["rounds"]["rounds"] == 7
     assert trial.partial is not None

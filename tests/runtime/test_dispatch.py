@@ -25,7 +25,6 @@ from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime import dispatch
 from graphsilo.runtime.hosted import HostedClient
-from graphsilo.runtime.local import offload_folder
 from graphsilo.testing import conformance
 
 SHORT = {

@@ -17,7 +17,7 @@ from graphsilo.federation.codec import decode
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
-from graphsilo.runtime.local import offload_folder
+from graphsilo.runtime.local import offloading
 from graphsilo.testing import conformance
 from graphsilo.testing.conformance import small_config, unchecked
 
@@ -55,7 +55,7 @@ LIES: dict[str, tuple[int, Change, str]] = {
 @pytest.fixture
 def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have one client of a FedAvg run answer something else in round 2."""
-    honest = offload_folder.call
+    honest = offloading.call
 
     def install(who: int, change: Change, samples: float = 9.0) -> None:
         def call(held: Any, name: str, number: int, *rest: Any) -> Any:

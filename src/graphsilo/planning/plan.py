@@ -26,7 +26,7 @@ class Cost:
         wall: Wall seconds on this machine, a core to each process and nobody else on it.
         sites: Wall seconds where each client is a machine of its own; 0 where no bandwidth was given.
         up, down: Bytes of all clients to the server, and from it.
-        most_up, most_down: Bytes of the client that moves most.
+        max_up, max_down: Bytes of the client that moves most.
     """
 
     cpu: float = 0.0

@@ -30,7 +30,7 @@ class Trial:
         events: Other events by name.
         checkpoints: In the order they came.
         end: How it ended.
-        most: Most memory it took, in bytes.
+        peak: Most memory it took, in bytes.
     """
 
     clients: tuple[int, ...]

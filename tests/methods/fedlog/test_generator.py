@@ -105,7 +105,7 @@ def test_a_generator_that_says_what_the_graph_says_costs_nothing():
 def fitting(graph, **settings):
     nodes = np.array([0, 2, 3, 7, 9])
     return fg.Fitting(
-        GraphTensors(graph), nodes, torch.from_numpy(graph.labels[nodes]), CLASSES, fg.Settings(**settings),
+        GraphTensors(graph), nodes, torch.from_numpy(graph.labels[nodes]), CLASSES, fg.GeneratorSettings(**settings),
         lambda draw: models.build(
             "sage", num_features=7, num_classes=CLASSES, task="link", embedding_dim=WIDTH, generator=draw, hidden=[8]
         ),

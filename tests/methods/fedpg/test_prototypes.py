@@ -70,12 +70,12 @@ def test_hops_agree_with_shortest_paths(within, monkeypatch):
 def test_at_most_so_many_neighbours_from_hop_two_on():
     adjacency = random_graph(80, share=0.15)
     everyone = hop_pairs(adjacency, 2)
-    drawn = hop_pairs(adjacency, 2, most=5, draw=numpy_generator(0))
+    drawn = hop_pairs(adjacency, 2, limit=5, draw=numpy_generator(0))
     assert as_sets(drawn[:1]) == as_sets(everyone[:1])
     sizes = np.bincount(drawn[1][0], minlength=80)
     assert np.array_equal(sizes, np.minimum(np.bincount(everyone[1][0], minlength=80), 5))
     assert as_sets(drawn[1:])[0] <= as_sets(everyone[1:])[0]
-    again = hop_pairs(adjacency, 2, most=5, draw=numpy_generator(0))
+    again = hop_pairs(adjacency, 2, limit=5, draw=numpy_generator(0))
     assert np.array_equal(again[1][1], drawn[1][1])
 
 
@@ -85,11 +85,11 @@ def test_bits_find_the_same_neighbours(within, words, monkeypatch):
     monkeypatch.setattr(fedpg_reach, "_WORDS", words)
     pattern = random_graph(200, share=0.01)
     everyone = hop_pairs(pattern, 3, within=within)
-    found = fedpg_reach.draw_pairs(pattern, 3, within=within, most=200, draw=numpy_generator(0))
+    found = fedpg_reach.draw_pairs(pattern, 3, within=within, limit=200, draw=numpy_generator(0))
     for mine, wanted in zip(found, everyone, strict=True):
         assert np.array_equal(mine, wanted)
     assert fedpg_reach.count_pairs(pattern, 3, within=within) == sum(len(v) for v, _ in everyone[1:])
-    drawn = fedpg_reach.draw_pairs(pattern, 3, within=within, most=4, draw=numpy_generator(0))
+    drawn = fedpg_reach.draw_pairs(pattern, 3, within=within, limit=4, draw=numpy_generator(0))
     assert np.array_equal(drawn[0], everyone[0])
     for mine, some, wanted in zip(drawn[1:], as_sets(drawn)[1:], everyone[1:], strict=True):
         assert some <= set(zip(*(end.tolist() for end in wanted), strict=True))
@@ -99,7 +99,9 @@ def test_bits_find_the_same_neighbours(within, words, monkeypatch):
 
 def test_drawing_from_bits_is_uniform():
     star = sp.csr_matrix(([1.0] * 18, ([0] * 9 + list(range(1, 10)), list(range(1, 10)) + [0] * 9)), shape=(10, 10))
-    drawn = [fedpg_reach.draw_pairs(star, 2, within=False, most=2, draw=numpy_generator(seed))[1] for seed in range(80)]
+    drawn = [
+        fedpg_reach.draw_pairs(star, 2, within=False, limit=2, draw=numpy_generator(seed))[1] for seed in range(80)
+    ]
     counts = np.bincount(np.concatenate([j for _, j in drawn]), minlength=10)
     assert counts[0] == 0
     assert counts.sum() == 80 * 18
@@ -109,8 +111,8 @@ def test_drawing_from_bits_is_uniform():
 def test_a_large_silo_draws_from_bits_and_refuses_to_keep_all(monkeypatch):
     monkeypatch.setattr(fedpg_prototypes, "_ENUMERATED", 50)
     pattern = random_graph(80, share=0.15)
-    drawn = hop_pairs(pattern, 2, most=5, draw=numpy_generator(0))
-    bits = fedpg_reach.draw_pairs(pattern, 2, within=False, most=5, draw=numpy_generator(0))
+    drawn = hop_pairs(pattern, 2, limit=5, draw=numpy_generator(0))
+    bits = fedpg_reach.draw_pairs(pattern, 2, within=False, limit=5, draw=numpy_generator(0))
     assert np.array_equal(drawn[1], bits[1])
     assert as_sets(hop_pairs(pattern, 2))[1] >= as_sets(drawn)[1]
     monkeypatch.setattr(fedpg_prototypes, "_MOST_PAIRS", 100)

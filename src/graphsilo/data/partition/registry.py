@@ -117,10 +117,10 @@ def partition(
     state is neither read nor changed.
     """
     chosen = entry(rule)
-    options = CutOptions.of({"clients": clients, "seed": seed, "split": split, "split_index": split_index})
+    common = CutOptions.of({"clients": clients, "seed": seed, "split": split, "split_index": split_index})
     settings = chosen.options.of(options, owner=chosen.name)
     shares = ratios_for(graph.name) if ratios is None else check_ratios(ratios)
-    mode = options.split
+    mode = common.split
     check_clients(clients, graph.num_nodes, rule=chosen.name)
     if clients == 1 and chosen.name != "files":
         cut = Cut((np.arange(graph.num_nodes, dtype=np.int64),))

@@ -48,7 +48,7 @@ def hop_pairs(
         adjacency: [n, n], row v names the neighbours of v; weights are ignored.
         hops: The largest distance L.
         within: Neighbours at hop h are the nodes at distance 1 to h; otherwise those at distance h exactly.
-        most: From hop 2 on, at most so many neighbours of a node, drawn without replacement; 0 for all.
+        limit: From hop 2 on, at most so many neighbours of a node, drawn without replacement; 0 for all.
         draw: Source of these draws; needed where ``most`` is set.
 
     Returns:
@@ -113,7 +113,7 @@ def sample_pairs(pairs: Pairs, limit: int, draw: np.random.Generator | None) -> 
 
     Args:
         pairs: Sorted by v.
-        most: How many neighbours an item may keep.
+        limit: How many neighbours an item may keep.
         draw: Source of the draws.
 
     Raises:
@@ -147,7 +147,7 @@ def similar_pairs(
         embeddings: [g, p].
         labels: [g] annotated class, -1 for none.
         thresholds: τ_h for h = 1, 2, …: smallest cosine of a neighbour at hop h.
-        most: At most so many neighbours per graph and hop, drawn without replacement; 0 for all.
+        limit: At most so many neighbours per graph and hop, drawn without replacement; 0 for all.
         draw: Source of these draws.
 
     Returns:

@@ -33,7 +33,7 @@ def draw_pairs(
         pattern: [n, n] CSR, row v names the neighbours of v.
         hops: L, at least 1.
         within: A neighbour at hop h is at distance 1 to h instead of h.
-        most: Neighbours of a node at a hop beyond the first.
+        limit: Neighbours of a node at a hop beyond the first.
         draw: Source of the draws.
 
     Returns:

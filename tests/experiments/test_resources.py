@@ -35,7 +35,7 @@ def test_propagated_features_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) ->
     config = load_config(overrides=TINY)
     assert run(config).tree["seeds"][0]["best_round"] == 1
     monkeypatch.setattr(checks, "free_memory", lambda: 1000)
-    monkeypatch.setattr(checks, "room", lambda folder: 3000)
+    monkeypatch.setattr(checks, "free_disk", lambda folder: 3000)
     # 100 nodes, 4 features, 3 hops: 3 · 100 · 4 · 4 bytes
     with pytest.raises(UnsupportedError, match=r"client 0's.*'gamlp'.* needs 4\.8 kB of memory, and 4 kB are there"):
         run(config)
@@ -63,7 +63,7 @@ def test_wide_sparse_features_need_room_where_they_are_multiplied_out(
         }
     )  # fmt: skip
     monkeypatch.setattr(checks, "free_memory", lambda: 1000)
-    monkeypatch.setattr(checks, "room", lambda folder: 3000)
+    monkeypatch.setattr(checks, "free_disk", lambda folder: 3000)
     if fits:
         assert run(config).tree["seeds"][0]["best_round"] == 1
     else:  # 300 · 2000 · 4 bytes
