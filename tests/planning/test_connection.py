@@ -27,7 +27,7 @@ def test_latency():
 
 
 def test_a_latency_needs_a_bandwidth():
-    assert lines.line_of(None, None) is None
-    assert lines.line_of("8Mbit/s", None) == lines.Line(1e6, 0.0)
+    assert connection.connection_of(None, None) is None
+    assert connection.connection_of("8Mbit/s", None) == connection.Connection(1e6, 0.0)
     with pytest.raises(ConfigError, match="a latency goes with a bandwidth"):
-        lines.line_of(None, "5ms")
+        connection.connection_of(None, "5ms")

@@ -22,7 +22,7 @@ def step(phase: str, number: int, clients: int, each: float, server: float, up: 
         "cpu": server + clients * each, "server": server, "wall": server + each, "sites": 0.0, "up": clients * up,
         "down": clients * down, "max_up": up, "max_down": down,
     }  # fmt: skip
-    memory = {"now": 300_000_000, "most": 350_000_000, "files": 100_000_000}
+    memory = {"now": 300_000_000, "peak": 350_000_000, "files": 100_000_000}
     return {"event": "step", "phase": phase, "round": number, "cost": cost, "lasted": 0.0, **memory}
 
 
@@ -40,7 +40,7 @@ def trial(clients: int, rounds: int, *, setup: float, of: tuple[int, ...] | None
 def tried(*trials: Trial, clients: int, rounds: int, workers: int = 1) -> Tried:
     silos = [{"client": k, "bytes": 1000, "work": 10 * (k + 1), "place": k % workers} for k in range(clients)]
     facts = {
-        "cpu": 1.0, "now": 250_000_000, "most": 260_000_000, "files": 120_000_000, "silos": silos, "rounds": rounds,
+        "cpu": 1.0, "now": 250_000_000, "peak": 260_000_000, "files": 120_000_000, "silos": silos, "rounds": rounds,
         "rule": "random", "repeats": {"epochs": 20}, "data": {"name": "data"}, "method": {"name": "m", "title": "M"},
     }  # fmt: skip
     return Tried(facts, {"cpu": 2.0, "now": 200_000_000}, trials)
@@ -179,7 +179,7 @@ def test_workers_and_sites(small, tmp_path, monkeypatch):
 def test_offloaded_clients_are_weighed_without_checkpoints(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = plan(small(run__resident_clients=1, run__checkpoint_every=0), seconds=1.0, out=tmp_path)
-    assert found.disk["most"] == found.disk["kept"] + found.disk["checkpoint"] > found.disk["kept"]
+    assert found.disk["peak"] == found.disk["kept"] + found.disk["checkpoint"] > found.disk["kept"]
 
 
 def test_what_the_run_would_refuse_is_refused(small):

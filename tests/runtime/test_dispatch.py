@@ -25,6 +25,7 @@ from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime import dispatch
 from graphsilo.runtime.hosted import HostedClient
+from graphsilo.runtime.local import offloading
 from graphsilo.testing import conformance
 
 SHORT = {
@@ -70,7 +71,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Guard]:
     def install(policies: Mapping[int, Mapping[str, object]] | None = None) -> Guard:
         found = {client: DisclosurePolicy.of(values) for client, values in (policies or {}).items()}
         guard = Guard(found)
-        monkeypatch.setattr(offload_folder, "call", guard.call)
+        monkeypatch.setattr(offloading, "call", guard.call)
         return guard
 
     return install

@@ -65,7 +65,7 @@ def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             weights = change(decode(answer.data, fedavg.TrainReply).weights)
             return unchecked(fedavg.TrainReply(weights=weights, num_samples=samples))
 
-        monkeypatch.setattr(offload_folder, "call", call)
+        monkeypatch.setattr(offloading, "call", call)
 
     return install
 

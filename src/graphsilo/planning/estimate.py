@@ -269,14 +269,14 @@ def _processes(
     """
     facts, trial = tried.facts, course.trial
     ends = [trial.events.get("trained"), trial.partial, *trial.steps[-1:]]
-    end = next((event for event in ends if event), {**facts, "most": max(trial.peak, facts["most"])})
+    end = next((event for event in ends if event), {**facts, "peak": max(trial.peak, facts["peak"])})
     own = max(0, (end["now"] - end["files"]) - (facts["now"] - facts["files"]))  # of clients, models and messages
-    passing = max(0, end["most"] - end["now"])
+    passing = max(0, end["peak"] - end["now"])
     memory_use = config.run.resident_clients
     in_memory = course.work if memory_use is None else min(course.work, memory_use / len(trial.clients))
     kept = own * max(in_memory, 1.0)
     ledger = _ledger(config, tried, course)
-    peak = max(facts["most"], int(facts["now"] + kept + passing), trial.peak) + ledger
+    peak = max(facts["peak"], int(facts["now"] + kept + passing), trial.peak) + ledger
     finish = next((_settled(facts, each) for each in tried.trials if "finished" in each.events), 0) + ledger
     work = [0] * workers
     for silo in tried.silos:
@@ -292,7 +292,7 @@ def _processes(
         early = min(MAX_EARLY * each, MAX_EARLY_BYTES + each)  # answers that come before their turn
         first = int(facts["now"] + kept * work[0] / total + passing + early + ledger)
         share = max(work[1:]) / total
-        found.append(Process("coordinator", 1, max(first, finish, facts["most"])))
+        found.append(Process("coordinator", 1, max(first, finish, facts["peak"])))
         found.append(Process("worker", workers - 1, int(started + share * (data + kept) + passing)))
     if between_machines:
         largest = max(tried.silos, key=lambda silo: silo["work"])
@@ -309,7 +309,7 @@ def _settled(facts: Mapping[str, Any], trial: Trial) -> int:
     """
     after, before = trial.events["finished"], trial.events["trained"]
     files = max(facts["files"], before["files"]) + after["files"] - before["files"]
-    return int(after["most"] - after["files"] + files)
+    return int(after["peak"] - after["files"] + files)
 
 
 def _ledger(config: RunConfig, tried: Tried, course: Course) -> int:
@@ -321,7 +321,7 @@ def _ledger(config: RunConfig, tried: Tried, course: Course) -> int:
 
 def _disk(config: RunConfig, tried: Tried, course: Course, out: Path | None) -> dict[str, float]:
     """Bytes that a run writes: the old checkpoint stays until the new one is whole."""
-    names = ("models", "results", "kept", "checkpoint", "most")
+    names = ("models", "results", "kept", "checkpoint", "peak")
     if out is None:
         return dict.fromkeys(names, 0.0)
     trial, seeds, rounds = course.trial, len(config.run.seeds), tried.rounds
@@ -365,9 +365,9 @@ def _findings(
         text = f"memory: about {_gigabytes(needed)} are needed, and only {_gigabytes(free)} are free just now."
         found.append(PlanFinding("warning", text))
     left = None if out is None else free_disk(out)
-    if left is not None and disk["most"] > left:
+    if left is not None and disk["peak"] > left:
         text = (
-            f"disk: up to {_gigabytes(disk['most'])} will be written, and {_gigabytes(left)} are free where {out} is. "
+            f"disk: up to {_gigabytes(disk['peak'])} will be written, and {_gigabytes(left)} are free where {out} is. "
             f"Choose another --out, or keep less (evaluation.models=false, run.checkpoint_every=0, a larger "
             f"run.resident_clients)."
         )

@@ -64,7 +64,7 @@ class Trial:
             except ValueError:
                 break
             name = event["event"]
-            self.peak = max(self.peak, event.get("most", 0))
+            self.peak = max(self.peak, event.get("peak", 0))
             if name == "step":
                 self.steps.append(event)
                 self.partial = None
