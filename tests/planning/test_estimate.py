@@ -90,7 +90,7 @@ def test_no_room_on_the_disk_is_refused(small, tmp_path, monkeypatch):
     found = plan_of(small(), known, machine=PLENTY, out=tmp_path)
     assert found.disk["checkpoint"] == 1005 + 14
     assert found.run.cpu == pytest.approx(3 + found.seed.cpu + 0.5 * 14)  # after set-up, and 13: a twentieth of 122 s
-    monkeypatch.setattr("graphsilo.planning.estimate.room", lambda folder: 100)
+    monkeypatch.setattr("graphsilo.planning.estimate.free_disk", lambda folder: 100)
     assert plan_of(small(), known, machine=PLENTY, out=tmp_path).findings[0].text.startswith("disk: up to 0.0 MB")
 
 

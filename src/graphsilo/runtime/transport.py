@@ -1,7 +1,7 @@
 """What carries bytes between a coordinator and its sites: the one thing an engine between machines must offer.
 
 A *site* is a machine (or account) that holds one or several silos. A transport knows nothing of methods, silos or what
-the bytes mean; an engine is one more folder in this room with one more class like this.
+the bytes mean; an engine is one more folder here with one more class like this.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def test_a_large_silo_draws_from_bits_and_refuses_to_keep_all(monkeypatch):
     bits = fedpg_reach.draw_pairs(pattern, 2, within=False, limit=5, draw=numpy_generator(0))
     assert np.array_equal(drawn[1], bits[1])
     assert as_sets(hop_pairs(pattern, 2))[1] >= as_sets(drawn)[1]
-    monkeypatch.setattr(fedpg_prototypes, "_MOST_PAIRS", 100)
+    monkeypatch.setattr(fedpg_prototypes, "_MAX_PAIRS", 100)
     with pytest.raises(ConfigError, match="max_neighbours"):
         hop_pairs(pattern, 2)
 

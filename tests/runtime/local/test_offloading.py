@@ -24,7 +24,7 @@ from graphsilo.testing import conformance
 
 
 @pytest.fixture
-def residents_of(simulation_of, troubled, tmp_path):
+def cache_of(simulation_of, troubled, tmp_path):
     """Four clients, of whom so many stay in memory."""
     config = conformance.small_config(troubled.METHOD, {}).method_config()
 
@@ -37,18 +37,18 @@ def residents_of(simulation_of, troubled, tmp_path):
             (tmp_path / name).mkdir()
             return tmp_path / name
 
-        return kind([0, 1, 2, 3], make, room=MemoryBudget(limit, 0, folder))
+        return kind([0, 1, 2, 3], make, budget=MemoryBudget(limit, 0, folder))
 
     return build
 
 
 @pytest.fixture
-def federations(residents_of, troubled):
+def federations(cache_of, troubled):
     """A federation with so many clients in memory, and its server."""
 
     def make(limit, name="offloaded"):
         server, _, _ = conformance.assemble(troubled.METHOD, {})
-        return server, residents_of(limit, name, InProcess)
+        return server, cache_of(limit, name, InProcess)
 
     return make
 
@@ -64,8 +64,8 @@ def opened(state):
     return decode_tree(np.fromfile(state.path, dtype=np.uint8)) if isinstance(state, OffloadedState) else state
 
 
-def test_few_are_in_memory_and_the_longest_unused_goes(residents_of, tmp_path):
-    held = residents_of(2)
+def test_few_are_in_memory_and_the_longest_unused_goes(cache_of, tmp_path):
+    held = cache_of(2)
     assert held.limit == 2
     assert held.in_memory == (0,)
     for client in (1, 2, 0, 3):
@@ -75,9 +75,9 @@ def test_few_are_in_memory_and_the_longest_unused_goes(residents_of, tmp_path):
     assert list((tmp_path / "offloaded").iterdir()) == []  # nobody has been asked: there is nothing to write
 
 
-def test_all_stay_where_there_is_room(residents_of, tmp_path):
-    assert residents_of(4).limit is None
-    assert residents_of(None).in_memory == (0, 1, 2, 3)
+def test_all_stay_where_there_is_room(cache_of, tmp_path):
+    assert cache_of(4).limit is None
+    assert cache_of(None).in_memory == (0, 1, 2, 3)
     assert not (tmp_path / "offloaded").exists()
 
 
@@ -141,9 +141,9 @@ def test_evaluation_writes_nothing(federations, troubled, tmp_path):
     assert federation.client_states() == before
 
 
-def test_a_call_that_is_made_again_draws_anew_after_parking(residents_of):
-    """The number of a call within its round decides its draws; it outlives parking."""
-    one, all_ = residents_of(1), residents_of(None)
+def test_a_call_that_is_made_again_draws_anew_after_offloading(cache_of):
+    """The number of a call within its round decides its draws; it outlives offloading."""
+    one, all_ = cache_of(1), cache_of(None)
     for held in (one, all_):
         for client in (0, 1, 0):
             held.get(client).begin("train", 1)
@@ -152,8 +152,8 @@ def test_a_call_that_is_made_again_draws_anew_after_parking(residents_of):
     assert one.get(0).client.repeat == all_.get(0).client.repeat == 1
 
 
-def test_what_a_parked_client_derived_goes_with_it(residents_of):
-    held = residents_of(1)
+def test_what_a_offloaded_client_derived_goes_with_it(cache_of):
+    held = cache_of(1)
     client = held.get(2).client
     graph = client.silo.graph
     tensors = weakref.ref(client.data)
@@ -173,7 +173,7 @@ def test_what_a_parked_client_derived_goes_with_it(residents_of):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_run_with_parked_clients_resumes(troubled, config_of, tmp_path, workers):
+def test_a_run_with_offloaded_clients_resumes(troubled, config_of, tmp_path, workers):
     """Stopped, and gone on with other numbers of workers and of clients in memory."""
     whole = run(config_of(clients=6))
     folder = tmp_path / "run"
@@ -222,7 +222,7 @@ def test_a_full_disk_is_one_paragraph(config_of, tmp_path, monkeypatch, workers)
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_what_a_killed_run_parked_is_removed(tmp_path):
+def test_what_a_killed_run_offloaded_is_removed(tmp_path):
     (tmp_path / "offloaded" / "1").mkdir(parents=True)
     (tmp_path / "offloaded" / "1" / "client-3.1").write_bytes(b"x")
     offload_folder = OffloadFolder(tmp_path)
@@ -237,7 +237,7 @@ def test_what_a_killed_run_parked_is_removed(tmp_path):
 
 
 def test_fedprox_keeps_nothing_in_between(simulation_of):
-    """A method whose client would keep the received model beyond a call would not survive parking."""
+    """A method whose client would keep the received model beyond a call would not survive offloading."""
     conformance.check_offloading(fedprox.METHOD, {})
 
 

@@ -43,7 +43,7 @@ def played(tmp_path):
             place.mkdir()
             return place
 
-        federation = InProcess(twin.clients, twin.cache._make, room=MemoryBudget(limit, 0, folder))
+        federation = InProcess(twin.clients, twin.cache._make, budget=MemoryBudget(limit, 0, folder))
         conformance.play(server, conformance.Spy(federation), rounds)
         return server, federation
 
@@ -99,7 +99,7 @@ def test_a_changed_or_missing_file_is_refused_by_who_has_to_read_it(tmp_path):
         read_shared(path)
 
 
-def test_parked_clients_share_one_file_and_one_object(played, tmp_path):
+def test_offloaded_clients_share_one_file_and_one_object(played, tmp_path):
     _, federation = played(1)
     states = federation.client_states()
     (names,) = {state.shared for state in states.values()}

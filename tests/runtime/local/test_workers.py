@@ -44,8 +44,8 @@ def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
 
 @pytest.mark.parametrize(("early", "size"), [(0, 10**9), (1, 10**9), (32, 10**9), (32, 0), (32, 1)])
 def test_answers_come_in_order_however_many_may_wait(spread, troubled, monkeypatch, early, size):
-    monkeypatch.setattr("graphsilo.runtime.local.workers.MOST_EARLY", early)
-    monkeypatch.setattr("graphsilo.runtime.local.workers.MOST_EARLY_BYTES", size)
+    monkeypatch.setattr("graphsilo.runtime.local.workers.MAX_EARLY", early)
+    monkeypatch.setattr("graphsilo.runtime.local.workers.MAX_EARLY_BYTES", size)
     _, federation = spread()
     for _ in range(5):
         replies = federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0, value=2.0))
@@ -227,7 +227,7 @@ def test_other_methods(name):
 def test_workers_end_when_the_coordinator_is_gone(simulation_of):
     pool = WorkerPool(simulation_of.silos[:2], 2)
     (process,) = pool.processes
-    for line in pool.lines:
+    for line in pool.channels:
         line.close()
     assert process.wait(timeout=60) == 0
     pool.close()

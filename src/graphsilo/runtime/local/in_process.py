@@ -23,7 +23,7 @@ class InProcess(Exchange):
         clients: Who takes part.
         make_client: Makes one of them.
         ledger: Where bytes are noted.
-        room: How many clients stay in memory; None for all.
+        budget: How many clients stay in memory; None for all.
     """
 
     def __init__(

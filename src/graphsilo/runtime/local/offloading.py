@@ -115,7 +115,7 @@ class ClientCache:
     Args:
         clients: Their numbers.
         make: Makes a client anew, with the same numbers every time.
-        room: How many stay in memory (and one more while it works), and where the others go; None keeps all.
+        budget: How many stay in memory (and one more while it works), and where the others go; None keeps all.
 
     Attributes:
         limit: Most clients in memory at rest; None for all.
