@@ -21,10 +21,10 @@ from graphsilo.testing.conformance import (
     check_poor_clients,
     check_state,
     hide_labels,
-    most_rounds,
     small_config,
     variants,
 )
+from graphsilo.testing.small import most_rounds
 
 
 class Choosing(fedavg.FedAvgConfig):
