@@ -292,9 +292,9 @@ def kinds() -> str:
 
 def conformance() -> str:
     """What a method is checked for."""
-    from graphsilo.testing.conformance import CHECKS
+    from graphsilo.testing.conformance import CHECKS, check_settings
 
-    return "\n".join(f"- {_sentence(check.__doc__ or '')}" for check in CHECKS)
+    return "\n".join(f"- {_sentence(check.__doc__ or '')}" for check in (*CHECKS, check_settings))
 
 
 def command(name: str) -> str:

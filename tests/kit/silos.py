@@ -1,4 +1,4 @@
-"""Silos of tables."""
+"""Silos of tables, and of small graphs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import yaml
+
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 
 NAMES = ("north", "south", "west")
 
@@ -56,3 +59,16 @@ def write_silo(folder: Path, name: str, **content: Any) -> Path:
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump({"name": name, "data": f"{name}.tables.yaml", "split": SPLIT, **content}))
     return path
+
+
+def graphs_of(client: int, count: int = 16) -> Silo:
+    """Paths of four nodes, of two classes by their features."""
+    draw = np.random.default_rng(client)
+    first = np.flatnonzero(np.arange(4 * count) % 4 < 3)
+    edges = np.stack([np.concatenate([first, first + 1]), np.concatenate([first + 1, first])])
+    labels = draw.integers(0, 2, count)
+    features = draw.standard_normal((4 * count, 3)) + np.repeat(labels, 4)[:, None]
+    union = Graph(features.astype(np.float32), edges, np.full(4 * count, -1), 2)
+    whole = GraphCollection(union, np.arange(0, 4 * count + 1, 4), labels.astype(np.int64), 2)
+    items = {"train": np.arange(0, count, 2), "val": np.arange(1, count, 4), "test": np.arange(3, count, 4)}
+    return Silo(client, whole, items["train"], (EvaluationSet("seen", whole, items),), Schema("graph", 3, 2))

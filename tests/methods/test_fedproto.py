@@ -14,7 +14,7 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.training.local import weights_of
 from graphsilo.training.objective import Step
 from graphsilo.training.prototypes import class_means
-from methods.test_every_setting import graphs_of
+from kit.silos import graphs_of
 
 
 def rounds(server, federation, count=1):

@@ -21,10 +21,10 @@ from graphsilo.testing.conformance import (
     check_poor_clients,
     check_state,
     hide_labels,
-    max_rounds_tried,
     small_config,
     variants,
 )
+from graphsilo.testing.small import max_rounds_tried
 
 
 class Choosing(fedavg.FedAvgConfig):

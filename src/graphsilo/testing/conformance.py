@@ -8,8 +8,6 @@ Use it in a test of your own method::
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import math
 import tempfile
@@ -25,10 +23,9 @@ from torch import Tensor
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import Silo
-from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.evaluate.metrics import leading
-from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import evaluate, modes_of
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
@@ -45,21 +42,24 @@ from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.types import ClientId, Task
-
-SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
-
-
-class ConformanceError(AssertionError):
-    """A method breaks a promise; the text says which and how."""
+from graphsilo.testing.settings import Trial, check_settings
+from graphsilo.testing.small import POOLS, ConformanceError, play, small_config
+from graphsilo.types import ClientId
 
 
-def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, workers: bool = False) -> None:
+def check_method(
+    method: Method,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    trials: Mapping[str, Trial] | None = None,
+    workers: bool = False,
+) -> None:
     """Run every check for every task of the method, and with different models where it allows them.
 
     Args:
         method: The registry entry.
         settings: Settings for the small runs; none: ``Method.quick``.
+        trials: How settings are tried of which their type does not say it.
         workers: Also compare with process workers; the method must be importable by its module's name.
 
     Raises:
@@ -72,6 +72,7 @@ def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, w
         for variant in variants(method).values():
             for check in CHECKS:
                 check(variant, wanted)
+        check_settings(method, wanted, trials)
         if workers:
             check_workers(method, wanted)
     finally:
@@ -91,14 +92,6 @@ def variants(method: Method) -> dict[str, Method]:
         first = method.tasks[0]
         found["different models"] = replace(method, tasks=(first,), model={"pool": POOLS[first]})
     return found
-
-
-POOLS: Mapping[Task, list[dict[str, Any]]] = {
-    "node": [{"name": "gcn", "hidden": 8}, {"name": "mlp", "hidden": 8}, {"name": "sage", "hidden": 8}],
-    "graph": [{"name": "gin", "hidden": 8}, {"name": "gcn", "hidden": 8}],
-    "link": [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}],
-}
-"""Different models of the clients of a small run, by task."""
 
 
 def check_registered(method: Method, settings: Mapping[str, Any]) -> None:
@@ -452,57 +445,6 @@ CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
 )
 
 
-def small_config(
-    method: Method, settings: Mapping[str, Any], *, clients: int = 4, run: Mapping[str, Any] | None = None
-) -> RunConfig:
-    """Three rounds, or as many as the method has, of its first task: on a generated graph of 150 nodes (300 for links),
-    or on 40 rings and paths."""
-    task = method.tasks[0]
-    overrides: dict[str, Any] = {
-        "data.name": "citation-sbm",
-        "data.generator": dict(SMALL) if task == "node" else {**SMALL, "nodes": 300},
-        "partition.rule": "random" if clients > 1 else "louvain",
-        "partition.clients": clients,
-        "evaluation.models": False,
-    }
-    if task != "node":
-        overrides["task"] = task
-    if task == "graph":
-        del overrides["data.generator"]
-        overrides |= {"data.name": str(_rings()), "partition.rule": "dirichlet"}
-    rounds = {"rounds": min(3, max_rounds_tried(method))} if "rounds" in method.config.model_fields else {}
-    overrides.update({f"run.{name}": value for name, value in (run or {}).items()})
-    # Said for many runs, in some of which a setting that shortens a step, or a backbone's, has nothing to do.
-    pool = (method.model or {}).get("pool")
-    model = {"hidden": 8} if pool is None else {"pool": pool}
-    several = {"method": {"name": method.name, **rounds, **settings}, "model": model}
-    return load_config(several, overrides=overrides)
-
-
-def max_rounds_tried(method: Method) -> float:
-    """The largest number of rounds that the method's settings take."""
-    bounds = [getattr(bound, "le", None) for bound in method.config.model_fields["rounds"].metadata]
-    return min((bound for bound in bounds if bound is not None), default=math.inf)
-
-
-@functools.cache
-def _rings() -> Path:
-    """A file with 40 graphs of six nodes, rings and paths, that lasts as long as the process."""
-    folder = tempfile.TemporaryDirectory(prefix="graphsilo-rings-")
-    atexit.register(folder.cleanup)
-    count, first = 40, np.arange(240)
-    is_ring, is_last = (first // 6) % 2 == 0, first % 6 == 5
-    kept = is_ring | ~is_last
-    ends = np.stack([first, np.where(is_last, first - 5, first + 1)])[:, kept]
-    features = np.random.default_rng(0).standard_normal((240, 5)).astype(np.float32)
-    edges = np.concatenate([ends, ends[::-1]], axis=1)
-    union = Graph(features, edges, np.full(240, -1, dtype=np.int64), 2, "rings")
-    labels = (np.arange(count) % 2).astype(np.int64)
-    return save_graph(
-        Path(folder.name) / "rings.npz", GraphCollection(union, 6 * np.arange(count + 1), labels, 2, "rings")
-    )
-
-
 def assemble(
     method: Method,
     settings: Mapping[str, Any],
@@ -532,15 +474,6 @@ def assemble(
     )
     server = method.server(ServerContext(typed, simulation.schema, simulation.models, 0, federation.clients))
     return server, federation, Spy(federation)
-
-
-def play(server: Any, federation: Federation, rounds: int = 2) -> None:
-    """Set-up and the first rounds; one-shot methods have but one."""
-    federation.at("setup", 0)
-    server.set_up(federation)
-    for number in range(1, min(rounds, server.rounds) + 1):
-        federation.at("round", number)
-        server.round(federation, number)
 
 
 class Spy(CountingFederation):
@@ -698,7 +631,7 @@ def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
 
 
 __all__ = [
-    "CHECKS", "COSTS", "SMALL", "ConformanceError", "Spy", "assemble", "check_method", "check_offloading",
-    "check_workers", "handlers_of", "hide_labels", "messages_of", "needs_only_sums", "numbers", "play", "small_config",
-    "traces", "variants",
+    "CHECKS", "COSTS", "ConformanceError", "Spy", "Trial", "assemble", "check_method", "check_offloading",
+    "check_settings", "check_workers", "handlers_of", "hide_labels", "messages_of", "needs_only_sums", "numbers",
+    "play", "small_config", "traces", "variants",
 ]  # fmt: skip

@@ -1,0 +1,247 @@
+"""Every setting of a method does something: changed alone, it changes what clients have learned.
+
+Which other value a setting is given comes from its type: a switch is set to each other option, a number to twice or
+half of it. Where that says nothing, a ``Trial`` names values, what else must be set, or why the setting is no number of
+a client's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal, get_args, get_origin
+
+from graphsilo.data.silos.silo import Silo
+from graphsilo.errors import ConfigError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.simulation import prepare
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
+from graphsilo.federation.codec import encode_tree
+from graphsilo.federation.registry import Method, load
+from graphsilo.federation.server import ServerContext
+from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig
+from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.testing.small import ConformanceError, play, rings
+from graphsilo.types import Precision, Task
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How a setting is tried.
+
+    Attributes:
+        values: What it is set to, one after the other; none: what its type suggests.
+        beside: What else must be set for it to have anything to do, if its ``when`` does not say it.
+        reason: Why it changes nothing that clients learn; then it is not tried.
+    """
+
+    values: Sequence[Any] = ()
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+USUAL: Mapping[str, Trial] = {
+    "rounds": Trial(reason="how often the runner asks"),
+    "min_clients": Trial(reason="when failures end a round"),
+    "participation": Trial([0.4]),
+    "local_epochs": Trial([4]),
+    "batch_size": Trial([3]),
+    "lr": Trial([0.02]),
+    "weight_decay": Trial([0.05]),
+    "momentum": Trial([0.5]),
+    "server_lr": Trial([0.5]),
+}
+"""Settings that a method inherits."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One change of one setting.
+
+    Attributes:
+        field, value: The setting, and what it is changed to.
+        settings: All else that is set, before and after.
+        task: On which task.
+        off: The setting because of which this one says that it is idle; None where it must do something.
+    """
+
+    field: str
+    value: Any
+    settings: Mapping[str, Any]
+    task: Task
+    off: str | None = None
+
+    def __str__(self) -> str:
+        at = "" if self.off is None else f"-{self.off}-{self.settings.get(self.off, self.task)}"
+        return f"{self.field}-{self.value}{at}"
+
+
+def check_settings(method: Method, settings: Mapping[str, Any], trials: Mapping[str, Trial] | None = None) -> None:
+    """Each setting, inherited ones too, changes what clients learn; where its ``when`` says that it is idle, nothing.
+
+    Args:
+        method: The registry entry.
+        settings: Where the changes start from.
+        trials: How settings are tried of which the type does not say it.
+
+    Raises:
+        ConformanceError: One does nothing, or something where it should not.
+    """
+    if not method.pooled:
+        for case in cases(method, settings, trials):
+            check_case(method, case)
+
+
+def check_case(method: Method, case: Case) -> None:
+    """One change, heard or idle as it should be.
+
+    Raises:
+        ConformanceError: It is not.
+    """
+    idle = case.off is not None
+    before = learned(method, case.settings, case.task, models=idle)
+    after = learned(method, {**case.settings, case.field: case.value}, case.task, models=idle)
+    told = f"{method.name}: setting '{case.field}' changed to {case.value!r}"
+    if idle and before != after:
+        raise ConformanceError(
+            f"{told} does something where its `when` says that it has nothing to do, with '{case.off}' at "
+            f"{case.settings.get(case.off or '', case.task)!r}."
+        )
+    if not idle and before == after:
+        raise ConformanceError(
+            f"{told} changes nothing that clients have learned after {ROUNDS} rounds. Honour it (`download` of a "
+            f"TrainingClient does reset_optimizer), leave it out of the settings, say with `when` where it acts, or "
+            f"give check_method a Trial: other values, what else must be set, or the reason."
+        )
+
+
+def cases(method: Method, settings: Mapping[str, Any], trials: Mapping[str, Trial] | None = None) -> list[Case]:
+    """Every change of every setting.
+
+    Raises:
+        ConformanceError: Nothing says what a setting could be changed to; or a trial is of no setting.
+    """
+    known = {**USUAL, **(trials or {})}
+    strangers = sorted(set(trials or {}) - set(method.config.model_fields))
+    if strangers:
+        raise ConformanceError(f"{method.name}: there is a trial of '{strangers[0]}', which is no setting.")
+    return [
+        case for name in method.config.model_fields for case in _cases(method, name, settings, known.get(name, Trial()))
+    ]
+
+
+def _cases(method: Method, name: str, settings: Mapping[str, Any], trial: Trial) -> Iterator[Case]:
+    """Every change of one setting."""
+    task, base = method.tasks[0], {**settings, **trial.beside}
+    for other, allowed in _conditions(method, name).items():
+        if other == "task":
+            task = allowed[0]
+        elif allowed != ABOVE_ZERO and getattr(method.config(**base), other) not in allowed:
+            base[other] = allowed[0]
+    values = _values(method, name, base, trial)
+    if not trial.reason:
+        yield from (Case(name, value, base, task) for value in values)
+    for off, at in _idle(method, name):
+        more = {} if off == "task" else {off: at}
+        rest = {key: value for key, value in {**base, **more}.items() if key != name}
+        yield from (Case(name, value, rest, at if off == "task" else task, off) for value in values)
+
+
+def _values(method: Method, name: str, settings: Mapping[str, Any], trial: Trial) -> Sequence[Any]:
+    """What a setting is changed to."""
+    if trial.values or trial.reason:
+        return trial.values
+    annotation = method.config.model_fields[name].annotation
+    usual = getattr(method.config(**settings), name)
+    if annotation is bool:
+        return [not usual]
+    if get_origin(annotation) is Literal:
+        return [each for each in get_args(annotation) if each != usual]
+    if isinstance(usual, int | float):
+        for value in (usual * 2 or 1, usual // 2 if isinstance(usual, int) else usual / 2):
+            try:
+                method.config(**{**settings, name: value})
+            except ConfigError:
+                continue
+            if value != usual:
+                return [value]
+    raise ConformanceError(
+        f"{method.name}: what else could setting '{name}' be than {usual!r}? Give check_method a Trial of it: values, "
+        f"or the reason why it changes nothing that clients learn."
+    )
+
+
+def _conditions(method: Method, name: str) -> Mapping[str, Any]:
+    """A setting's ``when``."""
+    extra: Any = method.config.model_fields[name].json_schema_extra or {}
+    found: Mapping[str, Any] = extra.get("when", {})
+    return found
+
+
+def _idle(method: Method, name: str) -> list[tuple[str, Any]]:
+    """Values of other settings at which a setting says that it is idle."""
+    found: list[tuple[str, Any]] = []
+    for other, allowed in _conditions(method, name).items():
+        if other == "task":
+            found += [(other, task) for task in method.tasks if task not in allowed][:1]
+        elif allowed == ABOVE_ZERO:
+            found.append((other, 0))
+        elif allowed == [0.0]:
+            found.append((other, 50.0))
+        else:
+            annotation = method.config.model_fields[other].annotation
+            options = (True, False) if annotation is bool else get_args(annotation)
+            found += [(other, value) for value in options if value not in allowed]
+    return found
+
+
+def learned(
+    method: Method, settings: Mapping[str, Any], task: Task, precision: Precision = "float32", *, models: bool = False
+) -> bytes:
+    """Every client's state after three rounds, or its models alone."""
+    config = method.config(**settings)
+    key = (method, repr(config), task, precision, models)
+    found = next((one for known, one in _LEARNED if known == key), None)
+    if found is None:
+        clients = _played(method, config, task, precision)
+        trees = [client.final_models() if models else client.state() for client in clients]
+        found = b"".join(encode_tree(tree).tobytes() for tree in trees)
+        _LEARNED.append((key, found))
+    return found
+
+
+_LEARNED: deque[tuple[Any, bytes]] = deque(maxlen=16)
+"""The last few: most changes start from the same settings."""
+
+
+def _played(method: Method, config: MethodConfig, task: Task, precision: Precision) -> list[ClientBase]:
+    """Three clients after three rounds."""
+    model = method.model or {}
+    name = model.get("name") or model.get(task, {}).get("name") or ("gin" if task == "graph" else "gcn")
+    spec = ModelSpec(name, {"hidden": 8}, precision)
+    silos = _silos(task, method.cut_links)
+    federation = InProcess(
+        [silo.client for silo in silos],
+        lambda client: method.client(ClientContext(client, silos[client], config, spec, 0)),
+    )
+    specs = dict.fromkeys(federation.clients, spec)
+    play(method.server(ServerContext(config, silos[0].schema, specs, 0, federation.clients)), federation, ROUNDS)
+    return [federation.client(client) for client in federation.clients]
+
+
+@cache
+def _silos(task: Task, cut_links: bool) -> tuple[Silo, ...]:
+    """Three clients with different numbers of items and, the first with fewer, of training items."""
+    several: dict[str, Any] = {"task": task, "partition": {"clients": 3, "rule": "metis"}}
+    if task == "graph":
+        several |= {"data": {"name": str(rings())}, "partition": {"clients": 3, "rule": "dirichlet"}}
+    else:
+        several["data"] = {"name": "citation-sbm", "generator": {"nodes": 122, "classes": 3, "features": 12}}
+    if task == "node":
+        several["partition"]["ratios"] = [0.4, 0.3, 0.3]
+    first, *others = prepare(load_config(several), replace(load("fedavg"), cut_links=cut_links)).silos
+    return (first if task == "link" else replace(first, train=first.train[:-5]), *others)
