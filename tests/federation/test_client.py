@@ -18,9 +18,8 @@ from graphsilo.federation.client import (
     ClientContext,
     EvaluateRequest,
     ModelSpec,
-    log_probabilities,
 )
-from graphsilo.federation.scoring import _parts, _score_classes
+from graphsilo.federation.scoring import _parts, _score_classes, probabilities
 from graphsilo.federation.settings import MethodConfig
 
 
@@ -141,13 +140,10 @@ def test_the_pooled_graph_is_one_question_of_everybody():
 
 
 @pytest.mark.parametrize("classes", [2, 15, 16, 17])
-def test_log_probabilities_of_few_and_of_many_classes(classes):
+def test_probabilities_of_few_and_of_many_classes(classes):
     logits = torch.randn(5, classes, generator=torch.Generator().manual_seed(0))
-    data = client_of([[0.0]], [0, 1], {}).data
-    found = log_probabilities(lambda view: logits, data, "node")
-    torch.testing.assert_close(found, F.log_softmax(logits, dim=1))
-    assert found.is_contiguous()
-    assert torch.equal(log_probabilities(lambda view: logits, data, "link"), logits)
+    torch.testing.assert_close(probabilities(logits), F.softmax(logits, dim=1))
+    torch.testing.assert_close(probabilities(F.log_softmax(logits, dim=1)), F.softmax(logits, dim=1))
 
 
 def test_a_method_without_aggregate_says_so():

@@ -140,7 +140,7 @@ class ConfusionPlan:
         """Count true against predicted classes of all scored items.
 
         Args:
-            predicted: [n] class numbers of *all* items of the graph (``log_probabilities.argmax(1)``): an integer
+            predicted: [n] class numbers of *all* items of the graph (``logits.argmax(1)``): an integer
                 numpy array, or a torch tensor on any device.
         Returns:
             [parts, kinds, 4 cells, C true, C predicted] int64.

@@ -30,6 +30,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.model_files import Kept, model_path
 from graphsilo.federation.registry import Method
+from graphsilo.federation.scoring import probabilities
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.types import ClientId
 
@@ -165,11 +166,11 @@ def predict(
         if kept.scale is not None:
             target = scaled_graph(target, kept.scale)
     with torch.no_grad():
-        probabilities = member.predict(member.tensors(target)).exp().cpu().numpy()
+        found = probabilities(member.predict(member.tensors(target))).cpu().numpy()
     return Prediction(
         node_ids=target.external_ids,
-        classes=probabilities.argmax(axis=1).astype(np.int64),
-        probabilities=probabilities,
+        classes=found.argmax(axis=1).astype(np.int64),
+        probabilities=found,
         class_names=silo.schema.class_names,
         on=on,
     )

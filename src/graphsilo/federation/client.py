@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 import scipy.sparse as sp
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from graphsilo import models
@@ -136,7 +135,8 @@ class ClientBase(ABC, Generic[ConfigT]):
 
     @abstractmethod
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        """Log-probabilities [items, C] on all items of a graph (link prediction: embeddings [nodes, p]).
+        """Logits [items, C] on all items of a graph, of which softmax makes probabilities (link prediction: embeddings
+        [nodes, p]). Log-probabilities are logits, too.
 
         Args:
             data: The graph, as tensors.
@@ -282,19 +282,7 @@ def no_dense_products(spec: ModelSpec) -> str:
     )
 
 
-def log_probabilities(model: Model, data: GraphTensors, task: str) -> Tensor:
-    """A model's answer on every item: log-softmax of its logits, or embeddings for links."""
-    with torch.no_grad():
-        output: Tensor = model(data.full)
-    if task == "link":
-        return output
-    if output.is_cpu and output.shape[1] < 16:
-        # Rows of a few entries are normalised one by one; as columns, many at once.
-        return F.log_softmax(output.t().contiguous(), dim=0).t().contiguous()
-    return F.log_softmax(output, dim=1)
-
-
 __all__ = [
     "ClientBase", "ClientContext", "EvaluateReply", "EvaluateRequest", "Handler", "ModelSpec", "build_model",
-    "common_model", "log_probabilities",
+    "common_model",
 ]  # fmt: skip

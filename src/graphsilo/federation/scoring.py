@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -38,7 +39,7 @@ class Scoring:
 
         Args:
             silo: Whose.
-            predict: Log-probabilities, or embeddings for links, on a set by a view of the model.
+            predict: Logits, or embeddings for links, on a set by a view of the model.
             views: Views to score on the client's own sets.
             global_views: Views to score on the pooled graph.
             auc: Also rankings of classes.
@@ -90,6 +91,14 @@ class Scoring:
         return self._plans[evaluation.name]
 
 
+def probabilities(logits: Tensor) -> Tensor:
+    """Softmax of each row, [items, C]."""
+    if logits.is_cpu and logits.shape[1] < 16:
+        # Rows of a few entries are normalised one by one; as columns, many at once.
+        return F.log_softmax(logits.t().contiguous(), dim=0).t().contiguous().exp()
+    return F.log_softmax(logits, dim=1).exp()
+
+
 def _score_links(
     name: str, links: Links | None, embeddings: Tensor, owner: NDArray[np.int64], parts: int
 ) -> dict[str, list[float]]:
@@ -132,10 +141,10 @@ def _ranked(
 def _score_classes(
     name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
 ) -> dict[str, list[float]]:
-    probabilities = output.exp().cpu().numpy()
+    shares = probabilities(output).cpu().numpy()
     scores: dict[str, list[float]] = {}
     for kind, items in evaluation.items.items():
-        labels, values = evaluation.graph.labels[items], probabilities[items]
+        labels, values = evaluation.graph.labels[items], shares[items]
         scores.update(_ranked(f"{name}/{kind}", task, labels, values, owner[items], parts))
     return scores
 

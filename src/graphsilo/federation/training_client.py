@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor
 
-from graphsilo.federation.client import ClientBase, ClientContext, log_probabilities
+from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import LocalTrainingConfig
 from graphsilo.models.base import borrowed
@@ -106,11 +107,10 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         return self.weights.keys()
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        task = self.silo.schema.task
-        if view == "own" or self._aggregate is None:
-            return log_probabilities(self.model, data, task)
-        with borrowed(self.weights, self._aggregate):
-            return log_probabilities(self.model, data, task)
+        weights = {} if view == "own" or self._aggregate is None else self._aggregate
+        with torch.no_grad(), borrowed(self.weights, weights):
+            logits: Tensor = self.model(data.full)
+        return logits
 
     def install_aggregate(self, weights: Tensors) -> None:
         # Kept as received: views of one broadcast that all clients of a process share, not a copy for each.

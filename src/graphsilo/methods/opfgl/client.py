@@ -16,7 +16,7 @@ from torch import Tensor
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.evaluate.scores import roc_auc
-from graphsilo.federation.client import ClientBase, ClientContext, log_probabilities
+from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
 from graphsilo.methods.opfgl import stages
@@ -299,7 +299,9 @@ class Client(ClientBase[OpFGLConfig]):
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         self._held = []  # every client of the process has its model once it is asked for predictions
-        return log_probabilities(self.model, data, self.silo.schema.task)
+        with torch.no_grad():
+            logits: Tensor = self.model(data.full)
+        return logits
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return self.model.embed(data.full)
