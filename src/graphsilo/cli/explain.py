@@ -144,7 +144,7 @@ def _what_the_server_learns(method: Method) -> str:
     return "single clients' answers, so sums alone are not enough (seen in a trial run of two rounds)"
 
 
-def _exchange(grid: Any, name: str, item: Handler) -> None:
+def _exchange(grid: Any, name: str, item: Handler[Any, Any]) -> None:
     request, reply = item.types()
     for place, (direction, message) in enumerate((("receives", request), ("sends", reply))):
         for row, (field, discloses) in enumerate(_fields(message)):

@@ -182,8 +182,8 @@ RoundScores = dict[str, dict[str, SetScores]]
 
 def evaluate(
     federation: Federation,
-    server: ServerBase,
-    client: type[ClientBase],
+    server: ServerBase[Any],
+    client: type[ClientBase[Any]],
     modes: tuple[Mode, ...],
     *,
     auc: bool,

@@ -85,7 +85,7 @@ class SeedProgress:
             self.since_best += 1
         return improved
 
-    def logs(self, server: ServerBase) -> None:
+    def logs(self, server: ServerBase[Any]) -> None:
         """Take the server's own numbers of the last round."""
         if server.log:
             target = self.rounds[-1] if self.rounds else self.setup

@@ -176,7 +176,7 @@ class SeedRun:
         )
         return True
 
-    def _server(self, federation: Exchange) -> ServerBase:
+    def _server(self, federation: Exchange) -> ServerBase[Any]:
         return self.method.server(
             ServerContext(
                 self.method_config,
@@ -203,7 +203,7 @@ class SeedRun:
         for client in federation.clients:
             federation.ledger.record(client, "down", "scale", scale)
 
-    def _set_up(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
+    def _set_up(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
         federation.at("setup", 0)
         clock.start()
         before = ledger.total("setup")["up"]
@@ -223,7 +223,7 @@ class SeedRun:
     def _round(
         self,
         number: int,
-        server: ServerBase,
+        server: ServerBase[Any],
         federation: Exchange,
         ledger: Ledger,
         clock: _Clock,
@@ -265,7 +265,7 @@ class SeedRun:
             return every > 0 and number % every == 0
         return CHECKPOINT_SHARE * self._since_save >= max(self._save_seconds, LEAST_SECONDS)
 
-    def _save(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
+    def _save(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
         """Keep a checkpoint; what it costs is no part of the round's cost, and stands beside it."""
         if self.checkpoints is None:
             return

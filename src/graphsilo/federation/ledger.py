@@ -21,8 +21,8 @@ class Ledger:
 
     def __init__(self) -> None:
         # One entry per message and place: how many there were, their bytes, and the bytes of each field.
-        self._entries: dict[tuple, list[Any]] = {}
-        self._closed: dict[tuple, list[int]] = {}
+        self._entries: dict[tuple[Any, ...], list[Any]] = {}
+        self._closed: dict[tuple[Any, ...], list[int]] = {}
         self.phase: Phase = "setup"
         self.round = 0
         self._totals: dict[tuple[str, int, str], int] = {}
@@ -66,34 +66,34 @@ class Ledger:
                 result[row[7]] = result.get(row[7], 0) + row[8]
         return result
 
-    def rows(self) -> list[tuple]:
+    def rows(self) -> list[tuple[Any, ...]]:
         """One tuple per message and field, in the order of ``COLUMNS``."""
         rows = {key: list(value) for key, value in self._closed.items()}
         _add(rows, self._new_rows())
         return [(*key, *value) for key, value in rows.items()]
 
-    def take(self) -> list[tuple]:
+    def take(self) -> list[tuple[Any, ...]]:
         """The rows that came since the last call; a later one may add to the same place again."""
         rows = list(self._new_rows())
         _add(self._closed, rows)
         self._entries = {}
         return rows
 
-    def extend(self, rows: Iterable[Sequence]) -> None:
+    def extend(self, rows: Iterable[Sequence[Any]]) -> None:
         """Add rows of a ledger that was saved."""
         for row in rows:
             _add(self._closed, (row,))
             total = (row[0], row[1], row[3])
             self._totals[total] = self._totals.get(total, 0) + row[8]
 
-    def _new_rows(self) -> Iterator[tuple]:
+    def _new_rows(self) -> Iterator[tuple[Any, ...]]:
         for place, (count, size, fields) in self._entries.items():
             for field, kind, part in fields:
                 yield (*place, field, kind, part, count)
             yield (*place, "(header)", "control", size - sum(part for _, _, part in fields), count)
 
 
-def _add(rows: dict[tuple, list[int]], more: Iterable[Sequence]) -> None:
+def _add(rows: dict[tuple[Any, ...], list[int]], more: Iterable[Sequence[Any]]) -> None:
     """Add bytes and messages of rows to those of the same place."""
     for row in more:
         entry = rows.setdefault(tuple(row[:8]), [0, 0])

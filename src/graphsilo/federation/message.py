@@ -247,7 +247,7 @@ def _is_plain(annotation: Any) -> bool:
     return all(item is Ellipsis or _is_plain(item) for item in get_args(annotation))
 
 
-def _spec(cls: type[Message], field: dataclasses.Field, annotation: Any) -> FieldSpec:
+def _spec(cls: type[Message], field: dataclasses.Field[Any], annotation: Any) -> FieldSpec:
     inner, optional = annotation, False
     if get_origin(annotation) in (typing.Union, types.UnionType):
         options = [option for option in get_args(annotation) if option is not type(None)]

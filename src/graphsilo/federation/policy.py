@@ -250,7 +250,7 @@ def _rounds_are_set(method: Method) -> bool:
     return method.server.rounds is ServerBase.rounds
 
 
-def _answers(client: type[ClientBase]) -> Iterator[tuple[str, type[Message]]]:
+def _answers(client: type[ClientBase[Any]]) -> Iterator[tuple[str, type[Message]]]:
     """Every step that a server may ask for, with the type of its answer."""
     from graphsilo.federation.interface import Handler
 

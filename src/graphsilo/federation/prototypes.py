@@ -170,7 +170,7 @@ class PrototypeServer(ServerBase[ConfigT], Generic[ConfigT]):
         present: [C] booleans.
     """
 
-    client: type[PrototypeClient]
+    client: type[PrototypeClient[Any]]
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)

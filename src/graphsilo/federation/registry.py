@@ -92,8 +92,8 @@ class Method(Listing):
     """
 
     config: type[MethodConfig]
-    client: type[ClientBase]
-    server: type[ServerBase]
+    client: type[ClientBase[Any]]
+    server: type[ServerBase[Any]]
 
 
 def listings() -> list[Listing]:

@@ -10,7 +10,7 @@ replaces it by the weighted mean of their results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from graphsilo.federation.averaging import AveragingServer
 from graphsilo.federation.interface import Federation, handler
@@ -73,7 +73,7 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
 class Server(AveragingServer[ConfigT], Generic[ConfigT]):
     """Keeps the shared model; needs only sums."""
 
-    client: type[Client] = Client
+    client: type[Client[Any]] = Client[Any]
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
         request = TrainRequest(weights=self.weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -114,7 +115,7 @@ class PropagatedAPPNP(PropagatedModel):
 
         return view.constant(self._key(), propagate)
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return ("appnp features", self.hops, self.alpha)
 
 

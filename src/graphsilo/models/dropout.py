@@ -123,7 +123,7 @@ def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> T
 
 def relu_dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
     """ReLU, then dropout, as one step of the backward pass."""
-    result: Tensor = _ReluDropout.apply(values, rate, generator)
+    result: Tensor = _ReluDropout.apply(values, rate, generator)  # type: ignore[no-untyped-call]
     return result
 
 

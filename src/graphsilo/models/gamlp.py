@@ -129,7 +129,7 @@ class GAMLP(Model):
             ends = [torch.stack((scorer[level % (len(scorer) - 1)], scorer[-1]), 1) for level in range(len(hops))]
             parts = [hop @ pair for hop, pair in zip(hops, ends, strict=True)]
             return torch.stack([hop @ weight for hop in hops]), torch.stack(parts)
-        found: tuple[Tensor, Tensor] = _Products.apply(hops, weight, scorer)
+        found: tuple[Tensor, Tensor] = _Products.apply(hops, weight, scorer)  # type: ignore[no-untyped-call]
         return found
 
     def _weights(self, parts: Tensor) -> Tensor:

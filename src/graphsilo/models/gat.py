@@ -158,7 +158,7 @@ class GAT(LayeredModel):
         for position, layer in enumerate(self._rows[:depth]):
             source = outputs[-1] if outputs else view.features("loops", depth)
             values = wide(source @ layer.linear.weight)
-            attended: Tensor = _Attention.apply(
+            attended: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
                 values,
                 layer.source,
                 layer.target,

@@ -88,7 +88,7 @@ class GCNII(Model):
             generator,
         )
         weights = [layer._parameters["weight"] for layer in self._weights]
-        hidden: Tensor = _Convolutions.apply(settings, start, *weights)
+        hidden: Tensor = _Convolutions.apply(settings, start, *weights)  # type: ignore[no-untyped-call]
         return view.pool(hidden, self.pooling) if self.readout == "graph" else hidden
 
 

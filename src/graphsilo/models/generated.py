@@ -7,6 +7,7 @@ autograd instead, so that a loss has a gradient for the features, too. Links are
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -64,7 +65,7 @@ class _GeneratedView(View):
             found = product(block, found)
         return found
 
-    def constant(self, key: tuple, make: Callable[[GraphTensors], Matrix]) -> Operator:
+    def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
         raise UnsupportedError(
             "this backbone propagates features once and for all, before training, and generated features change in "
             "every step: choose gcn, sage, gat, gin, mlp, sgc, sign, gamlp, gcnii or appnp."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +55,7 @@ class PropagatedModel(Model):
         """The constant input of the first layer on the view's rows, [items, d]."""
 
     @abstractmethod
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         """What the propagation depends on; names its result in the view."""
 
     def _plan(self, view: View, depth: int) -> Plan:

@@ -46,7 +46,7 @@ class Operator(ABC):
 
     def __matmul__(self, right: Tensor) -> Tensor:
         """M @ right with a gradient for ``right``."""
-        result: Tensor = _Product.apply(right, self)
+        result: Tensor = _Product.apply(right, self)  # type: ignore[no-untyped-call]
         return result
 
     @abstractmethod

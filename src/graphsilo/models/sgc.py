@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from graphsilo.models.mlp import PropagatedModel
 from graphsilo.models.operators import Operator
@@ -31,5 +32,5 @@ class SGC(PropagatedModel):
     def propagated(self, view: View) -> Operator:
         return view.hop(self.hops)
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return ("sgc", self.hops)

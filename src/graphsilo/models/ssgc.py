@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from graphsilo.models.mlp import PropagatedModel
 from graphsilo.models.operators import Operator
@@ -46,7 +47,7 @@ class SSGC(PropagatedModel):
 
         return view.constant(self._key(), average)
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return ("ssgc", self.hops, self.alpha)
 
 
@@ -81,5 +82,5 @@ class MeanHopsMLP(PropagatedModel):
 
         return view.constant(self._key(), mean)
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return ("mean hops", self.hops)

@@ -124,7 +124,7 @@ class Stack:
         if _is_live(plan):
             layers = plain(plan, self._rates, source, False, parameters)
             return layers[-1], layers[layer - 1]
-        result: tuple[Tensor, Tensor] = _Layers.apply(plan, self._rates, source, False, layer, *parameters)
+        result: tuple[Tensor, Tensor] = _Layers.apply(plan, self._rates, source, False, layer, *parameters)  # type: ignore[no-untyped-call]
         return result
 
     def masks(self, plan: Plan, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
@@ -157,7 +157,7 @@ class Stack:
             return output
         if generator is None and not torch.is_grad_enabled():
             return _evaluate(plan, activate_last, parameters)  # type: ignore[arg-type]
-        result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, None, *parameters)
+        result: Tensor = _Layers.apply(plan, self._rates, generator, activate_last, None, *parameters)  # type: ignore[no-untyped-call]
         return result
 
 
@@ -211,7 +211,7 @@ def graph_plan(view: View, norm: Norm, depth: int) -> Plan:
     return view.cached(("plan", norm, depth), make)
 
 
-def feature_plan(view: View, depth: int, key: tuple, make: Callable[[], Sequence[Operator]]) -> Plan:
+def feature_plan(view: View, depth: int, key: tuple[Any, ...], make: Callable[[], Sequence[Operator]]) -> Plan:
     """Constant operators summed in the first layer, then layers without a graph. Kept with the view under ``key``."""
     return view.cached(
         ("plan", depth, *key), lambda: (tuple(Term(operator) for operator in make()), *[DENSE] * (depth - 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -146,9 +146,9 @@ class GraphTensors:
         self.graph: Graph = graph.union if isinstance(graph, GraphCollection) else graph
         self.device, self.dtype = torch.device(device), dtype
         self.num_nodes, self.num_features = self.graph.num_nodes, self.graph.num_features
-        self._cache: dict[tuple, object] = {}
+        self._cache: dict[tuple[Any, ...], object] = {}
 
-    def cached(self, key: tuple, make: Callable[[], T]) -> T:
+    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """The value under ``key``, made at first use."""
         if key not in self._cache:
             self._cache[key] = make()
@@ -158,7 +158,7 @@ class GraphTensors:
         """Forget everything derived; it is made again when it is asked for."""
         self._cache.clear()
 
-    def forget(self, name: str, but: Collection[tuple] = ()) -> None:
+    def forget(self, name: str, but: Collection[tuple[Any, ...]] = ()) -> None:
         """Forget what is kept under keys that begin with this name."""
         for key in [key for key in self._cache if key[0] == name and key not in but]:
             del self._cache[key]
@@ -251,7 +251,7 @@ class View:
         self.data = data
         self.items = items
         self.kept = kept
-        self._cache: dict[tuple, object] = {}
+        self._cache: dict[tuple[Any, ...], object] = {}
         collection = data.collection
         if collection is None or items is None:
             self._nodes = items
@@ -261,7 +261,7 @@ class View:
             pointer = np.concatenate([[0], np.cumsum(np.diff(collection.pointer)[items])])
         self._pointer = pointer
 
-    def cached(self, key: tuple, make: Callable[[], T]) -> T:
+    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """The value under ``key``, made at first use. Models keep their own constants here."""
         if key not in self._cache:
             self._cache[key] = make()
@@ -374,7 +374,7 @@ class View:
         place, key = self._first(norm, depth)
         return place.cached(key, lambda: product(self.blocks(norm, depth)[0], self.features(norm, depth)))
 
-    def _first(self, norm: Norm, depth: int) -> tuple[GraphTensors | View, tuple]:
+    def _first(self, norm: Norm, depth: int) -> tuple[GraphTensors | View, tuple[Any, ...]]:
         """Who keeps the first layer's operator, under which key."""
         return (self.data, ("first", norm)) if self._nodes is None else (self, ("first", norm, depth))
 
@@ -409,7 +409,7 @@ class View:
 
         return self.cached(("hop", level, norm), make)
 
-    def constant(self, key: tuple, make: Callable[[GraphTensors], Matrix]) -> Operator:
+    def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
         """The view's rows of a [n, d] matrix that ``make`` computes once for the whole graph."""
         return self.cached(key, lambda: self._rows_of(self.data.cached(key, lambda: make(self.data))))
 

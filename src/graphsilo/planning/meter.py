@@ -190,12 +190,12 @@ class MeteredRun(SeedRun):
         self.meter.sent(dict.fromkeys(federation.clients, scale.num_bytes))
         self.meter.close()
 
-    def _set_up(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
+    def _set_up(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any) -> None:
         self.meter.emit({"event": "rounds", "rounds": server.rounds})
         super()._set_up(server, federation, ledger, clock)
         self.meter.close()
 
-    def _round(self, number: int, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
+    def _round(self, number: int, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any) -> None:
         super()._round(number, server, federation, ledger, clock)
         self.meter.close()
         spent = time.process_time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
         return Failure(client.id, name, kind, reason, trace)
 
 
-def handler_of(kind: type[ClientBase], name: str) -> Handler:
+def handler_of(kind: type[ClientBase[Any]], name: str) -> Handler[Any, Any]:
     """The handler of that name.
 
     Raises:

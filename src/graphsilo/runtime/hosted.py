@@ -34,7 +34,7 @@ class HostedClient:
         best: Its models when validation had never been better; None before.
     """
 
-    def __init__(self, client: ClientBase):
+    def __init__(self, client: ClientBase[Any]):
         self.client = client
         self.best: dict[str, Any] | None = None
         self._calls: dict[str, int] = {}

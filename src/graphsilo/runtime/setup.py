@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.scaling import FeatureScale, prepared
@@ -40,7 +41,7 @@ class ClientSetup:
         """The backbone of the common model."""
         return common_model(self.models)
 
-    def client(self, silo: Silo) -> ClientBase:
+    def client(self, silo: Silo) -> ClientBase[Any]:
         """The client that has this silo."""
         own = prepared(silo, self.scaling, self.scale)
         spec = self.models[silo.client]

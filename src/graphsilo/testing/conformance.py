@@ -523,7 +523,7 @@ def messages_of(method: Method) -> list[type[Message]]:
     return list(found)
 
 
-def handlers_of(client: type[ClientBase]) -> dict[str, Handler]:
+def handlers_of(client: type[ClientBase[Any]]) -> dict[str, Handler[Any, Any]]:
     """A client's handlers by name."""
     parts = {name: getattr(client, name, None) for name in dir(client)}
     return {name: part for name, part in parts.items() if isinstance(part, Handler)}

@@ -218,7 +218,7 @@ _LEARNED: deque[tuple[Any, bytes]] = deque(maxlen=16)
 """The last few: most changes start from the same settings."""
 
 
-def _played(method: Method, config: MethodConfig, task: Task, precision: Precision) -> list[ClientBase]:
+def _played(method: Method, config: MethodConfig, task: Task, precision: Precision) -> list[ClientBase[Any]]:
     """Three clients after three rounds."""
     model = method.model or {}
     name = model.get("name") or model.get(task, {}).get("name") or ("gin" if task == "graph" else "gcn")

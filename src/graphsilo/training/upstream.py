@@ -25,7 +25,7 @@ def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inp
         inputs: What to differentiate by.
     """
     with torch.enable_grad():
-        ends = [_Given.apply(output, slope) for output, slope in zip(outputs, upstream, strict=True)]
+        ends = [_Given.apply(output, slope) for output, slope in zip(outputs, upstream, strict=True)]  # type: ignore[no-untyped-call]
         whole = sum(ends[1:], ends[0])
     found = torch.autograd.grad(whole, inputs, allow_unused=True)
     return [torch.zeros_like(one) if slope is None else slope for one, slope in zip(inputs, found, strict=True)]

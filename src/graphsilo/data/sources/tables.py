@@ -362,7 +362,7 @@ def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Fau
             # A database gives rows in any order, and the split is drawn in theirs: the same tomorrow as today.
             table.sort(spec.id, key="nodes.id")
         return table
-    return None
+    return None  # type: ignore[unreachable]  # collect() goes on after an error
 
 
 def _read_ids(nodes: Table, name: str) -> Any:

@@ -37,7 +37,7 @@ def write_outputs(
     folder: Path | None,
     seed: int,
     federation: Exchange,
-    server: ServerBase,
+    server: ServerBase[Any],
     wanted: EvaluationConfig,
     best: Aggregates,
     scale: FeatureScale | None = None,

@@ -171,7 +171,7 @@ def _dense(matrix: Matrix) -> NDArray[np.float32]:
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
-def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple:
+def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple[Any, ...]:
     graphs = data.collection is not None
     # What is not projected is the same for every bound and every seed.
     narrow = (recipe.dim, recipe.seed) if recipe.projects(data.num_features, graphs=graphs) else None

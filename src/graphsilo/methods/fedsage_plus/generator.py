@@ -192,7 +192,7 @@ def generate(
     for slot, rows in enumerate(rows_per_slot(counts)):
         name, bias = slot_names(slot)
         place = None if into is None else into[name]
-        result.append(_SlotLayer.apply(hidden[:rows], weights[name], weights[bias], place).tanh())
+        result.append(_SlotLayer.apply(hidden[:rows], weights[name], weights[bias], place).tanh())  # type: ignore[no-untyped-call]
     return result
 
 

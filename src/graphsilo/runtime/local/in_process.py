@@ -29,7 +29,7 @@ class InProcess(Exchange):
     def __init__(
         self,
         clients: Sequence[ClientId],
-        make_client: Callable[[ClientId], ClientBase],
+        make_client: Callable[[ClientId], ClientBase[Any]],
         ledger: Ledger | None = None,
         budget: MemoryBudget | None = None,
     ):
@@ -57,6 +57,6 @@ class InProcess(Exchange):
         for client in self.clients:
             yield client, self.cache.finish(client, embeddings=embeddings, study=study)
 
-    def client(self, client: ClientId) -> ClientBase:
+    def client(self, client: ClientId) -> ClientBase[Any]:
         """A client itself: for prediction after a run and for tests; methods cannot reach it."""
         return self.cache.get(client).client

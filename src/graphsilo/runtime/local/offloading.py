@@ -124,7 +124,7 @@ class ClientCache:
     def __init__(
         self,
         clients: Sequence[ClientId],
-        make: Callable[[ClientId], ClientBase],
+        make: Callable[[ClientId], ClientBase[Any]],
         budget: MemoryBudget | None = None,
     ):
         self.clients = tuple(sorted(clients))
@@ -137,7 +137,7 @@ class ClientCache:
         self._to_remember: set[ClientId] = set()  # offloaded while validation had never been better
         self._numbers: dict[ClientId, Numbering] = {}
         self._graphs: Counter[int] = Counter()
-        self._undead: list[weakref.ref[ClientBase]] = []
+        self._undead: list[weakref.ref[ClientBase[Any]]] = []
         self._written = 0
         for client in self.clients:
             held = self.get(client)

@@ -84,13 +84,13 @@ def main() -> None:
 def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
     store = Path(header["store"])
     # By module and name, not through the registry: the very classes that the coordinator uses.
-    kind: type[ClientBase] = _named(header["client_class"])
+    kind: type[ClientBase[Any]] = _named(header["client_class"])
     config = _named(header["config_class"]).of(header["config"])
 
     scaling = Scaling.from_tree(header["scaling"])
     scale = scale_of(decode_tree(payloads[0])) if payloads else None
 
-    def make(client: ClientId) -> ClientBase:
+    def make(client: ClientId) -> ClientBase[Any]:
         model, common = (ModelSpec(*wire) for wire in (header["models"][str(client)], header["common"]))
         silo = prepared(_silo(store, client), scaling, scale)
         return kind(ClientContext(client, silo, config, model, header["seed"], header["device"], common))

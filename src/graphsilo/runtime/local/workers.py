@@ -79,7 +79,7 @@ class WorkerPool:
         remove_abandoned()
         self.folder, self._lock = make_folder()
         self.resident, self.offload_folder = resident, offload_folder or OffloadFolder(self.folder)
-        self.processes: list[subprocess.Popen] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
         self.channels: list[Channel] = []
         workers = max(1, min(workers, len(silos)))
         self.here, *self.clients_of = beside_coordinator({silo.client: expected_work(silo) for silo in silos}, workers)

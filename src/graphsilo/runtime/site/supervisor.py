@@ -76,7 +76,7 @@ class SiteSupervisor:
         self._reported: list[tuple[str, ClientId, str]] = []
         self._lock = threading.Lock()
         self._turn = threading.Lock()
-        self._process: subprocess.Popen | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._listener: socket.socket | None = None
         self._closed = threading.Event()

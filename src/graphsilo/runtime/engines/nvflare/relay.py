@@ -147,7 +147,7 @@ class _Site:
             one.fail(problem)
 
 
-class CoordinatorRelay(FLComponent):
+class CoordinatorRelay(FLComponent):  # type: ignore[misc]
     """Listens for the runner and asks sites in its name.
 
     Args:
@@ -295,7 +295,7 @@ class CoordinatorRelay(FLComponent):
             site.silent("the connection is broken", certain=True)
 
 
-class SiteRelay(FLComponent):
+class SiteRelay(FLComponent):  # type: ignore[misc]
     """Hands the coordinator's requests to the supervisor of this site and its answers back.
 
     Args:
