@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
 MARKER = re.compile(r"^<!-- (?P<name>[a-z-]+)(?:: (?P<argument>[^ ]+))? -->$", re.MULTILINE)
 
 
@@ -48,6 +51,10 @@ def code(value: Any) -> str:
     """A value as it is written in a configuration file."""
     if value is None:
         return "none"
+    if value is PydanticUndefined:
+        return "(required)"
+    if isinstance(value, BaseModel):
+        return "(see below)"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, tuple):

@@ -20,6 +20,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, get_args, get_origin
 
@@ -248,6 +249,7 @@ _WORDS = {
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
     str: ("text", "texts"),
+    date: ("a date", "dates"),
     dict: ("a table", "tables"),
     BaseModel: ("a table of settings", "tables of settings"),
     list: ("a list", "lists"),
