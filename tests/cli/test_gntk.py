@@ -9,13 +9,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from graphsilo.cli.gntk import find_study, gntk, gntk_command, mended_graphs
+from graphsilo.cli.gntk import find_study, gntk, mended_graphs
 from graphsilo.errors import ConfigError, DataError, RunError, UnsupportedError
 from graphsilo.evaluate.gntk import compare
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 
-DATA = {"data": "citation-sbm", "partition": "random", "partition.clients": 3}
+DATA = {"data": ["citation-sbm"], "partition": "random", "clients": 3}
 SETTINGS = ["data.generator.nodes=150", "data.classes=3", "data.features=40", "data.feature_density=0.1"]
 
 
@@ -52,7 +52,7 @@ def mended(finished, tmp_path):
 
 
 def test_whole_and_cut_graphs(capsys, tmp_path):
-    gntk_command(DATA, SETTINGS, settings={"blocks": 1}, out=tmp_path / "found.json")
+    gntk(**DATA, assignments=SETTINGS, blocks=1, out=tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["data"] == "citation-sbm"
     assert (found["blocks"], found["layers"], found["scale"], found["study"]) == (1, 1, "mean", None)
@@ -63,13 +63,14 @@ def test_whole_and_cut_graphs(capsys, tmp_path):
     assert "Client 2" in text
     assert f"{found['silos'][0]['cut']:.4g}" in text
     assert "Mended" not in text
-    simulation = prepare(load_config(None, overrides=dict(DATA), assignments=SETTINGS))
+    overrides = {"data": "citation-sbm", "partition": "random", "partition.clients": 3}
+    simulation = prepare(load_config(None, overrides=overrides, assignments=SETTINGS))
     expected = compare(simulation.graph, {silo.client: silo.graph for silo in simulation.silos}, blocks=1)
     assert found["silos"] == expected["silos"]
 
 
 def test_a_runs_mended_graphs(capsys, mended):
-    gntk_command({}, [], run=mended)
+    gntk(run=mended)
     found = json.loads((mended / "gntk.json").read_text())
     assert found["study"].endswith("study/seed0/study.npz")
     for row in found["silos"]:
@@ -83,7 +84,7 @@ def test_a_runs_mended_graphs(capsys, mended):
 
 
 def test_a_chosen_seed(mended, tmp_path):
-    gntk_command({}, [], run=mended, seed=1, out=tmp_path / "found.json")
+    gntk(run=mended, seed=1, out=tmp_path / "found.json")
     assert json.loads((tmp_path / "found.json").read_text())["nearer"] == 0
     assert not (mended / "gntk.json").exists()
     with pytest.raises(RunError, match=r"seeds \[0, 1\]; 4 was asked for"):
@@ -92,9 +93,9 @@ def test_a_chosen_seed(mended, tmp_path):
 
 def test_a_run_without_a_study(finished, tmp_path):
     with pytest.raises(RunError, match=r"evaluation\.study"):
-        gntk_command({}, [], run=finished)
+        gntk(run=finished)
     with pytest.raises(RunError, match="finished run"):
-        gntk_command({}, [], run=tmp_path)
+        gntk(run=tmp_path)
 
 
 def test_a_study_of_another_method_or_none(mended):
@@ -117,28 +118,28 @@ def test_a_study_of_another_cut(mended):
         }
     np.savez(study, **swapped)
     with pytest.raises(DataError, match="another cut"):
-        gntk_command({}, [], run=mended, seed=1)
+        gntk(run=mended, seed=1)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "assignments", "options", "match"),
+    ("options", "match"),
     [
-        ({}, [], {"seed": 1}, "--run"),
-        ({}, [], {"settings": {"confidence": 1.5}}, "between 0 and 1"),
-        (DATA, [], {"run": "run"}, "leave out a setting of data"),
-        ({}, ["data.classes=3"], {"run": "run"}, "leave out --set data.classes=3"),
+        ({"seed": 1}, "--run"),
+        ({"confidence": 1.5}, "between 0 and 1"),
+        ({**DATA, "run": "run"}, "leave out a setting of data"),
+        ({"assignments": ["data.classes=3"], "run": "run"}, "leave out --set data.classes=3"),
     ],
 )
-def test_wrong_usage(overrides, assignments, options, match, mended):
+def test_wrong_usage(options, match, mended):
     if "run" in options:
-        options = {"run": mended}
+        options = {**options, "run": mended}
     with pytest.raises(ConfigError, match=match):
-        gntk_command(overrides, assignments, **options)
+        gntk(**options)
 
 
 def test_too_large_a_graph():
     with pytest.raises(UnsupportedError, match="30000 nodes would need 14 GB"):
-        gntk_command({**DATA, "data": "citation-sbm"}, ["data.generator.nodes=30000", "data.features=10"])
+        gntk(**DATA, assignments=["data.generator.nodes=30000", "data.features=10"])
 
 
 def test_as_a_command(tmp_path):

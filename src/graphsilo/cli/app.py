@@ -11,12 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
+from graphsilo.cli.doctor import doctor
 from graphsilo.cli.federation.commands import federation
 from graphsilo.cli.federation.join import join
 from graphsilo.cli.federation.serve import serve
 from graphsilo.cli.gntk import gntk
+from graphsilo.cli.predict import predict
 from graphsilo.cli.silo.commands import silo
-from graphsilo.cli.values import Once, clients_of, data_and_cut, whole_numbers
+from graphsilo.cli.values import DataRoot, Debug, Once, clients_of, data_and_cut, whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -37,25 +39,6 @@ class TableFormat(StrEnum):
     latex = "latex"
     csv = "csv"
 
-
-class SavedModel(StrEnum):
-    """Which of the saved models."""
-
-    best = "best"
-    last = "last"
-
-
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-DataRoot = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="Any setting, such as method.mu=0.1 or data.largest_component=true."
-    ),
-]
 
 _what = partial(typer.Option, rich_help_panel="What is run (flags and --set win over the file)")
 _how = partial(typer.Option, rich_help_panel="How it is run")
@@ -341,45 +324,13 @@ def report(
     typer.echo(str(write(run, out)))
 
 
-@app.command(cls=Once)
-def predict(
-    run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.")],
-    client: Annotated[
-        int | None, typer.Option(metavar="K", help="Whose model; not needed in a silo's own result folder.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
-    checkpoint: Annotated[SavedModel, typer.Option(help="Best by validation, or last round.")] = SavedModel.best,
-    graph: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Graph to predict on (.yaml, .npz, .pt); else the client's own."),
-    ] = None,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID,ID", help="Only these nodes, by the ids of your table; else numbers. Repeatable."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="PREDS.csv", help="Write all rows to this file.")] = None,
-    debug: Debug = False,
-) -> None:
-    """Classify nodes (or graphs) with the model of a saved run's client."""
-    from graphsilo.cli.predict import predict_command
-
-    predict_command(run, client=client, seed=seed, checkpoint=checkpoint.value, graph=graph, nodes=nodes, out=out)
-
-
+app.command(cls=Once)(predict)
 app.command(cls=Once)(gntk)
 app.add_typer(silo, name="silo")
 app.add_typer(federation, name="federation")
 app.command()(serve)
 app.command()(join)
-
-
-@app.command()
-def doctor(data_root: DataRoot = None, debug: Debug = False) -> None:
-    """Check this installation: packages, data, disk, and a small federation from end to end."""
-    from graphsilo.cli.doctor import doctor_command
-
-    if not doctor_command(data_root):
-        raise typer.Exit(1)
+app.command()(doctor)
 
 
 def references(names: list[str] | None) -> list[str] | None:

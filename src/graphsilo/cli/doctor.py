@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import typer
+
 from graphsilo.cli.terminal import say, show_findings
+from graphsilo.cli.values import DataRoot, Debug
 from graphsilo.errors import GraphsiloError
 
 LEAST_FREE = 1_000_000_000
@@ -49,21 +52,15 @@ class Finding:
     text: str
 
 
-def doctor_command(data_root: Path | None) -> bool:
-    """Examine and print.
-
-    Args:
-        data_root: Folder of raw files; None takes ``GRAPHSILO_DATA``.
-
-    Returns:
-        Whether nothing is broken.
-    """
+def doctor(data_root: DataRoot = None, debug: Debug = False) -> None:
+    """Check this installation: packages, data, disk, and a small federation from end to end."""
     found = list(examine(data_root))
     show_findings(found)
     broken = [finding.what for finding in found if finding.status == "broken"]
     say()
     say(f"Broken: {', '.join(broken)}." if broken else "Everything a run needs is here.")
-    return not broken
+    if broken:
+        raise typer.Exit(1)
 
 
 def examine(data_root: Path | None = None) -> Iterator[Finding]:

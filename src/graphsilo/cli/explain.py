@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphsilo.cli.terminal import say, show, table
+from graphsilo.cli.terminal import bare, say, show, table
 from graphsilo.errors import ConfigError, GraphsiloError, nearest
 from graphsilo.experiments.doors import groups, option_names
 from graphsilo.settings import Settings, rows
@@ -254,12 +254,7 @@ def _explain_section(name: str) -> None:
 
 
 def _facts(facts: Facts) -> None:
-    grid = table("", "")
-    grid.show_header = False
-    grid.box = None
-    for name, text in facts:
-        grid.add_row(name, text)
-    show(grid)
+    show(bare(facts))
 
 
 def _value(value: Any) -> str:

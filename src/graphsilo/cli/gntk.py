@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphsilo.cli.values import data_and_cut
+from graphsilo.cli.values import DataRoot, Debug, data_and_cut
 from graphsilo.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -55,51 +55,13 @@ def gntk(
     out: Annotated[
         Path | None, typer.Option(metavar="F.json", help="Write the numbers here; else DIR/gntk.json for a run.")
     ] = None,
-    data_root: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
-    ] = None,
+    data_root: DataRoot = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the data or the cut.")
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Compare the tangent kernel's bound on the whole, the cut and the mended graphs."""
-    overrides = data_and_cut(data, data_root, partition, clients, partition_seed, partition_file)
-    gntk_command(
-        {name: value for name, value in overrides.items() if value is not None},
-        assignments or [],
-        run=run,
-        seed=seed,
-        settings={"blocks": blocks, "layers": layers, "scale": scale.value, "confidence": confidence, "jitter": jitter},
-        out=out,
-    )
-
-
-def gntk_command(
-    overrides: Mapping[str, Any],
-    assignments: Sequence[str],
-    *,
-    run: Path | None = None,
-    seed: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-    out: Path | None = None,
-) -> None:
-    """Compute, print and write the comparison.
-
-    Args:
-        overrides: Values of flags by dotted name.
-        assignments: Those of ``--set``.
-        run: Folder of a finished run whose data, cut and mended graphs are taken.
-        seed: Which of the run's seeds; None takes the first.
-        settings: Of the kernel and the bound, as ``evaluate.gntk.compare`` takes them.
-        out: JSON file; None writes ``gntk.json`` into the run's folder, or nothing without a run.
-
-    Raises:
-        ConfigError: A run and data or a cut of one's own, or a confidence that is no probability.
-        RunError: The run's study cannot be read.
-        UnsupportedError: The data is no single graph, or too large.
-    """
     from graphsilo.data.graph import Graph
     from graphsilo.errors import UnsupportedError
     from graphsilo.evaluate.gntk import check_size, compare
@@ -107,13 +69,12 @@ def gntk_command(
     from graphsilo.experiments.simulation import prepare
     from graphsilo.experiments.storage import disk
 
-    chosen = dict(settings or {})
-    confidence = chosen.get("confidence")
     if confidence is not None and not 0 < confidence < 1:
         raise ConfigError(f"--confidence is a probability between 0 and 1; got {confidence:g}.")
     if run is None and seed is not None:
         raise ConfigError("--seed chooses among the seeds of a run: name its folder with --run.")
-    config = _config(overrides, assignments, run)
+    given = data_and_cut(data, data_root, partition, clients, partition_seed, partition_file)
+    config = _config({name: value for name, value in given.items() if value is not None}, assignments or [], run)
     simulation = prepare(config)
     if run is None:
         check_clients(config, simulation.partition)
@@ -128,7 +89,16 @@ def gntk_command(
         "data": simulation.graph.name,
         "partition": simulation.partition.rule,
         "study": None if study is None else str(study),
-        **compare(simulation.graph, silos, mended, **chosen),
+        **compare(
+            simulation.graph,
+            silos,
+            mended,
+            blocks=blocks,
+            layers=layers,
+            scale=scale.value,
+            confidence=confidence,
+            jitter=jitter,
+        ),
     }
     target = out.expanduser() if out is not None else None if run is None else run.expanduser() / "gntk.json"
     if target is not None:

@@ -6,11 +6,14 @@ import csv
 import io
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from graphsilo.cli.terminal import is_terminal, say, show, table
-from graphsilo.cli.values import whole_numbers
+from graphsilo.cli.values import Debug, whole_numbers
 from graphsilo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,34 +23,36 @@ SHOWN = 20
 """Rows on a terminal; a pipe or a file gets all of them."""
 
 
-def predict_command(
-    run: Path,
-    *,
-    client: int | None,
-    seed: int | None,
-    checkpoint: str,
-    graph: Path | None,
-    nodes: Sequence[str] | None,
-    out: Path | None,
+class SavedModel(StrEnum):
+    """Which of the saved models."""
+
+    best = "best"
+    last = "last"
+
+
+def predict(
+    run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.")],
+    client: Annotated[
+        int | None, typer.Option(metavar="K", help="Whose model; not needed in a silo's own result folder.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
+    checkpoint: Annotated[SavedModel, typer.Option(help="Best by validation, or last round.")] = SavedModel.best,
+    graph: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Graph to predict on (.yaml, .npz, .pt); else the client's own."),
+    ] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID,ID", help="Only these nodes, by the ids of your table; else numbers. Repeatable."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="PREDS.csv", help="Write all rows to this file.")] = None,
+    debug: Debug = False,
 ) -> None:
-    """Predict and write the rows.
-
-    Args:
-        run: Folder of a finished run.
-        client, seed, checkpoint: Whose model, of which seed, from which round.
-        graph: Graph to predict on; None takes the client's own.
-        nodes: Only these, each entry one id of the user's own table or several with commas between; where the data
-            has no such ids, numbers such as ``1,2,5-7``. None means all.
-        out: CSV file; None prints a table on a terminal, or CSV into a pipe.
-
-    Raises:
-        GraphsiloError: As loading the run does.
-        ConfigError: A node is not there.
-    """
-    from graphsilo.experiments.predict import predict
+    """Classify nodes (or graphs) with the model of a saved run's client."""
+    from graphsilo.experiments import predict as predictions
     from graphsilo.experiments.storage import disk
 
-    found = predict(run, client=client, seed=seed, checkpoint=checkpoint, graph=graph)
+    found = predictions.predict(run, client=client, seed=seed, checkpoint=checkpoint.value, graph=graph)
     rows = list(range(len(found.node_ids))) if not nodes else found.places(_wanted(found, nodes))
     if out is not None:
         disk.write_text(out.expanduser(), to_csv(found, rows))

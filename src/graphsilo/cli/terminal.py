@@ -114,12 +114,8 @@ class Sheet:
 
     def draw(self) -> Table:
         """One line per row where that fits into the terminal, else one line per column."""
-        from rich.measure import Measurement
-
         upright = self._upright()
-        screen = console()
-        needed = Measurement.get(screen, screen.options.update(max_width=UNLIMITED), upright).maximum
-        return upright if needed <= screen.width else self._lying()
+        return upright if width_of(upright) <= console().width else self._lying()
 
     def _upright(self) -> Table:
         grid = table(self.corner, *self.columns, numbers=range(1, len(self.columns) + 1))
@@ -138,18 +134,30 @@ class Sheet:
         return grid
 
 
+def width_of(grid: Table) -> int:
+    """Columns of the terminal that a table needs."""
+    from rich.measure import Measurement
+
+    screen = console()
+    return Measurement.get(screen, screen.options.update(max_width=UNLIMITED), grid).maximum
+
+
+def bare(rows: Iterable[Sequence[RenderableType]], columns: int = 2) -> Table:
+    """Cells in columns, without headings or lines."""
+    grid = table(*[""] * columns)
+    grid.show_header = False
+    grid.box = None
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
 def show_findings(findings: Iterable[Any]) -> None:
     """Print lines of an examination: ``status`` (ok, note or broken) as a mark, ``what`` was looked at, ``text``."""
     from rich.text import Text
 
     marks = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
-    grid = table("", "", "")
-    grid.show_header = False
-    grid.box = None
-    for finding in findings:
-        sign, style = marks[finding.status]
-        grid.add_row(Text(sign, style=style), finding.what, finding.text)
-    show(grid)
+    show(bare(((Text(*marks[finding.status]), finding.what, finding.text) for finding in findings), columns=3))
 
 
 def bars(counts: Sequence[int], space: int) -> str:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand
 
 from graphsilo.errors import ConfigError
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
+]
 
 
 class Once(TyperCommand):

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from graphsilo.cli.values import clients_of
+from graphsilo.cli.values import Debug, clients_of
 from graphsilo.errors import ConfigError, RunError
 
 federation = typer.Typer(
@@ -28,7 +28,6 @@ def group(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 KitFolder = Annotated[Path, typer.Option(metavar="KIT", help="The coordinator's kit.")]
 
 

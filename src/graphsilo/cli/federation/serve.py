@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from graphsilo.cli import Interrupted
+from graphsilo.cli.values import Debug
 from graphsilo.errors import ConfigError, FederationError
 
 
@@ -33,28 +33,9 @@ def serve(
         int, typer.Option(metavar="PORT", help="Port of the status page on this machine; 0 takes a free one, -1 none.")
     ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Coordinate a federation: wait for its silos, carry out jobs, show how it goes."""
-    serve_command(kit, config, out=out, assignments=assignments or [], page=page, quiet=quiet)
-
-
-def serve_command(
-    folder: Path,
-    config: Path | None,
-    *,
-    out: Path | None,
-    assignments: Sequence[str],
-    page: int,
-    quiet: bool,
-) -> None:
-    """Serve a kit.
-
-    Raises:
-        RunError: It is no coordinator's kit, or somebody serves it.
-        FederationError: The job on the command line failed.
-        GraphsiloError: As the parts do.
-    """
     from graphsilo.experiments.service.coordinator import Coordinator
     from graphsilo.experiments.service.jobs import Jobs
     from graphsilo.experiments.service.watch import Status
@@ -68,30 +49,30 @@ def serve_command(
             f"`graphsilo federation submit`."
         )
     os.umask(0o077)  # results hold counts of the silos' classes
-    kit = coordinator_kit(folder)
+    own = coordinator_kit(kit)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(disk.owned(kit.run, "another coordinator serves this kit: stop it first."))
-        jobs = Jobs(kit.folder)
-        job = None if config is None else jobs.take_up(config, out=out, assignments=assignments, names=kit.silos)
-        names = {client: name for name, client in kit.silos.items()}
-        clients: dict[str, list[int]] = {site: [] for site in kit.federation.sites}
-        for number, silo in enumerate(kit.federation.silos):
+        stack.enter_context(disk.owned(own.run, "another coordinator serves this kit: stop it first."))
+        jobs = Jobs(own.folder)
+        job = None if config is None else jobs.take_up(config, out=out, assignments=assignments or [], names=own.silos)
+        names = {client: name for name, client in own.silos.items()}
+        clients: dict[str, list[int]] = {site: [] for site in own.federation.sites}
+        for number, silo in enumerate(own.federation.silos):
             clients[silo.site].append(number)
-        status = Status(kit.folder, kit.federation.name, names, kit.federation.engine, clients)
+        status = Status(own.folder, own.federation.name, names, own.federation.engine, clients)
         show = _screen(status, quiet)
         stack.callback(show.close)
         if page >= 0:
             stack.callback(_serve_page(status, jobs, page).close)
-        transport = transport_of(kit, say=status.say)
+        transport = transport_of(own, say=status.say)
         stack.callback(transport.close)
         status.say(
-            f"coordinator of '{kit.federation.name}' at {kit.federation.coordinator.hosts[0]}:"
-            f"{kit.federation.coordinator.port}, waiting for {', '.join(clients)}"
+            f"coordinator of '{own.federation.name}' at {own.federation.coordinator.hosts[0]}:"
+            f"{own.federation.coordinator.port}, waiting for {', '.join(clients)}"
         )
         transport.start()
-        bounds = {number: silo.max_items for number, silo in enumerate(kit.federation.silos) if silo.max_items}
+        bounds = {number: silo.max_items for number, silo in enumerate(own.federation.silos) if silo.max_items}
         coordinator = Coordinator(
-            kit.folder, kit.federation.name, clients, transport, status, report=write_report, max_items=bounds,
+            own.folder, own.federation.name, clients, transport, status, report=write_report, max_items=bounds,
             names=names,
         )  # fmt: skip
         stack.callback(status.write, force=True)

@@ -79,7 +79,7 @@ def sites_table(sites: Sequence[Mapping[str, Any]], now: float, width: int, *, n
     several = any(site["silos"] != [site["site"]] for site in sites)
     for silos in (True, False) if several else (False,):
         grid = _sites(sites, now, silos)
-        space = width - _width(grid)
+        space = width - terminal.width_of(grid)
         if space >= 0:
             break
     if space < 0:
@@ -111,14 +111,6 @@ def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, *, note:
             *([notes] if note else []),
         )
     return grid
-
-
-def _width(grid: Table) -> int:
-    """Columns of the terminal that a table needs."""
-    from rich.measure import Measurement
-
-    screen = terminal.console()
-    return Measurement.get(screen, screen.options.update(max_width=terminal.UNLIMITED), grid).maximum
 
 
 def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, results: bool, seeds: bool) -> Table:
@@ -204,7 +196,7 @@ def show_status(tree: Mapping[str, Any], jobs: Sequence[Job]) -> None:
         terminal.say()
         for results, seeds in ((True, True), (False, True), (False, False)):
             grid = jobs_table(jobs, tree, now, results=results, seeds=seeds)
-            if _width(grid) <= terminal.console().width:
+            if terminal.width_of(grid) <= terminal.console().width:
                 break
         terminal.show(grid)
         if not results:

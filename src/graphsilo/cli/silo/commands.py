@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphsilo.cli.silo.log import log
+from graphsilo.cli.values import DataRoot, Debug
 from graphsilo.errors import several
 
 if TYPE_CHECKING:
@@ -41,40 +43,10 @@ silo.command()(log)
 @silo.command()
 def check(
     file: Annotated[Path, typer.Argument(metavar="SILO.yaml", help="What describes the silo.")],
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Read a silo's data as a run would, and show what the federation will learn of it and what stays."""
-    check_command(file)
-
-
-@silo.command()
-def export(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Settings of a simulation, as for run.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the silos; made if it does not exist.")],
-    data_root: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as partition.clients=5; repeatable."),
-    ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    """Write every silo of a simulation into a folder of its own, to be carried to a machine of its own."""
-    export_command(config, out, assignments or [], data_root)
-
-
-def check_command(file: Path) -> None:
-    """Check a silo and print what was found.
-
-    Args:
-        file: The ``silo.yaml``.
-
-    Raises:
-        GraphsiloError: It cannot take part as it is; all reasons that can be found.
-    """
-    from graphsilo.cli.terminal import say, show, show_findings, table
+    from graphsilo.cli.terminal import bare, say, show, show_findings
     from graphsilo.data.silos.cards import card_of
     from graphsilo.data.silos.own import read_silo_file
     from graphsilo.data.silos.union import check_finite
@@ -96,7 +68,6 @@ def check_command(file: Path) -> None:
         check_finite(held.graph)
     faults.raise_if_any()
     found = list(examine(described, held, reading))
-    text = card_of(described, held)
 
     say(f"Silo '{described.name}' ({file})")
     say()
@@ -104,12 +75,7 @@ def check_command(file: Path) -> None:
     say()
     say("What the federation will learn of it before round 1:")
     say()
-    grid = table("", "")
-    grid.show_header = False
-    grid.box = None
-    for name, value in card_rows(text):
-        grid.add_row(f"  {name}", value)
-    show(grid)
+    show(bare((f"  {name}", value) for name, value in card_rows(card_of(described, held))))
     say()
     say(stays(described, held))
     say()
@@ -127,7 +93,42 @@ def check_command(file: Path) -> None:
     )
 
 
-def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Finding]:
+@silo.command()
+def export(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Settings of a simulation, as for run.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the silos; made if it does not exist.")],
+    data_root: DataRoot = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as partition.clients=5; repeatable."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write every silo of a simulation into a folder of its own, to be carried to a machine of its own."""
+    from graphsilo.cli.terminal import count, say, show, table
+    from graphsilo.experiments.config import load_config
+    from graphsilo.report.formats import data_size
+
+    root = {} if data_root is None else {"data.root": str(data_root.expanduser())}
+    chosen = load_config(config, overrides=root, assignments=assignments or [])
+    written = write_silos(chosen, out.expanduser())
+    grid = table("silo", "nodes", "train", "val", "test", "size", numbers=range(1, 6))
+    for folder, held in written:
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        items = held.seen.items
+        grid.add_row(
+            folder.name, count(held.num_items), count(len(held.train)), count(len(items["val"])),
+            count(len(items["test"])), data_size(size),
+        )  # fmt: skip
+    show(grid)
+    say()
+    say(
+        f"{len(written)} silos in {out}. Carry each folder to its machine; in federation.yaml list them in this order, "
+        f"since a silo keeps its number. `graphsilo silo check {out}/{written[0][0].name}/silo.yaml` looks at one."
+    )
+
+
+def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterator[Finding]:
     """What can be said of a silo that was read without an error.
 
     Args:
@@ -149,72 +150,63 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> list[Fi
 
     whole = held.graph
     graph = whole.union if isinstance(whole, GraphCollection) else whole
-    found = []
     if described.tables is not None:
         for part, source in (("nodes", described.tables.nodes), ("edges", described.tables.edges)):
             if isinstance(source, Query):
                 from graphsilo.data.sources.sql import describe
 
-                found.append(Finding("ok", part, f"a query of the {describe(source)}, in a read-only transaction"))
+                yield Finding("ok", part, f"a query of the {describe(source)}, in a read-only transaction")
                 if not source.connection.strip().lower().startswith("env:") and _has_password(source.connection):
-                    found.append(
-                        Finding(
-                            "note", part, f"the password stands in {source.file.name}: keep it in an environment "
-                            "variable instead, as `connection: env:NAME`",
-                        )
+                    yield Finding(
+                        "note", part, f"the password stands in {source.file.name}: keep it in an environment "
+                        "variable instead, as `connection: env:NAME`",
                     )  # fmt: skip
             else:
-                found.append(Finding("ok", part, str(source)))
-        found.append(Finding("ok", "ids", "each node has an id of its own, and every link ends at nodes that exist"))
+                yield Finding("ok", part, str(source))
+        yield Finding("ok", "ids", "each node has an id of its own, and every link ends at nodes that exist")
     else:
         number = described.stored_client()
-        found.append(Finding("ok", "store", f"{described.store}, exported as client {number} of a simulation"))
+        yield Finding("ok", "store", f"{described.store}, exported as client {number} of a simulation")
     if graph.num_features:
         columns = f"{count(graph.num_features)} column{'' if graph.num_features == 1 else 's'} of numbers"
-        found.append(Finding("ok", "features", f"{columns}, {_filled(described, reading)}"))
+        yield Finding("ok", "features", f"{columns}, {_filled(described, reading)}")
     else:
-        found.append(Finding("note", "features", "there are none: nodes are told apart by their links alone"))
+        yield Finding("note", "features", "there are none: nodes are told apart by their links alone")
     spread = {} if described.tables is None else described.tables.one_hot
     for column, words in spread.items():
         if words is None:
-            found.append(
-                Finding(
-                    "note", "features", f"one_hot declares no words for '{column}': those that occur here are "
-                    f"reported, and all silos take what occurs anywhere. To report none, spell them out: "
-                    f"{{{column}: [...]}}",
-                )
-            )  # fmt: skip
+            yield Finding(
+                "note",
+                "features",
+                f"one_hot declares no words for '{column}': those that occur here are "
+                f"reported, and all silos take what occurs anywhere. To report none, spell them out: "
+                f"{{{column}: [...]}}",
+            )
     degree = np.bincount(graph.edges.ravel(), minlength=graph.num_nodes)
     alone = int((degree == 0).sum())
     if graph.num_edges == 0:
-        found.append(Finding("note", "links", "there is none: every node is classified by its own features"))
+        yield Finding("note", "links", "there is none: every node is classified by its own features")
     elif alone:
         share = 100 * alone / graph.num_nodes
         nodes, learns = ("one node", "learns") if alone == 1 else (f"{count(alone)} nodes", "learn")
-        found.append(
-            Finding(
-                "note",
-                "links",
-                f"{nodes} ({share:.1f} %) {'has' if alone == 1 else 'have'} no link, and {learns} from no neighbour",
-            )
-        )
+        text = f"{nodes} ({share:.1f} %) {'has' if alone == 1 else 'have'} no link, and {learns} from no neighbour"
+        yield Finding("note", "links", text)
     else:
-        found.append(Finding("ok", "links", "every node has at least one"))
+        yield Finding("ok", "links", "every node has at least one")
     if described.tables is not None and reading is not None:
-        found += [Finding("note", where, text) for where, text in remarks(reading, described.tables)]
+        yield from (Finding("note", where, text) for where, text in remarks(reading, described.tables))
         apart = far_apart([graph]) if described.scaling.scale == "none" else None
         if apart is not None:
             wide, most, narrow, least = apart
-            found.append(
-                Finding(
-                    "note", "features", f"{wide} ranges over {most:g}, {narrow} over {least:g}, and features are not "
-                    f"scaled: the model hardly sees {narrow}. Leave out `scale: none`, or write them in like units",
-                )
-            )  # fmt: skip
-    found += _labels(described, held)
-    found += _policy(described, held)
-    found += _sums(described)
-    return found
+            yield Finding(
+                "note",
+                "features",
+                f"{wide} ranges over {most:g}, {narrow} over {least:g}, and features are not "
+                f"scaled: the model hardly sees {narrow}. Leave out `scale: none`, or write them in like units",
+            )
+    yield from _labels(described, held)
+    yield from _policy(described, held)
+    yield from _sums(described)
 
 
 def _filled(described: SiloFile, reading: Reading | None) -> str:
@@ -230,7 +222,7 @@ def _filled(described: SiloFile, reading: Reading | None) -> str:
     return f"{'one empty cell' if cells == 1 else f'{count(cells)} empty cells'} filled: {_some(text)}"
 
 
-def _labels(described: SiloFile, held: Silo) -> list[Finding]:
+def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
     import numpy as np
 
     from graphsilo.cli.doctor import Finding
@@ -239,56 +231,43 @@ def _labels(described: SiloFile, held: Silo) -> list[Finding]:
     labels = held.graph.labels
     known = int((labels >= 0).sum())
     what = "graphs" if held.schema.task == "graph" else "nodes"
-    found = []
     if not known:
-        found.append(
-            Finding("note", "labels", f"none of the {what} has one: this silo can receive a model, not teach it")
-        )
+        yield Finding("note", "labels", f"none of the {what} has one: this silo can receive a model, not teach it")
     else:
         present = len(np.unique(labels[labels >= 0]))
         text = f"{count(known)} of {count(len(labels))} {what}, {present} of {held.schema.num_classes} classes occur"
-        found.append(Finding("ok", "labels", text))
+        yield Finding("ok", "labels", text)
         if present == 1 and held.schema.num_classes > 1:
             only = int(labels[labels >= 0][0])
             word = f"'{held.schema.class_names[only]}'" if held.schema.class_names is not None else f"class {only}"
-            found.append(Finding("note", "labels", f"all are {word}: nothing here tells classes apart"))
+            yield Finding("note", "labels", f"all are {word}: nothing here tells classes apart")
     if described.tables is not None and described.tables.classes is None:
-        found.append(
-            Finding(
-                "note",
-                "classes",
-                "not declared: the classes that occur are reported, and their order follows the words",
-            )
-        )
+        text = "not declared: the classes that occur are reported, and their order follows the words"
+        yield Finding("note", "classes", text)
     if held.links is not None:
-        return found
+        return
     split = {"train": held.train, "val": held.seen.items["val"], "test": held.seen.items["test"]}
     counts = ", ".join(f"{count(len(items))} {name}" for name, items in split.items())
     empty = [name for name, items in split.items() if not len(items)]
     if "train" in empty:
-        found.append(
-            Finding("note", "split", f"{counts}: without a training item nothing is learned here, only received")
-        )
+        yield Finding("note", "split", f"{counts}: without a training item nothing is learned here, only received")
     elif empty:
         missing = {"val": "no item to choose the best round by", "test": "no item to be scored on"}
         text = " and ".join(missing[name] for name in empty)
-        found.append(Finding("note", "split", f"{counts}: there is {text}"))
+        yield Finding("note", "split", f"{counts}: there is {text}")
     else:
-        found.append(Finding("ok", "split", counts))
+        yield Finding("ok", "split", counts)
     trained = held.class_counts()
     absent = np.flatnonzero((trained == 0) & (np.bincount(labels[labels >= 0], minlength=len(trained)) > 0))
     if len(absent) and "train" not in empty:
         names = held.schema.class_names
         words = [names[index] if names is not None else str(index) for index in absent]
-        found.append(
-            Finding(
-                "note", "split", f"no training item of {_some(words)}: too few of {'it' if len(words) == 1 else 'them'}"
-            )
+        yield Finding(
+            "note", "split", f"no training item of {_some(words)}: too few of {'it' if len(words) == 1 else 'them'}"
         )
-    return found
 
 
-def _policy(described: SiloFile, held: Silo) -> list[Finding]:
+def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
     """What the policy lets out.
 
     Raises:
@@ -302,29 +281,27 @@ def _policy(described: SiloFile, held: Silo) -> list[Finding]:
     refused = [kind for kind in KINDS if not policy.allows(kind)]
     own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name != "kinds"]
     text = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
-    found = [Finding("ok", "policy", f"{text}{'' if described.policy else ' (the usual one)'}")]
+    yield Finding("ok", "policy", f"{text}{'' if described.policy else ' (the usual one)'}")
     small = [] if held.links is not None else list(small_classes(held.class_counts().tolist(), policy.min_class_count))
     if small:
         names = held.schema.class_names
         words = [names[index] if names is not None else str(index) for index in small]
         text = f"fewer than {policy.min_class_count} training items of {_some(words)}: methods that describe single"
-        found.append(Finding("note", "policy", f"{text} classes are refused here (min_class_count)"))
-    return found
+        yield Finding("note", "policy", f"{text} classes are refused here (min_class_count)")
 
 
-def _sums(described: SiloFile) -> list[Finding]:
+def _sums(described: SiloFile) -> Iterator[Finding]:
     """Whether the policy lets out what scaling needs."""
     from graphsilo.cli.doctor import Finding
     from graphsilo.errors import DisclosureError
     from graphsilo.federation.policy import DisclosurePolicy
 
     if not described.scaling.is_agreed:
-        return []
+        return
     try:
         DisclosurePolicy.of(described.policy).check_scaling()
     except DisclosureError as error:
-        return [Finding("broken", "scaling", f"no run can begin: {error}")]
-    return []
+        yield Finding("broken", "scaling", f"no run can begin: {error}")
 
 
 def _value(value: Any) -> str:
@@ -401,41 +378,6 @@ def _has_password(connection: str) -> bool:
 
 def _some(words: list[str]) -> str:
     return several(words, SHOWN_WORDS)
-
-
-def export_command(config: Path, out: Path, assignments: list[str], data_root: Path | None = None) -> None:
-    """Write the silos of a simulation.
-
-    Args:
-        config: Its settings.
-        out: Gets one folder per silo.
-        assignments: Those of ``--set``.
-        data_root: Folder of raw files.
-
-    Raises:
-        GraphsiloError: As loading and cutting do; or a folder is in use.
-    """
-    from graphsilo.cli.terminal import count, say, show, table
-    from graphsilo.experiments.config import load_config
-    from graphsilo.report.formats import data_size
-
-    root = {} if data_root is None else {"data.root": str(data_root.expanduser())}
-    chosen = load_config(config, overrides=root, assignments=assignments)
-    written = write_silos(chosen, out.expanduser())
-    grid = table("silo", "nodes", "train", "val", "test", "size", numbers=range(1, 6))
-    for folder, held in written:
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        items = held.seen.items
-        grid.add_row(
-            folder.name, count(held.num_items), count(len(held.train)), count(len(items["val"])),
-            count(len(items["test"])), data_size(size),
-        )  # fmt: skip
-    show(grid)
-    say()
-    say(
-        f"{len(written)} silos in {out}. Carry each folder to its machine; in federation.yaml list them in this order, "
-        f"since a silo keeps its number. `graphsilo silo check {out}/{written[0][0].name}/silo.yaml` looks at one."
-    )
 
 
 def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphsilo.cli.values import Debug
+
 if TYPE_CHECKING:
     from graphsilo.federation.journal import Entry, JournalSummary
 
@@ -17,18 +19,9 @@ def log(
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the last lines.")] = None,
     received: Annotated[bool, typer.Option("--received", help="Also what came in.")] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Only the sums per kind of disclosure.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Show what left a silo, message by message and in all."""
-    log_command(path, run=run, last=last, received=received, summary=summary)
-
-
-def log_command(path: Path, *, run: str | None, last: int | None, received: bool, summary: bool) -> None:
-    """Print a silo's log.
-
-    Raises:
-        RunError: There is no such file, or no such run in it.
-    """
     from graphsilo.cli.terminal import say
     from graphsilo.errors import RunError, nearest
     from graphsilo.federation import journal
