@@ -94,4 +94,4 @@ def test_figures_can_stand_in_a_page():
     _, drawn = studies.describe(STUDY)
     for figure in drawn:
         assert isinstance(figure, Figure)
-        assert json.loads(html._json_for_html(figure.plots))
+        assert json.loads(html.json_for_html(figure.plots))

@@ -17,13 +17,6 @@ def compare_command(
 ) -> None:
     """Print a comparison, and write its page where one is wanted.
 
-    Args:
-        runs: Folders of finished runs.
-        metrics: Test metrics; None takes the usual ones.
-        baseline: Run to test against; None takes the best of each metric.
-        form: ``table``, ``markdown``, ``latex`` or ``csv``.
-        page: HTML file to write as well.
-
     Raises:
         RunError: A folder cannot be read.
         ConfigError: An unknown metric or baseline.

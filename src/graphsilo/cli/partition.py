@@ -17,12 +17,7 @@ WIDEST_BARS = 40
 
 
 def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], out: Path | None) -> None:
-    """Cut, store, and print the audit.
-
-    Args:
-        overrides: Values of flags by dotted name.
-        assignments: Those of ``--set``; a name without a section is a setting of the rule.
-        out: Where the partition is stored, if it is.
+    """Cut, store, and print the audit; an assignment without a section is a setting of the rule.
 
     Raises:
         GraphsiloError: As loading and cutting do.

@@ -32,16 +32,7 @@ def plan_command(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Try a configuration for a little while and print what a run will cost.
-
-    Args:
-        path: Configuration file, or None.
-        overrides: Values of flags by dotted name.
-        assignments: Those of ``--set``.
-        seconds: CPU seconds for each trial.
-        bandwidth, latency: Of each site's line, as a person writes them; None leaves runs between machines out.
-        out: Folder that the run would write to; None takes one below ``runs``.
-        as_json: Print one JSON object instead of tables.
+    """Try a configuration for a little while and print what a run will cost; see the flags of ``graphsilo plan``.
 
     Raises:
         RunError: The run does not fit this machine; the plan is printed before.

@@ -34,17 +34,7 @@ def run_command(
     draw_report: bool,
     debug: bool,
 ) -> None:
-    """Run a configuration and print what it came to.
-
-    Args:
-        path: Configuration file, or None.
-        overrides: Values of flags by dotted name.
-        assignments: Those of ``--set``.
-        out: Folder for the results; None takes the next free one below ``runs``.
-        resume: Go on with the run in ``out``.
-        quiet: Print only the folder.
-        draw_report: Whether a report page is drawn.
-        debug: Whether a report that cannot be drawn shows its traceback.
+    """Run a configuration and print what it came to; see the flags of ``graphsilo run``.
 
     Raises:
         GraphsiloError: As the parts do.

@@ -67,13 +67,12 @@ def say(text: str = "") -> None:
     sys.stdout.write(paragraph(text, sys.stdout) + "\n")
 
 
-def table(*headings: str, numbers: Sequence[int] = (), title: str | None = None, narrow: bool = False) -> Table:
+def table(*headings: str, numbers: Sequence[int] = (), narrow: bool = False) -> Table:
     """An empty table in the house's style: a line below the headings on a terminal, bare columns in a pipe.
 
     Args:
         headings: Of the columns.
         numbers: Which columns hold numbers; these stand right and are never broken.
-        title: Above it.
         narrow: Less room between columns.
     """
     from rich import box
@@ -81,9 +80,6 @@ def table(*headings: str, numbers: Sequence[int] = (), title: str | None = None,
 
     seen = is_terminal()
     grid = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
         header_style="bold",
         box=box.SIMPLE_HEAD if seen else None,
         padding=(0, 1) if seen and not narrow else (0, 1 if seen else 2, 0, 0),
@@ -195,6 +191,6 @@ def count(value: Any) -> str:
     return f"{value:,}".replace(",", " ") if is_terminal() else str(value)
 
 
-def share(value: float | None, digits: int = 2) -> str:
+def share(value: float | None) -> str:
     """A fraction as it is; a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None else f"{value:.2f}"

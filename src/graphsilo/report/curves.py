@@ -23,6 +23,7 @@ from graphsilo.report.plot import (
     plain,
     short,
     size_unit,
+    spaced,
     symbol,
 )
 from graphsilo.report.record import Run
@@ -174,10 +175,7 @@ class _Track:
 
     def __init__(self, seed: Seed) -> None:
         rows = seed.rounds
-        if len(rows) > _POINTS:
-            picked = np.unique(np.linspace(0, len(rows) - 1, _POINTS).astype(int))
-        else:
-            picked = np.arange(len(rows))
+        picked = spaced(len(rows), _POINTS)
         self.rows = [rows[i] for i in picked]
         self.rounds = [row.round for row in self.rows]
         self.best, self.seed = seed.best_round, seed.seed
@@ -269,8 +267,7 @@ def _mean_line(
 def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
     seeds = [{row.round: row for row in seed.rounds} for seed in run.seeds]
     common: list[int] = sorted(set.intersection(*(set(rows) for rows in seeds)))
-    if len(common) > _POINTS:
-        common = [common[i] for i in np.unique(np.linspace(0, len(common) - 1, _POINTS).astype(int))]
+    common = [common[place] for place in spaced(len(common), _POINTS)]
     return {
         "round": common,
         **{key: [float(np.mean([getattr(rows[when], key) for rows in seeds])) for when in common] for key in keys},

@@ -11,7 +11,7 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage.records import PartitionFacts
 from graphsilo.report.formats import in_sentence, number
 from graphsilo.report.plot import (
-    CLEAR,
+    CATEGORIES,
     MUTED,
     SCALE,
     SERIES,
@@ -23,23 +23,10 @@ from graphsilo.report.plot import (
     plain,
     short,
     size_unit,
+    spaced,
 )
-from graphsilo.report.record import Ledger
+from graphsilo.report.record import KIND_WORDS, Ledger
 
-KIND_ORDER = (
-    "model",
-    "gradient",
-    "prototype",
-    "statistic",
-    "embedding",
-    "generator",
-    "synthetic",
-    "logits",
-    "topology",
-    "counts",
-    "score",
-    "control",
-)
 MANY_CLIENTS = 60
 """Above this, clients are no longer labelled one by one."""
 _HEAT_ROWS = 600
@@ -61,7 +48,7 @@ def label_map(partition: PartitionFacts, class_names: Sequence[str] | None = Non
         order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
         note = " Clients are sorted by their most frequent class."
         if len(order) > _HEAT_ROWS:
-            order = order[np.linspace(0, len(order) - 1, _HEAT_ROWS).astype(int)]
+            order = order[spaced(len(order), _HEAT_ROWS)]
             note += f" {_HEAT_ROWS} of {len(clients)} clients are drawn, evenly chosen along that order."
         counts, shares, names = counts[order], shares[order], [names[i] for i in order]
     classes = class_labels(width, class_names)
@@ -81,14 +68,8 @@ def label_map(partition: PartitionFacts, class_names: Sequence[str] | None = Non
         "colorbar": _colour_bar("% of client", top),
     }
     layout = layout_of("Class", "", legend=False)
-    layout["yaxis"] |= {
-        "autorange": "reversed",
-        "showticklabels": not many,
-        "type": "category",
-        "gridcolor": CLEAR,
-        "ticks": "",
-    }
-    layout["xaxis"] |= {"type": "category", "gridcolor": CLEAR, "ticks": ""}
+    layout["yaxis"] |= {"autorange": "reversed", "showticklabels": not many, **CATEGORIES}
+    layout["xaxis"] |= CATEGORIES
     return Figure(
         "label-map",
         f"Labels per client: each row is a client, a stronger colour a larger share of its labels.{note}",
@@ -194,8 +175,8 @@ def confusion(matrix: Any, class_names: Sequence[str] | None = None) -> Figure |
     if width <= 12:
         trace |= {"texttemplate": "%{z:.0f}", "textfont": {"size": 12}}
     layout = layout_of("Predicted", "True", legend=False)
-    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR, "ticks": ""}
-    layout["xaxis"] |= {"type": "category", "gridcolor": CLEAR, "ticks": ""}
+    layout["yaxis"] |= {"autorange": "reversed", **CATEGORIES}
+    layout["xaxis"] |= CATEGORIES
     return Figure(
         "confusion",
         "Confusion: rows are true classes, columns predictions, numbers the percent of the true class. All clients' "
@@ -231,7 +212,7 @@ def per_class(values: Sequence[Any], class_names: Sequence[str] | None = None) -
     }
     layout = layout_of("F1 in percent", "", legend=False)
     layout["xaxis"]["range"] = [0, 100]
-    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR, "ticks": ""}
+    layout["yaxis"] |= {"autorange": "reversed", **CATEGORIES}
     return Figure(
         "per-class",
         "F1 per class, mean over clients and seeds; whiskers are one standard deviation over seeds.",
@@ -264,7 +245,7 @@ def kinds(ledger: Ledger) -> Figure | None:
         )
     layout = layout_of(f"{unit} per seed, all clients", "")
     layout |= {"barmode": "stack"}
-    layout["yaxis"] |= {"autorange": "reversed", "type": "category", "gridcolor": CLEAR, "ticks": ""}
+    layout["yaxis"] |= {"autorange": "reversed", **CATEGORIES}
     return Figure(
         "kinds",
         "Bytes by what they disclose, summed over clients and rounds, mean over seeds.",
@@ -337,12 +318,12 @@ def _histogram(values: Any, title: str) -> Plot:
 def kind_names(ledger: Ledger) -> list[str]:
     """Every kind that crossed, in the fixed order of the reports."""
     found = {name for way in ledger.by_kind.values() for name, size in way.items() if size}
-    return [name for name in KIND_ORDER if name in found] + sorted(found - set(KIND_ORDER))
+    return [name for name in KIND_WORDS if name in found] + sorted(found - KIND_WORDS.keys())
 
 
 def _kind_marker(name: str) -> Plot:
     """A fixed colour per kind, so that two reports read alike; hatching where colours repeat."""
-    position = KIND_ORDER.index(name) if name in KIND_ORDER else len(KIND_ORDER)
+    position = [*KIND_WORDS, name].index(name)
     marker: Plot = {"color": colour(position)}
     if position >= len(SERIES):
         marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}

@@ -12,12 +12,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphsilo.report import comparison_page, run_page
 from graphsilo.report.formats import MISSING, number
 from graphsilo.report.plot import DARK, Figure
 from graphsilo.report.record import Context, Run, load, write_page
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 def write(run_dir: Path | str, out: Path | str | None = None) -> Path:
@@ -76,34 +79,45 @@ def page(template: str, context: Context, drawn: Sequence[Figure], *, folder: Pa
         drawn: The page's figures.
         folder: Where the template is, if not among the package's.
     """
-    import jinja2
     from markupsafe import Markup
 
-    environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [jinja2.FileSystemLoader([] if folder is None else folder), jinja2.FunctionLoader(_packaged)]
-        ),
+    scripts = (
+        [script_text(_plotly()), script_text(packaged("report.js"))] if drawn else [script_text(packaged("report.js"))]
+    )
+    data = {
+        "figures": {figure.name: {"group": figure.group, "plots": figure.plots} for figure in drawn},
+        "dark": DARK,
+    }
+    return (
+        environment(folder)
+        .get_template(template)
+        .render(
+            **context,
+            style=Markup(packaged("report.css")),
+            scripts=[Markup(script) for script in scripts],
+            policy=_policy(scripts),
+            page_data=Markup(json_for_html(data)),
+            missing=MISSING,
+        )
+    )
+
+
+def environment(folder: Path | None = None) -> jinja2.Environment:
+    """Where templates are found: in a folder, if one is named, then among the package's."""
+    import jinja2
+
+    places = [jinja2.FileSystemLoader([] if folder is None else folder), jinja2.FunctionLoader(packaged)]
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader(places),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    scripts = [_script(_plotly()), _script(_packaged("report.js"))] if drawn else [_script(_packaged("report.js"))]
-    data = {
-        "figures": {figure.name: {"group": figure.group, "plots": figure.plots} for figure in drawn},
-        "dark": DARK,
-    }
-    return environment.get_template(template).render(
-        **context,
-        style=Markup(_packaged("report.css")),
-        scripts=[Markup(script) for script in scripts],
-        policy=_policy(scripts),
-        page_data=Markup(_json_for_html(data)),
-        missing=MISSING,
-    )
 
 
-def _packaged(name: str) -> str:
+def packaged(name: str) -> str:
+    """The text of a template, style or script."""
     from importlib import resources
 
     return resources.files("graphsilo.report").joinpath("templates", name).read_text(encoding="utf-8")
@@ -115,22 +129,25 @@ def _plotly() -> str:
     return str(get_plotlyjs())
 
 
-def _script(text: str) -> str:
+def script_text(text: str) -> str:
     """A script as it may stand inside the page: line ends as the browser hashes them, no way out of the element."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
+def hashed(text: str) -> str:
+    """What a content security policy calls a script or a style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 def _policy(scripts: Iterable[str]) -> str:
-    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src {' '.join(map(hashed, scripts))}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _json_for_html(value: Any) -> str:
+def json_for_html(value: Any) -> str:
     """JSON that cannot end the script element it stands in. NaN and infinities become null."""
     text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":

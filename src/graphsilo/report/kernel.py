@@ -131,6 +131,3 @@ def figure(record: Mapping[str, Any]) -> Figure | None:
 def _text(value: Any) -> str:
     known = number(value)
     return MISSING if known is None else f"{known:.4g}"
-
-
-__all__ = ["GRAPHS", "describe", "figure", "shown", "summary", "table"]

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from graphsilo.evaluate.metrics import metric_of
 
 Plot: TypeAlias = "dict[str, Any]"
@@ -42,6 +45,10 @@ DARK = SERIES | {
 _COLOURS = list(SERIES)
 DASHES = ("solid", "dash", "dot", "dashdot")
 SCALE = [[0, "#f2f5f9"], [0.25, "#c6dbef"], [0.5, "#6baed6"], [0.75, "#2171b5"], [1, "#08306b"]]
+
+
+CATEGORIES = {"type": "category", "gridcolor": CLEAR, "ticks": ""}
+"""An axis of names."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,11 @@ def axis_title(name: str) -> str:
 def size_unit(largest: float) -> tuple[float, str]:
     """Bytes per unit, and the unit, in which the largest value reads well."""
     return next(((f, unit) for f, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if largest >= f), (1.0, "Bytes"))
+
+
+def spaced(count: int, limit: int) -> NDArray[np.int64]:
+    """At most ``limit`` of ``count`` places, evenly chosen."""
+    return np.arange(count) if count <= limit else np.linspace(0, count - 1, limit).astype(np.int64)
 
 
 def plain(text: str) -> str:

@@ -21,6 +21,42 @@ from graphsilo.experiments.storage.records import RunRecord, Scores, Seed, read_
 from graphsilo.report import formats
 from graphsilo.report.formats import Spread, spread
 
+KIND_WORDS = {
+    "model": ("model weights", "model weights after local training", "model weights to start the round from"),
+    "gradient": ("gradients", "gradients of the model on the silo's own data", "gradients to apply or compare with"),
+    "prototype": (
+        "class prototypes",
+        "class prototypes: one average embedding per class, of the nodes that have it",
+        "class prototypes of the federation or of other silos",
+    ),
+    "statistic": (
+        "statistics over nodes",
+        "sums, means or moments over the silo's nodes, no single node's values",
+        "sums, means or moments over all silos",
+    ),
+    "embedding": ("embeddings of nodes", "embeddings of single nodes", "embeddings of single nodes of other silos"),
+    "generator": (
+        "generator weights",
+        "weights of a model that generates data like the silo's",
+        "weights of a model that generates data like the silos'",
+    ),
+    "synthetic": ("synthetic data", "made-up nodes or graphs, fitted to the silo's data", "made-up nodes or graphs"),
+    "logits": (
+        "predictions",
+        "predictions of the silo's model, one row per item",
+        "predictions to learn from, one row per item",
+    ),
+    "topology": ("graph structure", "structure of the silo's graph: edges, degrees or paths", "graph structure"),
+    "counts": (
+        "counts",
+        "how many: nodes, labels per class, right and wrong predictions",
+        "how many, over the whole federation",
+    ),
+    "score": ("scores", "single numbers on quality: losses, accuracies, similarities", "single numbers on quality"),
+    "control": ("control values", "settings and progress, nothing computed from data", "settings and progress"),
+}
+"""Disclosure kind to: its name in a sentence, what leaves a silo under it, what comes back; in the order of reports."""
+
 Bytes: TypeAlias = "dict[str, float]"
 Context: TypeAlias = "dict[str, Any]"
 """What a template is given."""

@@ -9,9 +9,7 @@ What sites say of themselves is shown as text, never as markup, and cut where it
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import json
 import math
 import re
@@ -147,22 +145,14 @@ class _Content:
     """The bodies of the two addresses, and the policy that goes with them."""
 
     def __init__(self, tree: Callable[[], dict[str, Any]]):
-        import jinja2
-
         self.tree = tree
-        self.script = html._script(html._packaged("status.js"))
-        self.style = (html._packaged("report.css") + html._packaged("status.css")).replace("\r\n", "\n")
+        self.script = html.script_text(html.packaged("status.js"))
+        self.style = (html.packaged("report.css") + html.packaged("status.css")).replace("\r\n", "\n")
         self.policy = (
-            f"default-src 'none'; script-src {_hash(self.script)}; style-src {_hash(self.style)}; connect-src 'self'; "
-            "img-src data:; base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; script-src {html.hashed(self.script)}; style-src {html.hashed(self.style)}; "
+            "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
         )
-        self.template = jinja2.Environment(
-            loader=jinja2.FunctionLoader(html._packaged),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        ).get_template("status.html.j2")
+        self.template = html.environment().get_template("status.html.j2")
 
     def json(self) -> str:
         """``/status.json``."""
@@ -174,15 +164,12 @@ class _Content:
 
         tree = shown(self.tree())
         data = {"status": tree, "scores": {name: in_sentence(name) for name in selecting()}, "engines": ENGINES}
-        text = json.dumps(data, allow_nan=False)
-        for sign in "<>&":  # nothing may end the element that it stands in
-            text = text.replace(sign, f"\\u{ord(sign):04x}")
         return self.template.render(
             title=str(tree.get("federation") or "Federation"),
             style=Markup(self.style),
             scripts=[Markup(self.script)],
             policy=self.policy,
-            page_data=Markup(text),
+            page_data=Markup(html.json_for_html(data)),
         )
 
 
@@ -291,10 +278,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _plain(value: Any) -> Any:

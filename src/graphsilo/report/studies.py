@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphsilo.report.figures import class_labels
 from graphsilo.report.formats import MISSING, integer, number, words
-from graphsilo.report.plot import CLEAR, MUTED, SCALE, Figure, Plot, choices, colour, layout_of, present
+from graphsilo.report.plot import CLEAR, MUTED, SCALE, Figure, Plot, choices, colour, layout_of, present, spaced
 from graphsilo.report.record import Context
 
 Study: TypeAlias = Mapping[Any, Mapping[str, Any]]
@@ -63,12 +63,12 @@ def plane(study: Study, class_names: Sequence[str] | None = None) -> Figure | No
     """Real and synthetic nodes in the plane of their first two principal components, one plot per client."""
     plots: dict[str, Plot] = {}
     for client, both in _pairs(study).items():
-        real, synthetic = (features[_spaced(len(features), MAX_POINTS)] for features, _ in both)
+        real, synthetic = (features[spaced(len(features), MAX_POINTS)] for features, _ in both)
         at, shares = principal_plane(np.concatenate([real, synthetic]))
         kinds = ((REAL, at[: len(real)], both[0][1]), (SYNTHETIC, at[len(real) :], both[1][1]))
         traces = []
         for place, (kind, points, labels) in enumerate(kinds):
-            shown = None if labels is None else labels[_spaced(len(labels), MAX_POINTS)]
+            shown = None if labels is None else labels[spaced(len(labels), MAX_POINTS)]
             traces.append(_dots(kind, points, shown, class_names, place))
         titles = [f"Component {axis + 1} ({100 * share:.0f} % of variance)" for axis, share in enumerate(shares)]
         plots[f"client {client}"] = {"data": traces, "layout": layout_of(*titles)}
@@ -103,7 +103,7 @@ def feature_map(study: Study, class_names: Sequence[str] | None = None) -> Figur
         traces = []
         for place, (features, labels) in enumerate(both):
             order = np.arange(len(features)) if labels is None else np.argsort(labels, kind="stable")
-            rows = order[_spaced(len(order), MAP_ROWS)]
+            rows = order[spaced(len(order), MAP_ROWS)]
             traces.append(
                 {
                     "type": "heatmap",
@@ -182,13 +182,6 @@ def _features(facts: Mapping[str, Any], kind: str) -> _Features | None:
     return features, labels if labels is not None and labels.shape == features.shape[:1] else None
 
 
-def _spaced(count: int, limit: int) -> NDArray[np.int64]:
-    """At most ``most`` of ``count`` places, evenly chosen."""
-    if count <= limit:
-        return np.arange(count)
-    return np.linspace(0, count - 1, limit).astype(np.int64)
-
-
 def _names(labels: NDArray[np.int64] | None, rows: NDArray[np.int64], class_names: Sequence[str] | None) -> list[str]:
     """What to call each row: its class, or its number."""
     if labels is None:
@@ -228,6 +221,3 @@ def _text(value: Any) -> str:
     if known is None:
         return MISSING
     return integer(known) if float(known).is_integer() else f"{known:.4g}"
-
-
-__all__ = ["Study", "describe", "feature_map", "plane", "principal_plane", "table"]

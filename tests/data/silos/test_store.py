@@ -155,5 +155,5 @@ def test_sparse_features_are_mapped_and_no_file_stays_open(tmp_path):
     found = store.read(0)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     maps = Path("/proc/self/maps").read_text(encoding="utf-8")
-    assert all(f"{store.folder}/graph-0.features-{part}.npy" in maps for part in ("data", "indices", "indptr"))
+    assert all(f"{store.folder}/graph-0.features_{part}.npy" in maps for part in ("data", "indices", "indptr"))
     assert found.graph.features.nnz == 2

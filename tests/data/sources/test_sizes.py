@@ -18,7 +18,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_sizes() -> None:
     assert dense_bytes(2_400_000, 1000) == 9_600_000_000
-    assert dense_bytes(10, 10, matrices=3, width=8) == 2400
+    assert dense_bytes(10, 10, matrices=3) == 1200
     assert [in_words(size) for size in (0, 999, 1500, 2.5e6, 9.6e9, 3e12)] == [
         "0 bytes", "999 bytes", "1.5 kB", "2.5 MB", "9.6 GB", "3 TB",
     ]  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -84,12 +85,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, ready for JSON."""
-        plain = asdict(self)
-        plain["per_client"] = [
-            {**item, "labels": list(item["labels"]), "missing_classes": list(item["missing_classes"])}
-            for item in plain["per_client"]
-        ]
-        return plain
+        return dict(msgspec.to_builtins(self))
 
 
 def edge_homophily(edges: NDArray[np.int64], labels: NDArray[np.int64]) -> float | None:

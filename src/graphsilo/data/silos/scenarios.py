@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -129,21 +130,11 @@ def partition_for_scenario(
     chosen = check_scenario(scenario)
     kind = entry(rule)
     settings = dict(options or {})
-    if chosen in ("seen", "inductive"):
-        return partition(
-            graph,
-            rule,
-            clients=clients,
-            seed=seed,
-            ratios=ratios,
-            options=settings,
-            split=split,
-            split_index=split_index,
-        )
-    if kind.name == "files":
-        stored = partition(graph, rule, clients=clients, seed=seed, ratios=ratios, options=settings, split=split)
-        _require_parts(stored, chosen)
-        return stored
+    make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index)
+    if chosen in ("seen", "inductive") or kind.name == "files":
+        whole = make(graph, clients=clients, options=settings)
+        _require_parts(whole, chosen)
+        return whole
     CutOptions.of({"clients": clients, "seed": seed})
     cropped: NodeIds | None = None
     rows = np.arange(graph.num_nodes, dtype=np.int64)
@@ -156,16 +147,7 @@ def partition_for_scenario(
         rest = graph.subgraph(rows)
     if kind.name in ("metis", "topology"):
         settings = {"recursive": False, **settings}
-    cut = partition(
-        rest,
-        rule,
-        clients=clients + 1,
-        seed=seed,
-        ratios=ratios,
-        options=settings,
-        split=split,
-        split_index=split_index,
-    )
+    cut = make(rest, clients=clients + 1, options=settings)
     return replace(
         cut,
         num_nodes=graph.num_nodes,

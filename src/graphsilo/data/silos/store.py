@@ -13,11 +13,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import CutLinks, EvaluationSet, Links, Schema, Silo
-from graphsilo.data.sources.files import by_global_id
+from graphsilo.data.sources.files import graph_of, parts_of
 from graphsilo.data.truth import words_of
 from graphsilo.types import ClientId
 
@@ -80,7 +79,7 @@ class SiloStore:
         arrays = {key: self._array(f"{name}.{key}") for key in head["arrays"]}
         schema = head["schema"]
         for key in ("feature_names", "class_names"):
-            schema[key] = _words(schema[key])
+            schema[key] = None if schema[key] is None else tuple(schema[key])
         schema["booleans"] = words_of(schema["booleans"])
         links = {key.removeprefix("links-"): array for key, array in arrays.items() if key.startswith("links-")}
         cut = {key.removeprefix("cut-"): array for key, array in arrays.items() if key.startswith("cut-")}
@@ -142,28 +141,7 @@ class SiloStore:
             if graph.graph_ids is not None:
                 arrays["graph_ids"] = graph.graph_ids
         else:
-            head = {
-                "num_classes": graph.num_classes,
-                "name": graph.name,
-                "shape": list(graph.features.shape),
-                "sparse": graph.is_sparse,
-                "feature_names": graph.feature_names,
-                "class_names": graph.class_names,
-            }
-            arrays = {"edges": graph.edges, "labels": graph.labels}
-            if graph.node_ids is not None:
-                arrays["node_ids"] = graph.node_ids
-            if graph.edge_weights is not None:
-                arrays["edge_weights"] = graph.edge_weights
-            if graph.node_names is not None:
-                # Of this graph's nodes only: a silo's folder must not tell of nodes elsewhere.
-                arrays["node_names"] = np.asarray(graph.external_ids)
-            if sp.issparse(graph.features):
-                arrays.update(
-                    {f"features-{key}": getattr(graph.features, key) for key in ("data", "indices", "indptr")}
-                )
-            else:
-                arrays["features"] = np.asarray(graph.features)
+            head, arrays = parts_of(graph)
         head["arrays"] = list(arrays)
         for key, array in arrays.items():
             np.save(self.folder / f"{name}.{key}.npy", array, allow_pickle=False)
@@ -185,28 +163,6 @@ class SiloStore:
                 union, arrays["pointer"], arrays["labels"], head["num_classes"], head["name"], arrays.get("graph_ids")
             )
         else:
-            features = (
-                sp.csr_matrix(
-                    tuple(arrays[f"features-{key}"] for key in ("data", "indices", "indptr")), shape=head["shape"]
-                )
-                if head["sparse"]
-                else arrays["features"]
-            )
-            graph = Graph(
-                features,
-                arrays["edges"],
-                arrays["labels"],
-                head["num_classes"],
-                head["name"],
-                node_ids=arrays.get("node_ids"),
-                edge_weights=arrays.get("edge_weights"),
-                feature_names=_words(head["feature_names"]),
-                class_names=_words(head["class_names"]),
-                node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
-            )
+            graph = graph_of(head, arrays)
         self._read[name] = graph
         return graph
-
-
-def _words(words: list[str] | None) -> tuple[str, ...] | None:
-    return None if words is None else tuple(words)

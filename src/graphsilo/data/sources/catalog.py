@@ -591,47 +591,27 @@ def read_compact_collection(path: Path, *, name: str, num_classes: int) -> Graph
     """
     import lzma
 
-    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-        text = file.read().rstrip() + b"\n"
-    numbers = np.fromstring(text, dtype=np.int32, sep=" ")
-    # A line holds as many numbers as it has places where a digit follows a blank.
-    characters = np.frombuffer(text, dtype=np.uint8)
-    blank = characters <= ord(" ")
-    starts = ~blank
-    starts[1:] &= blank[:-1]
-    line_ends = np.flatnonzero(characters == ord("\n"))
-    line_start = np.searchsorted(np.flatnonzero(starts), np.concatenate([[0], line_ends + 1]))
-    del characters, blank, starts, line_ends
-    lines = len(line_start) - 1
-    count = int(numbers[0])
-    header = np.zeros(count, dtype=np.int64)
-    line = 1
+    with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as file:
+        rows = [np.fromstring(line, dtype=np.int64, sep=" ") for line in file]
+    count, line = int(rows[0][0]), 1
+    sizes, labels = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    ends: list[list[NDArray[np.int64]]] = [[], []]
     for graph in range(count):
-        if line >= lines:
+        if line >= len(rows):
             raise DataError(f"{path}: {count} graphs were announced, but the file ends within graph {graph}.")
-        header[graph] = line
-        line += 1 + int(numbers[line_start[line]])
-    if line != lines or len(numbers) != line_start[-1]:
-        raise DataError(f"{path}: the graphs end at line {line}, the file at line {lines}; it is damaged.")
-    sizes = numbers[line_start[header]].astype(np.int64)
-    labels = numbers[line_start[header] + 1].astype(np.int64)
+        first = int(sizes.sum())
+        sizes[graph], labels[graph] = rows[line]
+        nodes = rows[line + 1 : line + 1 + int(sizes[graph])]
+        line += 1 + int(sizes[graph])
+        if any(len(row) - 2 != row[1] for row in nodes):
+            raise DataError(f"{path}: a node's number of neighbours differs from the number announced; it is damaged.")
+        ends[0].append(np.repeat(first + np.arange(len(nodes)), [len(row) - 2 for row in nodes]))
+        ends[1] += [first + row[2:] for row in nodes]
+    if line != len(rows):
+        raise DataError(f"{path}: the graphs end at line {line}, the file at line {len(rows)}; it is damaged.")
     pointer = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    is_node = np.ones(lines, dtype=bool)
-    is_node[0] = False
-    is_node[header] = False
-    node_lines = np.flatnonzero(is_node)
-    degree = line_start[node_lines + 1] - line_start[node_lines] - 2
-    if not np.array_equal(degree, numbers[line_start[node_lines] + 1]):
-        raise DataError(f"{path}: a node's number of neighbours differs from the number announced; it is damaged.")
     n = int(pointer[-1])
-    source = np.repeat(np.arange(n, dtype=np.int64), degree)
-    is_neighbour = np.ones(len(numbers), dtype=bool)
-    is_neighbour[0] = False
-    for offset in (0, 1):
-        is_neighbour[line_start[header] + offset] = False
-        is_neighbour[line_start[node_lines] + offset] = False
-    target = numbers[is_neighbour] + np.repeat(np.repeat(pointer[:-1], sizes), degree)
-    edges = transforms.remove_self_loops(np.stack([source, target]))
+    edges = transforms.remove_self_loops(np.stack([np.concatenate([*each, pointer[:0]]) for each in ends]))
     union = Graph(
         features=np.zeros((n, 0), dtype=np.float32),
         edges=transforms.coalesce(edges, n),

@@ -305,8 +305,8 @@ def _as_numbers(words: Iterable[str]) -> list[float]:
     return found
 
 
-def _one(name: str, values: NDArray[np.float64], empty: NDArray[np.bool_], *, words: bool = False) -> _Block:
-    return _Block(values[:, None], (name,), empty, words=words)
+def _one(name: str, values: NDArray[np.float64], empty: NDArray[np.bool_]) -> _Block:
+    return _Block(values[:, None], (name,), empty)
 
 
 def _parse_numbers(

@@ -26,6 +26,7 @@ from graphsilo.errors import DataError, RunError
 
 FORMAT = 1
 _SPLIT = "split_"
+_CSR = ("data", "indices", "indptr")
 
 
 def save_graph(path: str | os.PathLike[str], graph: Graph | GraphCollection) -> Path:
@@ -71,34 +72,57 @@ def write_graph(path: Path, graph: Graph | GraphCollection, *, facts: Mapping[st
             arrays["graph_ids"] = graph.graph_ids
         meta["collection"] = {"name": graph.name, "num_classes": graph.num_classes}
     assert isinstance(union, Graph)
-    meta |= {
-        "name": union.name,
-        "num_classes": union.num_classes,
-        "feature_names": union.feature_names,
-        "class_names": union.class_names,
-        "published_splits": isinstance(union.splits, PublishedSplits),
-    }
-    if sp.issparse(union.features):
-        arrays["features_data"] = union.features.data
-        arrays["features_indices"] = union.features.indices
-        arrays["features_indptr"] = union.features.indptr
-        arrays["features_shape"] = np.asarray(union.features.shape, dtype=np.int64)
-    else:
-        arrays["features"] = union.features
+    head, own = parts_of(union)
+    meta |= {**head, "published_splits": isinstance(union.splits, PublishedSplits)}
+    arrays |= own
     # Edges are most of a large graph; node numbers nearly always fit into half the width.
     arrays["edges"] = union.edges.astype(np.int32 if union.num_nodes < 2**31 else np.int64)
-    arrays["labels"] = union.labels
-    if union.edge_weights is not None:
-        arrays["edge_weights"] = union.edge_weights
-    if union.node_ids is not None:
-        arrays["node_ids"] = union.node_ids
-    if union.node_names is not None:
-        # Of the nodes that are in the file only: a silo's file must not tell of nodes elsewhere.
-        arrays["node_names"] = np.asarray(union.external_ids)
     arrays |= {_SPLIT + name: np.asarray(mask) for name, mask in union.splits.items()}
     arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
     with atomic_file(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
+
+
+def parts_of(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """A graph but for its splits as plain values and arrays, from which ``graph_of`` makes it again."""
+    head = {key: getattr(graph, key) for key in ("name", "num_classes", "feature_names", "class_names")}
+    arrays: dict[str, NDArray[Any]] = {"edges": graph.edges, "labels": graph.labels}
+    if sp.issparse(graph.features):
+        arrays |= {f"features_{key}": getattr(graph.features, key) for key in _CSR}
+        arrays["features_shape"] = np.asarray(graph.features.shape, dtype=np.int64)
+    else:
+        arrays["features"] = np.asarray(graph.features)
+    given = {"edge_weights": graph.edge_weights, "node_ids": graph.node_ids}
+    arrays |= {key: array for key, array in given.items() if array is not None}
+    if graph.node_names is not None:
+        # Of the nodes that are in the file only: a silo's file must not tell of nodes elsewhere.
+        arrays["node_names"] = np.asarray(graph.external_ids)
+    return head, arrays
+
+
+def graph_of(
+    head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], splits: Mapping[str, NDArray[np.bool_]] | None = None
+) -> Graph:
+    """The graph that ``parts_of`` took apart; of values that JSON held, too."""
+    if "features" in arrays:
+        features: Features = arrays["features"]
+    else:
+        parts = tuple(arrays[f"features_{key}"] for key in _CSR)
+        features = sp.csr_matrix(parts, shape=tuple(arrays["features_shape"].tolist()), copy=False)
+    names = {key: None if head[key] is None else tuple(head[key]) for key in ("feature_names", "class_names")}
+    return Graph(
+        features=features,
+        edges=arrays["edges"],
+        labels=arrays["labels"],
+        num_classes=head["num_classes"],
+        name=head["name"],
+        splits={} if splits is None else splits,
+        node_ids=arrays.get("node_ids"),
+        feature_names=names["feature_names"],
+        class_names=names["class_names"],
+        edge_weights=arrays.get("edge_weights"),
+        node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
+    )
 
 
 def read_graph(path: Path) -> tuple[Graph | GraphCollection, dict[str, Any]]:
@@ -125,27 +149,9 @@ def _assemble(arrays: Mapping[str, NDArray[Any]]) -> tuple[Graph | GraphCollecti
     meta = json.loads(arrays["meta"].tobytes().decode())
     if meta["format"] != FORMAT:
         raise ValueError(f"it says format {meta['format']}")
-    if "features" in arrays:
-        features: Features = arrays["features"]
-    else:
-        parts = (arrays["features_data"], arrays["features_indices"], arrays["features_indptr"])
-        features = sp.csr_matrix(parts, shape=tuple(arrays["features_shape"].tolist()), copy=False)
-    names = {key: None if meta[key] is None else tuple(meta[key]) for key in ("feature_names", "class_names")}
-    graph = Graph(
-        features=features,
-        edges=arrays["edges"].astype(np.int64),
-        labels=arrays["labels"],
-        num_classes=meta["num_classes"],
-        name=meta["name"],
-        splits=(PublishedSplits if meta.get("published_splits") else dict)(
-            {key[len(_SPLIT) :]: mask for key, mask in arrays.items() if key.startswith(_SPLIT)}
-        ),
-        node_ids=arrays.get("node_ids"),
-        feature_names=names["feature_names"],
-        class_names=names["class_names"],
-        edge_weights=arrays.get("edge_weights"),
-        node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
-    )
+    splits = {key[len(_SPLIT) :]: mask for key, mask in arrays.items() if key.startswith(_SPLIT)}
+    wide = {**arrays, "edges": arrays["edges"].astype(np.int64)}
+    graph = graph_of(meta, wide, PublishedSplits(splits) if meta.get("published_splits") else splits)
     if "collection" not in meta:
         return graph, meta["facts"]
     collection = GraphCollection(

@@ -18,9 +18,9 @@ def in_words(size: float) -> str:
     return f"{size:.0f} bytes"
 
 
-def dense_bytes(rows: int, columns: int, *, matrices: int = 1, width: int = 4) -> int:
-    """Bytes of dense matrices; ``width``: bytes of a number, 4 for float32."""
-    return matrices * rows * columns * width
+def dense_bytes(rows: int, columns: int, *, matrices: int = 1) -> int:
+    """Bytes of dense float32 matrices."""
+    return 4 * matrices * rows * columns
 
 
 def require_memory(needed: int, free: int | None, *, what: str, instead: str) -> None:

@@ -293,8 +293,8 @@ def _find_fault(path: Path, delimiter: str, header: Sequence[str]) -> str | None
     return None
 
 
-def _short(text: str, length: int = 60) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def mask(array: Any) -> NDArray[np.bool_]:

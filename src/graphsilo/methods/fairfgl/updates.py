@@ -57,7 +57,8 @@ def keep_largest(change: Tensor, share: float) -> SparseUpdate:
     total = len(flat)
     if share < 1 and total:
         kept = math.floor(share * (total - 1) + 1e-9) + 1
-        mask = size >= max(_smallest_of_largest(size, kept), np.finfo(np.float32).smallest_subnormal)
+        least = np.partition(size, total - kept)[total - kept]
+        mask = size >= max(least, np.finfo(np.float32).smallest_subnormal)
     else:
         mask = size > 0
     count = int(np.count_nonzero(mask))
@@ -69,20 +70,6 @@ def keep_largest(change: Tensor, share: float) -> SparseUpdate:
     if bitmap <= pairs:
         return SparseUpdate(values, bitmap=torch.from_numpy(np.packbits(mask, bitorder="little")))
     return SparseUpdate(values, positions=torch.from_numpy(np.flatnonzero(mask).astype(np.int32)))
-
-
-def _smallest_of_largest(size: NDArray[np.float32], kept: int) -> np.float32:
-    """The smallest of the ``kept`` largest of some non-negative numbers, several times faster than a partition.
-
-    The bits of such floats, read as whole numbers, have the same order: count the upper halves, then sort one bin.
-    """
-    upper = size.view(np.int32) >> 16
-    above = np.cumsum(np.bincount(upper)[::-1])[::-1]
-    place = int(np.flatnonzero(above >= kept)[-1])
-    inside = size.compress(upper == place)
-    rank = kept - (int(above[place]) - len(inside))
-    value: np.float32 = np.partition(inside, len(inside) - rank)[len(inside) - rank]
-    return value
 
 
 def expand(update: SparseUpdate, total: int) -> Tensor:

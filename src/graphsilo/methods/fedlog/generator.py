@@ -421,16 +421,3 @@ class Fitting:
         found = [torch.mm(first.t(), gradient), gradient.sum(0), *found]
         gradient = torch.mm(gradient, weights["1.weight"].t()).mul_(first > 0)
         return [self.inputs.tmm(gradient), gradient.sum(0), *found]
-
-
-__all__ = [
-    "Fitting",
-    "GeneratorSettings",
-    "GradientMatching",
-    "Matching",
-    "Output",
-    "RandomNetwork",
-    "draw",
-    "generate",
-    "neighbour_means",
-]  # fmt: skip

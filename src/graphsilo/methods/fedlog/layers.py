@@ -626,24 +626,3 @@ def negative_log_likelihood(
     gradient = each.exp_()
     gradient.scatter_add_(2, index, gradient.new_full((1, 1, 1), -1.0).expand_as(index))
     return loss, gradient.mul_((share / max(len(labels), 1))[..., None])
-
-
-__all__ = [
-    "BRANCHES",
-    "BranchTargets",
-    "Classifiers",
-    "Distance",
-    "Interaction",
-    "Layer",
-    "Mixing",
-    "Pass",
-    "PointEncoder",
-    "Points",
-    "Summand",
-    "layers_of",
-    "log_probabilities",
-    "negative_log_likelihood",
-    "normalise",
-    "normalise_backward",
-    "partners",
-]  # fmt: skip

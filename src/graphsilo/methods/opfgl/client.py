@@ -43,6 +43,7 @@ from graphsilo.training.label_propagation import (
 from graphsilo.training.local import load_model_state, load_weights, model_state, tensors_of
 from graphsilo.training.objective import PredictLinks, link_scores
 from graphsilo.training.optimizer import Adam
+from graphsilo.training.sharing import shared
 from graphsilo.types import Task
 
 
@@ -143,7 +144,7 @@ class Client(ClientBase[OpFGLConfig]):
             )[0]
 
         names = ("surrogate", seed, device, config.model_dump_json())
-        surrogate = stages.shared(names, [request.counts, request.labelled, request.mean, request.variance], make)
+        surrogate = shared(names, [request.counts, request.labelled, request.mean, request.variance], make)
         self._held = [surrogate]
         self._personalise(surrogate)
         return Done(clients=1)
@@ -179,7 +180,7 @@ class Client(ClientBase[OpFGLConfig]):
             config.dropout, config.stage1_lr, config.stage1_epochs, config.stage1_check, self.silo.schema.num_classes,
         )  # fmt: skip
         tensors = [surrogate.features, surrogate.labels, surrogate.adjacency]
-        path = stages.shared(names, tensors, make) if keep else make()
+        path = shared(names, tensors, make) if keep else make()
         if keep:
             self._held.append(path)
         chosen, epoch = stages.choose(path, self._score(classifier), config.patience)

@@ -18,7 +18,6 @@ from graphsilo.models.base import Model
 from graphsilo.models.view import View
 from graphsilo.training.local import tensors_of, weights_of
 from graphsilo.training.optimizer import Adam
-from graphsilo.training.sharing import shared
 from graphsilo.training.upstream import gradients_through
 
 LogitGradient = Callable[[Tensor], Tensor]
@@ -178,9 +177,3 @@ def shareable(model: Model, checks: int) -> bool:
     """Whether keeping a path's check points stays within ``SHARED_BYTES``."""
     each = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(model).values())
     return each * checks <= SHARED_BYTES
-
-
-__all__ = [
-    "LogitGradient", "Path", "Weights", "choose", "copy_of", "cross_entropy", "distil", "focal",
-    "parameter_gradients", "shareable", "shared",
-]  # fmt: skip
