@@ -245,7 +245,7 @@ def plan(
 
     Args:
         config: A configuration, as ``run`` takes it.
-        seconds: CPU seconds that a trial aims at, up to three times as many where set-up or two rounds take longer.
+        seconds: CPU seconds that the trial aims at, up to six times as many where set-up and two rounds take longer.
         bandwidth: Rate of each site's line, such as ``100Mbit/s``, for a run between machines.
         latency: Time of a message on that line, one way, such as ``20ms``.
         out: Where the run would write; None leaves results, checkpoints and the disk out.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_a_call_waits_for_the_fullest_process_and_the_slowest_site(monkeypatch):
     clock = itertools.count()  # every look at the clock is a second later
     monkeypatch.setattr(meter.time, "process_time", lambda: float(next(clock)))
     places = {client: min(number, 1) for number, client in enumerate(federation.clients)}
-    watch = meter.Meter(found.append, lambda cpu: None, places, Connection(1e9, 0.5))
+    watch = meter.Meter(found.append, math.inf, places, Connection(1e9, 0.5))
     watch.watch(federation)
     federation.at("round", 1)
     server.round(federation, 1)
@@ -34,3 +35,17 @@ def test_a_call_waits_for_the_fullest_process_and_the_slowest_site(monkeypatch):
     assert cost["up"] == federation.ledger.total("round", 1)["up"]
     assert cost["down"] == federation.ledger.total("round", 1)["down"]
     assert cost["up"] / clients <= cost["max_up"] < cost["up"]
+
+
+def test_a_trial_that_takes_too_long_ends_between_two_answers(monkeypatch):
+    server, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+    found = []
+    clock = itertools.count()
+    monkeypatch.setattr(meter.time, "process_time", lambda: float(next(clock)))
+    watch = meter.Meter(found.append, 8.0, dict.fromkeys(federation.clients, 0))
+    watch.watch(federation)
+    federation.at("round", 1)
+    with pytest.raises(meter.TooLong):
+        server.round(federation, 1)
+    assert found[-1]["event"] == "partial"
+    assert found[-1]["cost"]["up"] > 0

@@ -63,18 +63,6 @@ def plan_command(
 
 def show(plan: Plan) -> None:
     """Print a plan as tables."""
-    for number, part in enumerate((_heading, _steps, _memory, _disk)):
-        if number:
-            terminal.say()
-        part(plan)
-    notes = [finding for finding in plan.findings if finding.level != "refused"]
-    if notes:
-        terminal.say()
-    for finding in notes:
-        terminal.say(f"{finding.level.capitalize()}: {finding.text}")
-
-
-def _heading(plan: Plan) -> None:
     about = plan.about
     seeds = f"{about['seeds']} seed{'' if about['seeds'] == 1 else 's'}"
     workers = f", {about['workers']} workers" if about["workers"] > 1 else ""
@@ -84,37 +72,57 @@ def _heading(plan: Plan) -> None:
         f"{about['rounds']} rounds, {seeds}{workers}{device}."
     )
     terminal.say(f"Known from: {plan.basis}.")
+    terminal.say()
+    _steps(plan)
+    terminal.say()
+    for process in plan.processes:
+        each = f", each of {process.count}" if process.count > 1 else ""
+        terminal.say(f"Memory of {process.name}{each}: {data_size(process.bytes)} at its peak.")
+    needed, free, machine = (plan.memory[key] for key in ("needed", "free", "machine"))
+    if machine is not None:
+        terminal.say(f"In all {data_size(needed)}; this machine has {data_size(machine)}, {data_size(free)} free.")
+    if plan.gpu:
+        terminal.say(f"On the GPU: {data_size(plan.gpu)}.")
+    disk = plan.disk
+    terminal.say()
+    if plan.is_whole or disk["kept"]:
+        terminal.say(
+            f"Disk: {data_size(disk['kept'])} stay (models {data_size(disk['models'])}, results "
+            f"{data_size(disk['results'])}); up to {data_size(disk['most'])} on the way, with checkpoints of "
+            f"{data_size(disk['checkpoint'])}."
+        )
+    else:
+        terminal.say("Disk: unknown.")
+    notes = [finding for finding in plan.findings if finding.level != "refused"]
+    if notes:
+        terminal.say()
+    for finding in notes:
+        terminal.say(f"{finding.level.capitalize()}: {finding.text}")
 
 
 def _steps(plan: Plan) -> None:
     """Time and bytes, step by step."""
     between = plan.about["bandwidth"] is not None
-    heads = [
-        "CPU",
-        "Wall",
-        *(["Between machines"] if between else []),
-        "To server",
-        "To clients",
-        "One: up",
-        "One: down",
-    ]
+    times = ("cpu", "wall", "sites") if between else ("cpu", "wall")
+    heads = [*("CPU", "Wall", "Between machines")[: len(times)], "To server", "To clients", "One: up", "One: down"]
     grid = terminal.table("Step", *heads, numbers=range(1, len(heads) + 1))
-    exact, steady = plan.is_exact, plan.is_steady
+    exact, steady, about = plan.is_exact, plan.is_steady, plan.about
     rows: list[tuple[str, Cost, bool]] = [
         ("Start, data and cut", plan.start, True),
         ("Set-up", plan.setup, exact),
         ("First round", plan.first_round, exact),
-        (f"Each later round of {plan.about['rounds']}", plan.round, steady),
-        (f"Each evaluation of {plan.about['evaluations']}", plan.evaluation, exact),
+        (f"Each later round of {about['rounds']}", plan.round, steady),
+        (f"Each evaluation of {about['evaluations']}", plan.evaluation, exact),
         ("Each checkpoint", plan.checkpoint, True),
         ("Results and report", plan.finish, True),
         ("Seed: set-up, rounds", plan.seed, steady),
-        ("The whole run", plan.run, steady and plan.about["seeds"] == 1),
+        ("The whole run", plan.run, steady and about["seeds"] == 1),
     ]
+    least = "" if plan.is_whole else "≥"  # where not everything was seen, nothing is unknown
     for name, cost, is_exact in rows:
-        times = [cost.cpu, cost.wall, *([cost.sites] if between else [])]
-        moved = [cost.up, cost.down, cost.max_up, cost.max_down]
-        cells = [_time(plan, seconds) for seconds in times] + [_size(size, is_exact) for size in moved]
+        cells = [f"{least}{duration(time)}" if (time := getattr(cost, key)) else MISSING for key in times]
+        for size in (cost.up, cost.down, cost.max_up, cost.max_down):
+            cells.append(f"{'' if is_exact else '≈'}{data_size(size)}" if size else MISSING)
         grid.add_row(name, *cells, style="bold" if cost in (plan.seed, plan.run) else "")
     terminal.show(grid)
     vary = "" if all(is_exact for *_, is_exact in rows) else " ≈ where messages vary, or not all were seen; else exact."
@@ -124,41 +132,6 @@ def _steps(plan: Plan) -> None:
     )
     if between:
         terminal.say(
-            f"Between machines: lines of {8 * plan.about['bandwidth'] / 1e6:g} Mbit/s and "
-            f"{duration(plan.about['latency'])}; every call waits for the slowest site. What the engine adds to each "
-            f"message is not in here."
+            f"Between machines: lines of {8 * about['bandwidth'] / 1e6:g} Mbit/s and {duration(about['latency'])}; "
+            f"every call waits for the slowest site. What the engine adds to each message is not in here."
         )
-
-
-def _time(plan: Plan, seconds: float) -> str:
-    """A time; where not everything was seen, nothing is unknown and the rest at least so much."""
-    if not seconds:
-        return MISSING
-    return duration(seconds) if plan.is_whole else f"≥{duration(seconds)}"
-
-
-def _size(size: float, is_exact: bool) -> str:
-    return MISSING if not size else data_size(size) if is_exact else f"≈{data_size(size)}"
-
-
-def _memory(plan: Plan) -> None:
-    for process in plan.processes:
-        each = f", each of {process.count}" if process.count > 1 else ""
-        terminal.say(f"Memory of {process.name}{each}: {data_size(process.bytes)} at its peak.")
-    needed, free, machine = (plan.memory[key] for key in ("needed", "free", "machine"))
-    if machine is not None:
-        terminal.say(f"In all {data_size(needed)}; this machine has {data_size(machine)}, {data_size(free)} free.")
-    if plan.gpu:
-        terminal.say(f"On the GPU: {data_size(plan.gpu)}.")
-
-
-def _disk(plan: Plan) -> None:
-    disk = plan.disk
-    if not plan.is_whole and not disk["kept"]:
-        terminal.say("Disk: unknown.")
-        return
-    terminal.say(
-        f"Disk: {data_size(disk['kept'])} stay (models {data_size(disk['models'])}, results "
-        f"{data_size(disk['results'])}); up to {data_size(disk['peak'])} on the way, with checkpoints of "
-        f"{data_size(disk['checkpoint'])}."
-    )

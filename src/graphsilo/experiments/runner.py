@@ -49,6 +49,7 @@ def run(
     label: str = "",
     begun: float | None = None,
     own: Path | None = None,
+    seed_run: Callable[..., SeedRun] = SeedRun,
 ) -> Result:
     """Carry out a configuration.
 
@@ -65,6 +66,7 @@ def run(
             from there. None counts from now.
         own: A folder that will not last, where what was given in memory lies as ``data.npz`` and ``partition.npz``;
             ``out`` gets copies once everything is checked.
+        seed_run: What makes a seed.
 
     Raises:
         GraphsiloError: As the parts do; what was finished before stays on disk.
@@ -140,7 +142,7 @@ def run(
         for index, seed in enumerate(config.run.seeds):
             again = resume
             while True:
-                one = SeedRun(config, method, method_config, simulation, seed, place, checkpoints, offload_folder)
+                one = seed_run(config, method, method_config, simulation, seed, place, checkpoints, offload_folder)
                 try:
                     found, ledger = one.run(index, resume=again, observer=observer, label=label, folder=folder)
                     break

@@ -1,12 +1,8 @@
 """What a run will cost, before it is started: memory, bytes, CPU time, wall time.
 
-The data is loaded and cut as the run does it; then the method's real set-up and a few rounds run in a process of their
-own, watched; what was measured there is carried over to the rounds, seeds and clients that were not.
-
-* ``probe``: that process; ``meter`` watches one seed in it.
-* ``trials``: which trials are made, and what they found.
-* ``estimate``: from these to the whole run.
-* ``plan``: what a plan says; ``lines``: bandwidth and latency.
+The first seed of the run is made in a process of its own (``probe``) in which ``meter`` watches every step, and ended
+after a few rounds. ``estimate`` carries what was measured over to the other rounds, seeds and clients; ``plan`` is what
+comes of it, ``connection`` the line between machines.
 """
 
 from __future__ import annotations
@@ -18,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -27,12 +24,14 @@ import graphsilo.errors
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.planning.connection import Connection
-from graphsilo.planning.estimate import plan_of
+from graphsilo.planning.estimate import Trial, plan_of
 from graphsilo.planning.plan import Plan
-from graphsilo.planning.trials import Trial, Tried
-from graphsilo.runtime.machine import memory
+from graphsilo.runtime.machine import memory, memory_use
 
 __all__ = ["Connection", "Plan", "plan"]
+
+SHARE = 0.9
+"""Of the memory that is free, what a trial may take before it is ended."""
 
 
 def plan(
@@ -43,12 +42,11 @@ def plan(
     out: Path | None = None,
     finish: str = "",
 ) -> Plan:
-    """Estimate what a run will cost, by trying it for a little while.
+    """Estimate what a run will cost, by making a little of it.
 
     Args:
         config: The run.
-        seconds: CPU seconds that a trial aims at, up to three times as many where set-up or two rounds take longer.
-            Most plans need one trial, hard ones two or three.
+        seconds: CPU seconds that the trial aims at, up to six times as many where set-up and two rounds take longer.
         line: Joins the sites with the coordinator, for a run between machines.
         out: Where results will be written; None writes none.
         finish: ``module:function`` that the run calls with its folder at the end.
@@ -57,47 +55,47 @@ def plan(
         GraphsiloError: As the run itself would: its data, its settings, or a step of its method.
     """
     machine = memory()
-    return plan_of(config, try_out(config, seconds, line, finish), machine=machine, line=line, out=out)
-
-
-def try_out(config: RunConfig, seconds: float, line: Connection | None, finish: str) -> Tried:
-    """Have another process prepare the data and try the method.
-
-    Raises:
-        GraphsiloError: As the run itself would.
-    """
     with tempfile.TemporaryDirectory(prefix="graphsilo-plan-") as name:
         folder = Path(name)
-        path = folder / "config.json"
-        path.write_text(json.dumps(config.complete(), default=str), encoding="utf-8")
+        (folder / "config.json").write_text(json.dumps(config.complete(), default=str), encoding="utf-8")
         order = {
-            "config": str(path), "explicit": sorted(config.explicit), "seconds": seconds, "finish": finish,
+            "explicit": sorted(config.explicit), "seconds": seconds, "finish": finish, "writes": out is not None,
             "line": None if line is None else asdict(line),
         }  # fmt: skip
-        environment = {
-            **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TMPDIR": name,
-            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for a GPU must not spoil it for the forks
-        }  # fmt: skip
-        with subprocess.Popen(
-            [sys.executable, "-m", "graphsilo.planning.probe", json.dumps(order), name],
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            start_new_session=True,
-        ) as process:  # fmt: skip
-            try:
-                _, said = process.communicate()
-            finally:  # whatever ends the plan ends the trial that is going on, too
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-        found = folder / "tried.json"
-        tree: dict[str, Any] = json.loads(found.read_bytes()) if process.returncode == 0 and found.exists() else {}
-    if "kind" in tree:
-        raise _error(tree)
-    if not tree:
-        raise _gone(process.returncode, said.decode(errors="replace"))
-    trials = [Trial(**trial) for trial in tree["trials"]]
-    if "error" in trials[0].events:
-        raise _error(trials[0].events["error"])
-    return Tried(tree["facts"], tree["started"], trials)
+        trial = _made(order, folder, None if machine is None else SHARE * machine.free)
+    return plan_of(config, trial, machine=machine, line=line, out=out)
+
+
+def _made(order: Mapping[str, Any], folder: Path, limit: float | None) -> Trial:
+    """The trial, ended when it takes more memory than the limit once its data is loaded."""
+    trial, events, errors = Trial(), folder / "events.jsonl", folder / "errors.txt"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TMPDIR": str(folder)}
+    events.touch()
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-m", "graphsilo.planning.probe", json.dumps(order), str(folder)], env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True,
+        ) as process,
+    ):  # fmt: skip
+        try:
+            while process.poll() is None:
+                used = memory_use(process.pid).now
+                if limit is not None and used > limit and b'"loaded"' in events.read_bytes():
+                    trial.out_of_memory, trial.peak = True, used
+                    break
+                time.sleep(0.02)
+        finally:  # whatever ends the plan ends the trial that is going on, too
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    trial.read(events)
+    if "error" in trial.events:
+        raise _error(trial.events["error"])
+    code = process.returncode
+    if "loaded" not in trial.events or code not in (0, -signal.SIGXCPU, -signal.SIGKILL):
+        raise _gone(code, errors.read_text(errors="replace"))
+    trial.out_of_memory |= code == -signal.SIGKILL
+    return trial
 
 
 def _gone(code: int, said: str) -> RunError:
@@ -106,10 +104,8 @@ def _gone(code: int, said: str) -> RunError:
         return RunError(
             "memory ran out while the data was loaded and cut: the machine has too little for this data set."
         )
-    error = RunError(
-        f"the process that tries the method went away{f': {lines[-1]}' if lines else ''}. Without a trial there is no "
-        f"plan."
-    )
+    last = f": {lines[-1]}" if lines else ""
+    error = RunError(f"the process that tries the method went away{last}. Without a trial there is no plan.")
     error.add_note("\n".join(lines[-20:]))
     return error
 

@@ -1,229 +1,205 @@
-"""The process in which a plan tries things out: loads the data once, then forks for each trial.
+"""The process in which a plan makes the first seed of a run, for as long as it takes to know what a round costs.
 
     python -m graphsilo.planning.probe ORDER FOLDER
 
-A fork begins with the data in memory as a run does, writes down what it measures as it goes, and can be ended at any
-moment without anything else being lost: by this process when memory runs short or time is up, and by the system.
+It is the run itself, in this process and with a seed that is measured and ends early. What it finds goes to the
+folder's ``events.jsonl`` at once, so that nothing is lost when it is ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
-import os
 import resource
-import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from graphsilo.data.silos.silo import Silo
-from graphsilo.experiments.checks import check_device, check_precision, check_resources, check_support
-from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.effects import check_clients, settled
-from graphsilo.experiments.observer import Silent
-from graphsilo.experiments.simulation import Simulation, complete_config, prepare
-from graphsilo.experiments.storage import results
+from graphsilo.errors import RunError
+from graphsilo.experiments import runner
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.seed import SeedRun
+from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.records import Seed
-from graphsilo.federation import registry
+from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
-from graphsilo.planning import meter
+from graphsilo.federation.server import ServerBase
+from graphsilo.federation.wire import Encoded
 from graphsilo.planning.connection import Connection
-from graphsilo.planning.trials import Trial, repeats, tried
-from graphsilo.runtime.local.offloading import OffloadFolder
+from graphsilo.planning.meter import Emit, Meter, TooLong
+from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.placement import beside_coordinator, expected_work, graph_bytes
-from graphsilo.runtime.machine import memory, memory_use
+from graphsilo.runtime.machine import memory_use
 
-GRACE = (2, 3)
-"""After so many times its seconds a trial is ended that has not finished its set-up; that has not done two rounds."""
-PART = 0.9
-"""Of the memory that is free, what a trial may take before it is ended."""
-SLOW = 20
-"""Wall seconds per CPU second that a trial is waited for."""
+PATIENCE = (6.0, 3.0)
+"""After so many times its seconds a trial is ended that has not done two rounds; with clients enough for a sample."""
+ENOUGH_ROUNDS = 10
+"""After so many rounds a fifth of the time is enough."""
+WEIGHED = (1, 3)
+"""Rounds after which a checkpoint is written and weighed."""
+SAMPLE = 8
+"""So many clients stand for all where more than twice as many take too long."""
 
 
 def main(order: Mapping[str, Any], folder: Path) -> None:
-    """Prepare the data, make the trials, and leave what was found in the folder's ``tried.json``."""
+    """Make the trial; whatever becomes of it is the last event."""
     torch.set_num_threads(1)
-    found: dict[str, Any] = {}
-    try:
-        line = Connection(**order["line"]) if order["line"] else None
-        probe = Probe(Path(order["config"]), order["explicit"], float(order["seconds"]), order["finish"], line, folder)
-        trials = tried(probe.facts, probe.attempt)
-        found = {"facts": probe.facts, "started": probe.started, "trials": [asdict(trial) for trial in trials]}
-    except MemoryError:
-        raise
-    except Exception as error:
-        found = _error(error)
-    (folder / "tried.json").write_text(json.dumps(found), encoding="utf-8")
+    with (folder / "events.jsonl").open("a", encoding="utf-8", buffering=1) as events:
+
+        def emit(event: dict[str, Any]) -> None:
+            event = {**event, "cpu": time.process_time(), **memory_use()._asdict()}
+            events.write(json.dumps(event) + "\n")
+
+        emit({"event": "started"})
+        try:
+            attempt(order, folder, emit)
+        except TooLong:
+            pass
+        except MemoryError:
+            raise
+        except Exception as error:
+            notes = "\n".join(getattr(error, "__notes__", []))
+            trace = f"{traceback.format_exc()}{notes}"
+            emit({"event": "error", "kind": type(error).__name__, "text": str(error) or repr(error), "trace": trace})
 
 
-class Probe:
-    """The data of a run, prepared as the run does it, and trials on it.
+def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
+    """The run's first seed, evaluated after every round, and the results and the report that follow."""
+    config = load_config(folder / "config.json").with_explicit(order["explicit"])
+    workers, seconds = config.run.workers, order["seconds"]
+    alone = config.run.model_copy(update={"workers": 1, "seeds": config.run.seeds[:1], "references": ()})
+    every = config.evaluation.model_copy(update={"every": 1})
+    line = Connection(**order["line"]) if order["line"] else None
+
+    def measured(*arguments: Any) -> MeteredRun:
+        simulation: Simulation = arguments[3]
+        method: Method = arguments[1]
+        work = {silo.client: expected_work(silo) for silo in simulation.silos}
+        spread = beside_coordinator(work, max(1, min(workers, len(work))))
+        places = {client: place for place, clients in enumerate(spread) for client in clients}
+        silos = [
+            {"client": silo.client, "bytes": graph_bytes(silo), "work": work[silo.client], "place": places[silo.client]}
+            for silo in simulation.silos
+        ]
+        emit(
+            {
+                "event": "loaded", "data": simulation.describe(), "rule": simulation.rule, "silos": silos,
+                "method": {"name": method.name, "title": method.title}, "rounds": arguments[2].total_rounds,
+            }
+        )  # fmt: skip
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # from here on the peak is that of training
+        limit = PATIENCE[len(silos) > 2 * SAMPLE] * seconds
+        return MeteredRun(*arguments, meter=Meter(emit, limit, places, line), seconds=seconds)
+
+    out = folder / "run" if order["writes"] else None
+    report = None
+    if order["finish"]:
+        module, _, function = order["finish"].partition(":")
+        report = getattr(importlib.import_module(module), function)
+    config = config.model_copy(update={"run": alone, "evaluation": every})
+    runner.run(config, out=out, report=report, seed_run=measured)
+    emit({"event": "finished", "sizes": sizes(out)})
+
+
+class MeteredRun(SeedRun):
+    """One seed that ends by itself after a few rounds.
 
     Args:
-        path: The configuration.
-        explicit: Settings that a person made.
-        seconds: CPU seconds that a trial aims at.
-        finish: ``module:function`` that the run calls with its folder at the end; empty for none.
-        line: Joins sites with their coordinator.
-        folder: For what trials write down.
+        arguments: Those of any seed.
+        meter: Watches it.
+        seconds: CPU seconds after which it ends, once it has done two rounds.
     """
 
-    def __init__(
-        self, path: Path, explicit: list[str], seconds: float, finish: str, line: Connection | None, folder: Path
-    ):
-        config = settled(load_config(path).with_explicit(explicit), out=path)
-        self.method: Method = registry.load(config.method.name)
-        settings = config.method_config()
-        check_device(config.run.device, config.run.precision)
+    def __init__(self, *arguments: Any, meter: Meter, seconds: float):
+        super().__init__(*arguments)
+        self.arguments, self.meter, self.seconds = arguments, meter, seconds
+
+    def run(
+        self, index: int, *, resume: bool, observer: Observer, label: str, folder: Path | None
+    ) -> tuple[Seed, Ledger]:
+        """The seed; where many clients take too long, a few from the smallest to the largest, and nothing after it.
+
+        Raises:
+            TooLong: That was it.
+        """
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        # A single call of a client that takes far too long is ended by the system.
+        limit = math.ceil(time.process_time() + self.meter.limit + self.seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+        try:
+            found, ledger = super().run(index, resume=resume, observer=observer, label=label, folder=folder)
+        except TooLong:
+            silos = sorted(self.simulation.silos, key=lambda silo: (expected_work(silo), silo.client))
+            if len(silos) <= 2 * SAMPLE:
+                raise
+            chosen = {silos[round(place * (len(silos) - 1) / (SAMPLE - 1))].client for place in range(SAMPLE)}
+            simulation = replace(self.simulation, silos=tuple(s for s in self.simulation.silos if s.client in chosen))
+            meter = Meter(self.meter.emit, PATIENCE[False] * self.seconds, self.meter.places, self.meter.line)
+            meter.emit({"event": "sample", "clients": sorted(chosen)})
+            few = MeteredRun(*self.arguments[:3], simulation, *self.arguments[4:], meter=meter, seconds=self.seconds)
+            few.run(index, resume=False, observer=observer, label=label, folder=folder)
+            raise
+        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
+        self.meter.close()
+        gpu = int(torch.cuda.max_memory_allocated()) if self.config.run.device.startswith("cuda") else 0
+        self.meter.emit({"event": "trained", "gpu": gpu, "entries": len(ledger._entries), "sizes": sizes(folder)})
+        return found, ledger
+
+    def _clients(self, method: Method, ledger: Ledger) -> Exchange:
+        found = super()._clients(method, ledger)
+        self.meter.watch(found)
+        return found
+
+    def _hand_out(self, scale: Encoded, federation: Exchange) -> None:
+        super()._hand_out(scale, federation)
+        self.meter.sent(dict.fromkeys(federation.clients, scale.num_bytes))
+        self.meter.close()
+
+    def _set_up(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
+        self.meter.emit({"event": "rounds", "rounds": server.rounds})
+        super()._set_up(server, federation, ledger, clock)
+        self.meter.close()
+
+    def _round(self, number: int, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
+        super()._round(number, server, federation, ledger, clock)
+        self.meter.close()
+        if number >= 2:
+            self.meter.limit = math.inf
+            share = 1.0 if number < ENOUGH_ROUNDS else 0.2
+            self.progress.stopped = self.meter.spent() >= share * self.seconds
+
+    def _is_due(self, number: int) -> bool:
+        # Clients that make room for others leave their states on disk, in checkpoints or not: they are weighed, too.
+        run = self.config.run
+        return number in WEIGHED and (run.checkpoint_every != 0 or run.resident_clients is not None)
+
+    def _save(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
+        """Weigh a checkpoint; a disk that has no room for it ends the trial's checkpoints, not the trial."""
+        if self.checkpoints is None:
+            return
+        self.meter.close()
         started = time.process_time()
-        self.started = {"cpu": started, **memory_use()._asdict()}
-        self.simulation: Simulation = prepare(config, self.method)
-        check_clients(config, self.simulation.partition)
-        config = settled(config, task=self.simulation.task, partition=self.simulation.partition, out=path)
-        check_support(config, self.method, settings, self.simulation)
-        check_resources(self.simulation, settings)
-        check_precision(self.simulation)
-        self.config: RunConfig = config
-        self.seconds, self.finish, self.line, self.folder = seconds, finish, line, folder
-        free = memory()
-        self.limit = math.inf if free is None else PART * free.free
-        self.places = {
-            client: place
-            for place, clients in enumerate(
-                beside_coordinator(
-                    {silo.client: expected_work(silo) for silo in self.simulation.silos},
-                    max(1, min(config.run.workers, len(self.simulation.silos))),
-                )
-            )
-            for client in clients
-        }
-        self.facts = {
-            "cpu": time.process_time() - started,
-            **memory_use()._asdict(),
-            "data": self.simulation.describe(),
-            "rule": self.simulation.rule,
-            "method": {"name": self.method.name, "title": self.method.title},
-            "rounds": settings.rounds,
-            "silos": [{**_size(silo), "place": self.places[silo.client]} for silo in self.simulation.silos],
-            "repeats": repeats(settings.model_dump()),
-        }
-
-    def attempt(self, trial: Trial) -> Trial:
-        """Make a trial in a fork, and wait for its end."""
-        path = self.folder / f"trial-{len(list(self.folder.glob('trial-*')))}.jsonl"
-        path.touch()
-        process = os.fork()
-        if not process:
-            self._try(trial, path)
-        until = time.monotonic() + 60 + SLOW * self.seconds
-        while os.waitpid(process, os.WNOHANG)[0] == 0:
-            now = memory_use(process).now
-            if now > self.limit or time.monotonic() > until:
-                trial.end = "memory" if now > self.limit else "late"
-                trial.peak = max(trial.peak, now)
-                os.kill(process, signal.SIGKILL)
-                os.waitpid(process, 0)
-                break
-            time.sleep(0.02)
-        trial.read(path)
-        return trial
-
-    def _try(self, trial: Trial, path: Path) -> None:
-        """In the fork: make the trial, and end the process."""
-        code = 1
-        with path.open("a", encoding="utf-8", buffering=1) as events:
-
-            def emit(event: dict[str, Any]) -> None:
-                events.write(json.dumps(event) + "\n")
-
-            try:
-                # A single call of a client that takes far too long is ended by the system.
-                limit = math.ceil((GRACE[1] + 1) * self.seconds) + 1
-                resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
-                self._run(trial, emit)
-                code = 0
-            except Exception as error:
-                emit({"event": "error", **_error(error)})
-            finally:
-                events.flush()
-                os._exit(code)
-
-    def _run(self, wanted: Trial, emit: meter.Emit) -> None:
-        """Set-up and a few rounds of the first seed, with the trial's clients and settings."""
-        options = {**self.config.method.options, **wanted.settings}
-        config = self.config.model_copy(
-            update={
-                "method": self.config.method.model_copy(update={"options": options}),
-                "evaluation": self.config.evaluation.model_copy(update={"every": 1}),  # so that it is measured
-            }
-        )
-        silos = tuple(silo for silo in self.simulation.silos if silo.client in wanted.clients)
-        simulation = replace(self.simulation, silos=silos)
-
-        def give_up(spent: float) -> None:
-            is_set_up = bool(trial.progress.setup)
-            if trial.progress.round < 2 and spent > self.seconds * GRACE[is_set_up]:
-                os._exit(0)
-
-        watch = meter.Meter(emit, give_up, self.places, self.line)
-        seed = config.run.seeds[0]
-        with tempfile.TemporaryDirectory(dir=self.folder) as name:
-            folder = Path(name)
-            weighed = meter.Weighed(folder / "checkpoints", watch)
-            offload_folder = OffloadFolder(folder)
-            settings = config.method_config()
-            trial = meter.MeteredRun(config, self.method, settings, simulation, seed, None, weighed, offload_folder)
-            trial.meter, trial.seconds = watch, self.seconds
-            found, ledger = trial.run(0, resume=False, observer=Silent(), label="", folder=folder)
-            watch.close()
-            offload_folder.close()
-            models = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            gpu = int(torch.cuda.max_memory_allocated()) if config.run.device.startswith("cuda") else 0
-            known = {"models": models, "gpu": gpu, "cpu": time.process_time(), "entries": len(ledger._entries)}
-            emit({"event": "trained", **known, **memory_use()._asdict()})
-            if self.finish and len(silos) == len(self.simulation.silos) and not wanted.settings:
-                self._finish(folder / "out", config, simulation, found, ledger, emit)
-
-    def _finish(
-        self, folder: Path, config: RunConfig, simulation: Simulation, found: Seed, ledger: Any,
-        emit: meter.Emit,
-    ) -> None:  # fmt: skip
-        """What a run does after its last seed: the result's files, and what follows them."""
-        started = time.process_time()
-        folder.mkdir()
-        whole = results.assemble(config, self.method, simulation, [found], "0" * 64)
-        (folder / "config.yaml").write_text(json.dumps(complete_config(config, simulation)), encoding="utf-8")
-        simulation.keep(folder)
-        results.write(folder, whole, [(found.seed, ledger)])
-        module, _, function = self.finish.partition(":")
-        getattr(importlib.import_module(module), function)(folder)
-        sizes = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-        emit({"event": "finished", "cpu": time.process_time() - started, "sizes": sizes, **memory_use()._asdict()})
+        size = None
+        with contextlib.suppress(RunError):
+            super()._save(server, federation, ledger, clock)
+            size = sum(sizes(self.checkpoints.folder).values())
+        self.meter.emit({"event": "checkpoint", "bytes": size, "spent": time.process_time() - started})
 
 
-def _size(silo: Silo) -> dict[str, int]:
-    """The bytes that a client's data takes, and how much work its rounds are by its size."""
-    return {
-        "client": silo.client,
-        "bytes": graph_bytes(silo),
-        "work": expected_work(silo),
-    }
-
-
-def _error(error: Exception) -> dict[str, str]:
-    notes = "\n".join(getattr(error, "__notes__", []))
-    trace = f"{traceback.format_exc()}{notes}"
-    return {"kind": type(error).__name__, "text": str(error) or repr(error), "trace": trace}
+def sizes(folder: Path | None) -> dict[str, int]:
+    """Bytes of every file in a folder."""
+    files = () if folder is None else (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
 
 
 if __name__ == "__main__":

@@ -58,11 +58,10 @@ def free_disk(folder: Path) -> int:
 
 
 class MemoryUse(NamedTuple):
-    """Bytes of memory that a process has: now, at most so far, and how many of those now are pages of files."""
+    """Bytes of memory that a process has: now, and at most so far."""
 
     now: int
     peak: int
-    files: int
 
 
 def memory_use(process: int | str = "self") -> MemoryUse:
@@ -71,7 +70,7 @@ def memory_use(process: int | str = "self") -> MemoryUse:
     The most that ``getrusage`` reports is no use here: a process started by another begins with the other's.
     """
     table = _table(Path(f"/proc/{process}/status"))
-    return MemoryUse(table.get("VmRSS", 0), table.get("VmHWM", 0), table.get("RssFile", 0))
+    return MemoryUse(table.get("VmRSS", 0), table.get("VmHWM", 0))
 
 
 def peak() -> int:
