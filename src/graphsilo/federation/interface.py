@@ -11,14 +11,17 @@ from typing import Any, Generic, TypeVar, overload
 import torch
 from torch import Tensor
 
-from graphsilo.errors import FederationError, MessageError
-from graphsilo.federation.accumulator import Accumulator
+from graphsilo.errors import FederationError, MessageError, one_line
+from graphsilo.federation.accumulator import Accumulator, RowAccumulator
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message
 from graphsilo.types import ClientId
 
 Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
+Check = Callable[[ClientId, Reply], None]
+"""Raises ``MessageError`` where an answer cannot be used."""
+_LONGEST_TEXT = 2000
 
 
 class Handler(Generic[Request, Reply]):
@@ -43,18 +46,14 @@ class Handler(Generic[Request, Reply]):
     def __get__(self, instance: object | None, owner: type) -> Handler[Request, Reply] | Callable[[Request], Reply]:
         return self if instance is None else self.function.__get__(instance, owner)
 
-    def types_cached(self) -> tuple[type[Request], type[Reply]]:
-        """Request and reply type, read once."""
-        if self._types is None:
-            self._types = self.types()
-        return self._types
-
     def types(self) -> tuple[type[Request], type[Reply]]:
-        """Request and reply type, read from the function's annotations.
+        """Request and reply type, read once from the function's annotations.
 
         Raises:
             MessageError: The function is not annotated with message types.
         """
+        if self._types is not None:
+            return self._types
         signature = inspect.signature(self.function, eval_str=True)
         parameters = list(signature.parameters.values())
         kinds = [parameters[1].annotation if len(parameters) == 2 else None, signature.return_annotation]
@@ -63,7 +62,8 @@ class Handler(Generic[Request, Reply]):
                 f"handler '{self.name}' must be written as `def {self.name}(self, request: SomeMessage) -> "
                 f"OtherMessage`; its signature is {signature}."
             )
-        return kinds[0], kinds[1]
+        self._types = kinds[0], kinds[1]
+        return self._types
 
 
 def handler(function: Callable[[Any, Request], Reply]) -> Handler[Request, Reply]:
@@ -203,7 +203,7 @@ class RowTotal(_Answered):
 
 
 class Federation(ABC):
-    """What a server may do. Every runtime implements these three calls; nothing else leads to a client.
+    """What a server may do: ask, or have answers summed. Nothing else leads to a client.
 
     Attributes:
         clients: Ids of all clients, ascending.
@@ -214,14 +214,26 @@ class Federation(ABC):
     ledger: Ledger
 
     @abstractmethod
+    def exchange(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        to: Sequence[ClientId] | None = None,
+        check: Check[Reply] | None = None,
+    ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
+        """Who answered what, by client, and the names and shapes of the answer's tensors; for runtimes to say."""
+
+    @abstractmethod
+    def note_failure(self, failure: Failure) -> None:
+        """An answer that could be read cannot be used."""
+
     def ask(
         self,
         handler: Handler[Request, Reply],
         request: Request | Mapping[ClientId, Request],
         *,
         to: Sequence[ClientId] | None = None,
-        timeout: float | None = None,
-        check: Callable[[ClientId, Reply], None] | None = None,
+        check: Check[Reply] | None = None,
     ) -> Replies[Reply]:
         """Send a request and collect the answers.
 
@@ -232,18 +244,23 @@ class Federation(ABC):
             handler: The client's step, e.g. ``Client.train``.
             request: One message for all, or one per client.
             to: Whom to ask; None means everyone (or the keys of ``request``).
-            timeout: Seconds to wait for an answer, where the runtime can wait.
             check: Looks at each answer and raises ``MessageError`` where it cannot be used: its client has failed.
         """
+        answers: dict[ClientId, Reply] = {}
+        failures: dict[ClientId, Failure] = {}
+        for client, reply, _ in self.exchange(handler, request, to, check):
+            if isinstance(reply, Failure):
+                failures[client] = reply
+            else:
+                answers[client] = reply
+        return Replies(answers, failures)
 
-    @abstractmethod
     def sum(
         self,
         handler: Handler[Request, Reply],
         request: Request | Mapping[ClientId, Request],
         *,
         to: Sequence[ClientId] | None = None,
-        timeout: float | None = None,
     ) -> Total[Reply]:
         """Send a request and receive only the sum of the answers.
 
@@ -251,8 +268,20 @@ class Federation(ABC):
         are those with the names and shapes that most have; the others have failed, all of them where none is in the
         majority.
         """
+        total = Accumulator(handler.types()[1])
+        failures: dict[ClientId, Failure] = {}
+        for client, reply, shapes in self.exchange(handler, request, to):
+            if not isinstance(reply, Failure):
+                try:
+                    total.add(client, reply, shapes)
+                except MessageError as error:
+                    reply = self.unusable(client, handler, error)
+            if isinstance(reply, Failure):
+                failures[client] = reply
+        for client, text in total.outvoted().items():
+            failures[client] = self.unusable(client, handler, MessageError(text))
+        return Total(total.message(), tuple(total.clients), dict(sorted(failures.items())))
 
-    @abstractmethod
     def sum_rows(
         self,
         handler: Handler[Request, Reply],
@@ -260,7 +289,6 @@ class Federation(ABC):
         *,
         width: int,
         to: Sequence[ClientId] | None = None,
-        timeout: float | None = None,
     ) -> RowTotal:
         """Send a request and receive only the sums of the answers' rows: those with the same id are added.
 
@@ -269,16 +297,34 @@ class Federation(ABC):
         Args:
             handler: The client's step; its answer has the fields ``ids`` [n] int64, ascending, and ``rows`` [n, d] of
                 floats.
-            request, to, timeout: As for ``ask``.
+            request, to: As for ``ask``.
             width: d. An answer with other rows is none.
         """
+        total = RowAccumulator(width)
+        clients: list[ClientId] = []
+        failures: dict[ClientId, Failure] = {}
+        for client, reply, _ in self.exchange(handler, request, to):
+            if not isinstance(reply, Failure):
+                try:
+                    total.add(reply)
+                except MessageError as error:
+                    reply = self.unusable(client, handler, error)
+            if isinstance(reply, Failure):
+                failures[client] = reply
+            else:
+                clients.append(client)
+        return RowTotal(*total.sums(), tuple(clients), failures)
+
+    def unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
+        """An answer that cannot be taken, as a failure of who sent it."""
+        # Names of tensors come from who sent them: no line of a log or a terminal may be made of these.
+        failure = Failure(client, handler.name, type(error).__name__, one_line(error, _LONGEST_TEXT))
+        self.note_failure(failure)
+        return failure
 
     def at(self, phase: Phase, round: int) -> None:
         """Say which phase and round the next calls belong to."""
         self.ledger.at(phase, round)
-
-    def note_failure(self, failure: Failure) -> None:  # noqa: B027 - many keep no list
-        """Hear of an answer that could be read, and cannot be."""
 
     def addressees(
         self, request: Message | Mapping[ClientId, Message], to: Sequence[ClientId] | None
@@ -290,7 +336,7 @@ class Federation(ABC):
         """
         everyone = self.clients if isinstance(request, Message) else tuple(request)
         chosen = tuple(sorted(everyone if to is None else set(to)))
-        strangers = [client for client in chosen if client not in self._known]
+        strangers = () if chosen == self.clients else sorted(set(chosen).difference(self.clients))
         if strangers:
             raise FederationError(f"client {strangers[0]} takes no part; there are {len(self.clients)} clients.")
         if not isinstance(request, Message):
@@ -298,10 +344,6 @@ class Federation(ABC):
             if missing:
                 raise FederationError(f"there is no request for client {missing[0]}.")
         return chosen
-
-    @property
-    def _known(self) -> frozenset[ClientId]:
-        return frozenset(self.clients)
 
 
 class CountingFederation(Federation):
@@ -316,17 +358,23 @@ class CountingFederation(Federation):
         self.asked: set[str] = set()
         self.summed: set[str] = set()
 
+    def exchange(self, *arguments: Any) -> Iterator[tuple[ClientId, Any, Mapping[str, Any]]]:
+        return self.inner.exchange(*arguments)
+
+    def note_failure(self, failure: Failure) -> None:
+        self.inner.note_failure(failure)
+
     def ask(self, handler: Handler[Request, Reply], request: Any, **options: Any) -> Replies[Reply]:
         self.asked.add(handler.name)
-        return self.inner.ask(handler, request, **options)
+        return super().ask(handler, request, **options)
 
     def sum(self, handler: Handler[Request, Reply], request: Any, **options: Any) -> Total[Reply]:
         self.summed.add(handler.name)
-        return self.inner.sum(handler, request, **options)
+        return super().sum(handler, request, **options)
 
     def sum_rows(self, handler: Handler[Request, Reply], request: Any, **options: Any) -> RowTotal:
         self.summed.add(handler.name)
-        return self.inner.sum_rows(handler, request, **options)
+        return super().sum_rows(handler, request, **options)
 
 
 __all__ = [

@@ -257,7 +257,7 @@ def _answers(client: type[ClientBase[Any]]) -> Iterator[tuple[str, type[Message]
     for name in dir(client):
         step = getattr(client, name, None)
         if isinstance(step, Handler):
-            _, reply = step.types_cached()
+            _, reply = step.types()
             if hasattr(reply, "__dataclass_fields__"):  # all but the base of all messages
                 yield name, reply
 

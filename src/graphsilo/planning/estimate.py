@@ -167,8 +167,9 @@ def plan_of(
     processes = _processes(config, trial, line is not None)
     memory = {
         "needed": sum(process.bytes * process.count for process in processes if process.name != "site"),
-        "free": machine and machine.free, "machine": machine and machine.total,
-    }  # fmt: skip
+        "free": None if machine is None else machine.free,
+        "machine": None if machine is None else machine.total,
+    }
     disk = _disk(config, trial, out)
     facts = events["loaded"]
     about = {

@@ -45,13 +45,13 @@ class Meter:
         deliver, at = federation.deliver, federation.at
 
         def watched(
-            handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+            handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
         ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
             if self._phase is None:  # outputs after the last round
                 self._open("finish", 0)
             busy: dict[int, float] = defaultdict(float)
             slowest = 0.0
-            answers = deliver(handler, round, outgoing, timeout)
+            answers = deliver(handler, round, outgoing)
             before = time.process_time()
             for client, reply in answers:
                 spent = time.process_time() - before

@@ -122,6 +122,7 @@ class MeteredRun(SeedRun):
 
     def __init__(self, *arguments: Any, meter: Meter, seconds: float):
         super().__init__(*arguments)
+        self.whole: Simulation = arguments[3]
         self.arguments, self.meter, self.seconds = arguments, meter, seconds
 
     def run(
@@ -139,11 +140,11 @@ class MeteredRun(SeedRun):
         try:
             found, ledger = super().run(index, resume=resume, observer=observer, label=label, folder=folder)
         except TooLong:
-            silos = sorted(self.simulation.silos, key=lambda silo: (expected_work(silo), silo.client))
+            silos = sorted(self.whole.silos, key=lambda silo: (expected_work(silo), silo.client))
             if len(silos) <= 2 * SAMPLE:
                 raise
             chosen = {silos[round(place * (len(silos) - 1) / (SAMPLE - 1))].client for place in range(SAMPLE)}
-            simulation = replace(self.simulation, silos=tuple(s for s in self.simulation.silos if s.client in chosen))
+            simulation = replace(self.whole, silos=tuple(s for s in self.whole.silos if s.client in chosen))
             meter = Meter(self.meter.emit, PATIENCE[False] * self.seconds, self.meter.places, self.meter.line)
             meter.emit({"event": "sample", "clients": sorted(chosen)})
             few = MeteredRun(*self.arguments[:3], simulation, *self.arguments[4:], meter=meter, seconds=self.seconds)
@@ -198,8 +199,9 @@ class MeteredRun(SeedRun):
 
 def sizes(folder: Path | None) -> dict[str, int]:
     """Bytes of every file in a folder."""
-    files = () if folder is None else (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    if folder is None:
+        return {}
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
     client = held.client
     try:
         found = handler_of(type(client), name)
-        request_type, reply_type = found.types_cached()
+        request_type, reply_type = found.types()
         if gate is not None:
             gate.admit(round_number)
         if inbox.message is None or type(inbox.message) is not request_type:

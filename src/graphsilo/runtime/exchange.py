@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,20 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import FederationError, MessageError, one_line
-from graphsilo.federation.accumulator import RowAccumulator
+from graphsilo.errors import FederationError, MessageError
 from graphsilo.federation.codec import decode_known, encode
-from graphsilo.federation.interface import (
-    Accumulator,
-    Failure,
-    Federation,
-    Handler,
-    Replies,
-    Reply,
-    Request,
-    RowTotal,
-    Total,
-)
+from graphsilo.federation.interface import Check, Failure, Federation, Handler, Reply, Request
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message, differing, shapes_of, tensors_in
@@ -34,7 +23,6 @@ from graphsilo.runtime.machine import peak
 from graphsilo.types import ClientId
 
 _WEIGHT = "num_samples"
-_LONGEST_TEXT = 2000
 
 
 class Exchange(Federation):
@@ -43,7 +31,6 @@ class Exchange(Federation):
     def __init__(self, clients: Sequence[ClientId], ledger: Ledger | None = None):
         self.clients = tuple(sorted(clients))
         self.ledger = ledger or Ledger()
-        self._members = frozenset(self.clients)
         self.client_cpu_seconds = 0.0
         self.participants: set[ClientId] = set()
         self.failures: list[Failure] = []
@@ -51,87 +38,11 @@ class Exchange(Federation):
         self.limits: Mapping[ClientId, float] = {}
         self.largest_value = LARGEST_WEIGHT
 
-    @property
-    def _known(self) -> frozenset[ClientId]:
-        return self._members
-
     @abstractmethod
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         """Send each client its bytes and yield the answers in the order of clients."""
-
-    def ask(
-        self,
-        handler: Handler[Request, Reply],
-        request: Request | Mapping[ClientId, Request],
-        *,
-        to: Sequence[ClientId] | None = None,
-        timeout: float | None = None,
-        check: Callable[[ClientId, Reply], None] | None = None,
-    ) -> Replies[Reply]:
-        answers: dict[ClientId, Reply] = {}
-        failures: dict[ClientId, Failure] = {}
-        for client, reply, _ in self._exchange(handler, request, to, timeout, check):
-            if isinstance(reply, Failure):
-                failures[client] = reply
-            else:
-                answers[client] = reply
-        return Replies(answers, failures)
-
-    def sum(
-        self,
-        handler: Handler[Request, Reply],
-        request: Request | Mapping[ClientId, Request],
-        *,
-        to: Sequence[ClientId] | None = None,
-        timeout: float | None = None,
-    ) -> Total[Reply]:
-        _, reply_type = handler.types_cached()
-        total = Accumulator(reply_type)
-        failures: dict[ClientId, Failure] = {}
-        for client, reply, shapes in self._exchange(handler, request, to, timeout):
-            if not isinstance(reply, Failure):
-                try:
-                    total.add(client, reply, shapes)
-                except MessageError as error:
-                    reply = self._failed(client, handler, error)
-            if isinstance(reply, Failure):
-                failures[client] = reply
-        for client, text in total.outvoted().items():
-            failures[client] = self._failed(client, handler, MessageError(text))
-        return Total(total.message(), tuple(total.clients), dict(sorted(failures.items())))
-
-    def sum_rows(
-        self,
-        handler: Handler[Request, Reply],
-        request: Request | Mapping[ClientId, Request],
-        *,
-        width: int,
-        to: Sequence[ClientId] | None = None,
-        timeout: float | None = None,
-    ) -> RowTotal:
-        total = RowAccumulator(width)
-        clients: list[ClientId] = []
-        failures: dict[ClientId, Failure] = {}
-        for client, reply, _ in self._exchange(handler, request, to, timeout):
-            if not isinstance(reply, Failure):
-                try:
-                    total.add(reply)
-                except MessageError as error:
-                    reply = self._failed(client, handler, error)
-            if isinstance(reply, Failure):
-                failures[client] = reply
-            else:
-                clients.append(client)
-        return RowTotal(*total.sums(), tuple(clients), failures)
-
-    def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
-        """An answer that cannot be taken, as a failure of who sent it."""
-        # Names of tensors come from who sent them: no line of a log or a terminal may be made of these.
-        failure = Failure(client, handler.name, type(error).__name__, one_line(error, _LONGEST_TEXT))
-        self.failures.append(failure)
-        return failure
 
     def _check_counts(self, client: ClientId, message: Message) -> None:
         """Refuse a client that claims more items than its silo holds: it would outweigh everybody.
@@ -161,17 +72,15 @@ class Exchange(Federation):
                     f"its silo said before round 1 that it holds {limit:g} at most."
                 )
 
-    def _exchange(
+    def exchange(
         self,
         handler: Handler[Request, Reply],
         request: Request | Mapping[ClientId, Request],
-        to: Any,
-        timeout: Any,
-        check: Callable[[ClientId, Reply], None] | None = None,
+        to: Sequence[ClientId] | None = None,
+        check: Check[Reply] | None = None,
     ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
-        """Who answered what, and the names and shapes of the answer's tensors."""
         chosen = self.addressees(request, to)
-        _, reply_type = handler.types_cached()
+        _, reply_type = handler.types()
         requests = dict.fromkeys(chosen, request) if isinstance(request, Message) else request
         encoded: dict[int, Encoded] = {}  # a broadcast is encoded once
         wanted: dict[int, dict[str, Any]] = {}
@@ -184,7 +93,7 @@ class Exchange(Federation):
         outgoing = {client: encoded[id(requests[client])] for client in chosen}
         for client in chosen:
             self.ledger.record(client, "down", handler.name, outgoing[client])
-        for client, reply in self.deliver(handler.name, self.ledger.round, outgoing, timeout):
+        for client, reply in self.deliver(handler.name, self.ledger.round, outgoing):
             self.participants.add(client)
             if isinstance(reply, Failure):
                 self.failures.append(reply)
@@ -203,7 +112,7 @@ class Exchange(Federation):
                 if check is not None:
                     check(client, answer)
             except MessageError as error:
-                answer = self._failed(client, handler, error)
+                answer = self.unusable(client, handler, error)
             yield client, answer, found
 
     def note_failure(self, failure: Failure) -> None:

@@ -261,9 +261,9 @@ class _Failing(InProcess):
         self.failing, self.since, self.has_failed = failing, since, False
 
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
-        for client, answer in super().deliver(handler, round, outgoing, timeout):
+        for client, answer in super().deliver(handler, round, outgoing):
             if client == self.failing and round >= self.since:
                 self.has_failed = True
                 yield client, Failure(client, handler, "RuntimeError", "it is broken")
@@ -334,18 +334,18 @@ class _Lying(InProcess):
         self.failed: list[Failure] = []
 
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
-        _, reply_type = handler_of(self.method.client, handler).types_cached()
-        for client, answer in super().deliver(handler, round, outgoing, timeout):
+        _, reply_type = handler_of(self.method.client, handler).types()
+        for client, answer in super().deliver(handler, round, outgoing):
             lie = None
             if client == self.liar and isinstance(answer, Encoded):
                 lie = forged(decode(answer.data, reply_type), self.lie)
                 self.lies += [handler] if lie else []
             yield client, lie or answer
 
-    def _failed(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
-        failure = super()._failed(client, handler, error)
+    def unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
+        failure = super().unusable(client, handler, error)
         self.failed.append(failure)
         return failure
 

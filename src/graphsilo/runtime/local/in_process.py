@@ -37,7 +37,7 @@ class InProcess(Exchange):
         self.cache = ClientCache(self.clients, make_client, budget)
 
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         inboxes: dict[int, Inbox] = {}
         for client, encoded in outgoing.items():

@@ -288,7 +288,7 @@ class Workers(Exchange):
             self.pool.reached(self.seed, round)
 
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         waiting: dict[int, int] = {}
         for index, clients in enumerate(self.pool.clients_of):

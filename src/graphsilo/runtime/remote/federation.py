@@ -115,7 +115,7 @@ class Remote(Exchange):
     # -- messages -------------------------------------------------------------------------------------------------
 
     def deliver(
-        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded], timeout: float | None = None
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         pending: dict[Future[Packet], tuple[str, list[ClientId]]] = {}
         early: dict[ClientId, Encoded | Failure] = {}
@@ -136,7 +136,7 @@ class Remote(Exchange):
             header = {
                 "do": "call", "run": self.run, "seed": self.seed, "handler": handler, "round": round, "to": to,
             }  # fmt: skip
-            pending[self.sites.submit(site, header, payloads, deadline=timeout)] = site, asked
+            pending[self.sites.submit(site, header, payloads)] = site, asked
         yield from self._in_order(handler, sorted(outgoing), pending, early)
 
     def _in_order(
@@ -174,7 +174,7 @@ class Remote(Exchange):
     ) -> dict[ClientId, Encoded | Failure]:
         header = checked(site, packet).header
         found: dict[ClientId, Encoded | Failure] = {}
-        _, reply_type = handler_of(self._client, handler).types_cached()
+        _, reply_type = handler_of(self._client, handler).types()
         declared = [(spec.name, spec.kind) for spec in reply_type.specs()]
         spent = 0.0
         try:

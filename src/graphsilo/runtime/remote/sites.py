@@ -253,16 +253,13 @@ class RemoteSites:
         wait(list(futures.values()))
         return {site: checked(site, future.result()) for site, future in futures.items()}
 
-    def request(
-        self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = (), *, deadline: float | None = None
-    ) -> Packet:
+    def request(self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> Packet:
         """Ask one site until it answers or is given up.
 
         Args:
             site: Which.
             header: What is asked.
             payloads: With which bytes.
-            deadline: Seconds that it may work; None takes the federation's.
 
         Raises:
             Gone: No answer came in time.
@@ -273,7 +270,6 @@ class RemoteSites:
         status = self.status[site]
         if status.state == "gone":
             raise Gone(site, f"was given up ({status.note})", late=False)
-        limit = self.deadline if deadline is None else deadline
         begun = heard = time.monotonic()
         status.become("working")
         damaged = 0
@@ -282,10 +278,10 @@ class RemoteSites:
             if self._closed.is_set():
                 raise Gone(site, "is not waited for any more", late=False)
             asked = time.monotonic()
-            left = begun + limit - asked
+            left = begun + self.deadline - asked
             if left <= 0:
-                status.become("late", f"took more than {limit:.0f} s")
-                raise Gone(site, f"did not finish within the deadline of {limit:.0f} seconds", late=True)
+                status.become("late", f"took more than {self.deadline:.0f} s")
+                raise Gone(site, f"did not finish within the deadline of {self.deadline:.0f} seconds", late=True)
             try:
                 if send:
                     send = False
@@ -351,11 +347,9 @@ class RemoteSites:
             raise Unreachable(site, one_line(packet.header.get("text", "it answers something else")))
         return packet
 
-    def submit(
-        self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = (), *, deadline: float | None = None
-    ) -> Future[Packet]:
+    def submit(self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> Future[Packet]:
         """``request`` in a thread of its own."""
-        return self._threads.submit(self.request, site, header, payloads, deadline=deadline)
+        return self._threads.submit(self.request, site, header, payloads)
 
 
 def checked(site: str, packet: Packet) -> Packet:
