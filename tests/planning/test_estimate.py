@@ -73,7 +73,7 @@ def test_memory_with_workers(small):
     known = trial(3, 5, workers=2)  # clients 0 and 2 beside the server
     first, worker = plan_of(small(run__workers=2), known, machine=PLENTY).processes
     assert (first.name, worker.name, worker.count) == ("coordinator", "worker", 1)
-    assert first.bytes == 250_000_000 + int(50_000_000 * 40 / 60) + 50_000_000
+    assert first.bytes == 350_000_000  # no more than in one process
     assert worker.bytes == int(200_000_000 + (3000 + 50_000_000) * 20 / 60) + 50_000_000
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from graphsilo.data.scales import Scaling
+from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.types import ClientId, Task
@@ -23,84 +23,78 @@ _MAX = 8
 """Classes or clients that are named before the rest is only counted."""
 
 
-class Participants(ABC):
+@dataclass(frozen=True, kw_only=True)
+class Participants:
     """Everything a run, its checks and its result need of the participants' data, without the data itself.
 
     Attributes:
+        clients: Numbers of the clients, ascending; one for data pooled in one place.
         task: node, graph or link.
         schema: What all clients agree on.
         models: Backbone of each client.
+        rule: By which rule the data came to the clients.
+        num_holders: How many clients the data was cut for, pooled afterwards or not.
+        data: Name and counts of the data.
         data_hash: sha256 over what is known of the data.
         cut: Counts per client, and where the data was cut here, what the cut did to the graph.
+        cut_hash: Stands for the cut in a fingerprint.
+        cut_seed: Of the cut; None where nothing was drawn here.
+        has_edge_weights: Whether edges have weights.
+        notes: What else a person should know.
         scaling: How features are scaled before a model sees them.
         without: Clients of the cut that were left out.
+        names: What clients are called, where they have names.
     """
 
-    # Read-only here, so that a frozen dataclass may hold them.
-    @property
-    @abstractmethod
-    def clients(self) -> tuple[ClientId, ...]:
-        """Numbers of the clients, ascending; one for data pooled in one place."""
-
-    @property
-    @abstractmethod
-    def rule(self) -> str:
-        """By which rule the data came to the clients."""
-
-    @property
-    @abstractmethod
-    def num_holders(self) -> int:
-        """How many clients the data was cut for, pooled afterwards or not."""
-
-    @property
-    @abstractmethod
-    def cut_facts(self) -> dict[str, Any]:
-        """Rule, number of clients, seed and hash of the cut, and what else the result says of it."""
-
-    @property
-    @abstractmethod
-    def cut_hash(self) -> str:
-        """Stands for the cut in a fingerprint."""
-
-    @property
-    def cut_options(self) -> Mapping[str, Any]:
-        """Settings of the rule, complete."""
-        return {}
-
-    @property
-    def has_data(self) -> bool:
-        """Whether the data itself is here."""
-        return False
-
-    @property
-    @abstractmethod
-    def has_edge_weights(self) -> bool:
-        """Whether edges have weights."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Name and counts of the data."""
-
-    @abstractmethod
-    def warnings(self) -> list[str]:
-        """What a person should know of this cut before believing a number."""
-
-    @abstractmethod
-    def keep(self, folder: Path) -> None:
-        """Write into a run's folder what is needed to know the cut again."""
-
+    clients: tuple[ClientId, ...]
     task: Task
     schema: Schema
     models: Mapping[ClientId, ModelSpec]
+    rule: str
+    num_holders: int
+    data: Mapping[str, Any]
     data_hash: str
     cut: dict[str, Any]
-    scaling: Scaling
-    without: tuple[ClientId, ...]
+    cut_hash: str
+    cut_seed: int | None = None
+    has_edge_weights: bool
+    notes: tuple[str, ...] = ()
+    scaling: Scaling = UNSCALED
+    without: tuple[ClientId, ...] = ()
+    names: Mapping[ClientId, str] = field(default_factory=dict)
+    has_data: ClassVar[bool] = False
+    """Whether the data itself is here."""
 
     @property
     def holders(self) -> tuple[ClientId, ...]:
         """Numbers of the clients whose data is part of the run, pooled or not, ascending."""
         return tuple(row["client"] for row in self.cut["per_client"])
+
+    @property
+    def cut_facts(self) -> dict[str, Any]:
+        """Rule, number of clients, seed and hash of the cut, and what else the result says of it."""
+        return {
+            "rule": self.rule, "clients": self.num_holders, "seed": self.cut_seed, "hash": self.cut_hash,
+            "without": [
+                {"client": client, **({"silo": self.names[client]} if client in self.names else {})}
+                for client in self.without
+            ],
+            **self.cut,
+        }  # fmt: skip
+
+    def warnings(self) -> list[str]:
+        """What a person should know of this cut before believing a number."""
+        found = per_client_warnings(self.cut["per_client"])
+        if self.cut.get("train_test_overlap"):
+            found.append(
+                f"{self.cut['train_test_overlap']} nodes are trained on at one client and tested at another "
+                f"(overlapping clients): scores are higher than on nodes nobody has seen."
+            )
+        return [*found, *self.notes]
+
+    def keep(self, folder: Path) -> None:
+        """Write into a run's folder what is needed to know the cut again."""
+        raise NotImplementedError
 
 
 def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:

@@ -209,7 +209,7 @@ def _description(config: RunConfig, method: Method, simulation: Participants, la
     return {
         "label": label or method.title,
         "method": method.name,
-        "data": simulation.describe(),
+        "data": simulation.data,
         "clients": len(simulation.holders),
         "rule": simulation.rule,
         "models": sorted({spec.name for spec in simulation.models.values()}) if method.backbone else ["no backbone"],

@@ -18,7 +18,7 @@ from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
 from graphsilo.data.partition import Partition, audit, partition_graphs
 from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
-from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.between import with_cut_links
 from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.parts import detached
@@ -26,7 +26,7 @@ from graphsilo.data.silos.perturb import PerturbOptions, perturb
 from graphsilo.data.silos.pooling import pool_silos, pooled_silo
 from graphsilo.data.silos.scaling import far_apart
 from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
-from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.union import check_finite, dense, own_partition, truth_of, union
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.columns import Learned, Vocabulary, share_words
@@ -42,7 +42,6 @@ from graphsilo.experiments.participants import (
     Participants,
     absent_words,
     left_out,
-    per_client_warnings,
     untrained_words,
 )
 from graphsilo.federation.registry import Method
@@ -53,91 +52,23 @@ if TYPE_CHECKING:
     from graphsilo.federation.client import ModelSpec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Simulation(Participants):
     """Everything a run needs of data that was loaded and cut here.
 
     Attributes:
         graph: The whole data, as loaded.
         partition: Who holds what.
-        silos: The clients' data (one pooled silo for centralised training).
-        task: node, graph or link.
-        schema: What all clients agree on.
-        models: Backbone of each client.
-        data_hash: sha256 over the data.
-        cut: What the cut did to the graph, for the report; None for graph collections without one.
-        notes: What else a person should know, such as which model of a pool centralised training takes.
-        scaling: How features are scaled; those of ``silos`` are as they were read.
+        silos: The clients' data (one pooled silo for centralised training), as it was read: ``scaling`` is still to do.
     """
 
     graph: Graph | GraphCollection
     partition: Partition
     silos: tuple[Silo, ...]
-    task: Task
-    schema: Schema
-    models: Mapping[ClientId, ModelSpec]
-    data_hash: str
-    cut: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    scaling: Scaling = UNSCALED
-    without: tuple[ClientId, ...] = ()
-
-    @property
-    def clients(self) -> tuple[ClientId, ...]:
-        return tuple(silo.client for silo in self.silos)
-
-    @property
-    def has_data(self) -> bool:
-        return True
-
-    @property
-    def rule(self) -> str:
-        return self.partition.rule
-
-    @property
-    def num_holders(self) -> int:
-        return self.partition.num_clients
-
-    @property
-    def cut_facts(self) -> dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "clients": self.num_holders,
-            "without": [{"client": client} for client in self.without],
-            "seed": self.partition.seed,
-            "hash": self.cut_hash,
-            **self.cut,
-        }
-
-    @property
-    def cut_hash(self) -> str:
-        return self.partition.content_hash
-
-    @property
-    def cut_options(self) -> Mapping[str, Any]:
-        return self.partition.options
-
-    @property
-    def has_edge_weights(self) -> bool:
-        plain = self.graph.union if isinstance(self.graph, GraphCollection) else self.graph
-        return plain.edge_weights is not None
+    has_data = True
 
     def keep(self, folder: Path) -> None:
         self.partition.save(folder / "partition.npz")
-
-    def describe(self) -> dict[str, Any]:
-        """Name and counts of the data."""
-        return describe(self.graph)
-
-    def warnings(self) -> list[str]:
-        """What a person should know of this cut before believing a number."""
-        found = per_client_warnings(self.cut["per_client"])
-        if self.cut.get("train_test_overlap"):
-            found.append(
-                f"{self.cut['train_test_overlap']} nodes are trained on at one client and tested at another "
-                f"(overlapping clients): scores are higher than on nodes nobody has seen."
-            )
-        return [*found, *self.notes]
 
 
 def load_data(
@@ -527,15 +458,23 @@ def _simulation(
     without = tuple(sorted(absent))
     rows = [row for row in facts["per_client"] if row["client"] not in absent]
     replaced = (absent_words(without, partition.num_clients, config.replaces, {}),) if without else ()
+    plain = graph.union if isinstance(graph, GraphCollection) else graph
     return Simulation(
+        clients=tuple(silo.client for silo in silos),
         graph=graph,
         partition=partition,
         silos=tuple(silos),
         task=task,
         schema=silos[0].schema,
         models=model_specs(config, [silo.client for silo in silos]),
+        rule=partition.rule,
+        num_holders=partition.num_clients,
+        data=describe(graph),
         data_hash=content_hash(loaded),
         cut={**facts, "per_client": rows},
+        cut_hash=partition.content_hash,
+        cut_seed=partition.seed,
+        has_edge_weights=plain.edge_weights is not None,
         notes=(
             *replaced,
             *_pool_notes(config, method, partition.num_clients),
@@ -645,14 +584,16 @@ def complete_config(config: RunConfig, simulation: Participants) -> dict[str, An
     tree = config.complete()
     if not isinstance(simulation, Simulation):
         # The silos hold their data: what the configuration says of data and cuts was not used.
-        tree["data"], tree["partition"] = {"name": simulation.describe()["name"]}, {"clients": simulation.num_holders}
+        tree["data"], tree["partition"] = {"name": simulation.data["name"]}, {"clients": simulation.num_holders}
         tree["task"] = simulation.task
         return {key: value for key, value in tree.items() if key not in ("scenario", "perturb")}
     if simulation.scaling.has_columns:
         tree["data"].update(simulation.scaling.tree())
     if tree["partition"]["file"] is None:
         tree["partition"]["rule"] = simulation.rule
-        tree["partition"].update({key: value for key, value in simulation.cut_options.items() if value is not None})
+        tree["partition"].update(
+            {key: value for key, value in simulation.partition.options.items() if value is not None}
+        )
     else:
         tree["partition"]["file"] = str(Path(tree["partition"]["file"]).resolve())
     tree["partition"]["clients"] = simulation.num_holders

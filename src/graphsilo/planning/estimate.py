@@ -231,8 +231,9 @@ def _checkpoints(config: RunConfig, trial: Trial, sets_up: bool, spent: float, o
 def _processes(config: RunConfig, trial: Trial, between_machines: bool) -> tuple[Process, ...]:
     """Memory of every kind of process.
 
-    A run in one process takes what the trial took, and what the notes of messages grow by. With workers, what was kept
-    for clients is shared out by their work, while what a step takes as it goes on is needed in each process.
+    A run in one process takes what the trial took, and what the notes of messages grow by; so does, at most, the
+    coordinator of workers. A worker has its share of the data and of what was kept for clients, by their work, and what
+    a step takes as it goes on.
     """
     loaded, started = trial.events["loaded"], trial.events["started"]["now"]
     ends = (trial.events.get("trained"), *trial.steps[-1:], {"now": trial.peak, "peak": trial.peak, "entries": 0})
@@ -252,15 +253,11 @@ def _processes(config: RunConfig, trial: Trial, between_machines: bool) -> tuple
     def part(share: float, data: float) -> int:
         return int(started + data + share * kept + passing)
 
-    if trial.workers == 1:
-        found = [Process("the run", 1, int(max(trial.peak, loaded["now"] + kept + passing) + ledger))]
-    else:
-        first = loaded["now"] + kept * work[0] / total + passing
+    whole = int(max(trial.peak, loaded["now"] + kept + passing) + ledger)
+    found = [Process("the run" if trial.workers == 1 else "coordinator", 1, whole)]
+    if trial.workers > 1:
         share, data = max(work[1:]) / total, sum(silo["bytes"] for silo in trial.silos)
-        found = [
-            Process("coordinator", 1, int(max(first, loaded["peak"]) + ledger)),
-            Process("worker", trial.workers - 1, part(share, share * data)),
-        ]
+        found.append(Process("worker", trial.workers - 1, part(share, share * data)))
     if between_machines:
         largest = max(trial.silos, key=lambda silo: silo["work"])
         found.append(Process("site", len(trial.silos), part(largest["work"] / total, largest["bytes"])))

@@ -92,7 +92,7 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
         ]
         emit(
             {
-                "event": "loaded", "data": simulation.describe(), "rule": simulation.rule, "silos": silos,
+                "event": "loaded", "data": simulation.data, "rule": simulation.rule, "silos": silos,
                 "method": {"name": method.name, "title": method.title}, "rounds": arguments[2].total_rounds,
             }
         )  # fmt: skip
@@ -144,7 +144,8 @@ class MeteredRun(SeedRun):
             if len(silos) <= 2 * SAMPLE:
                 raise
             chosen = {silos[round(place * (len(silos) - 1) / (SAMPLE - 1))].client for place in range(SAMPLE)}
-            simulation = replace(self.whole, silos=tuple(s for s in self.whole.silos if s.client in chosen))
+            few_silos = tuple(silo for silo in self.whole.silos if silo.client in chosen)
+            simulation = replace(self.whole, silos=few_silos, clients=tuple(sorted(chosen)))
             meter = Meter(self.meter.emit, PATIENCE[False] * self.seconds, self.meter.places, self.meter.line)
             meter.emit({"event": "sample", "clients": sorted(chosen)})
             few = MeteredRun(*self.arguments[:3], simulation, *self.arguments[4:], meter=meter, seconds=self.seconds)

@@ -11,17 +11,17 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphsilo.data.scales import UNSCALED, Scaling
+from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card_notes, compare_cards
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, FederationError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
-from graphsilo.experiments.participants import Participants, absent_words, left_out, per_client_warnings
+from graphsilo.experiments.participants import Participants, absent_words, left_out
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import model_specs
 from graphsilo.experiments.storage import disk
@@ -36,7 +36,6 @@ from graphsilo.experiments.storage.records import (
 from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry
-from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.exposure import visible_to_coordinator
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.site.schema import schema_tree
@@ -47,81 +46,18 @@ _WHERE_DATA_IS = ("data", "partition", "scenario", "perturb")
 """Sections that say where a simulation gets its data; between machines the silos say it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RemoteParticipants(Participants):
     """Participants of whom only the cards are known.
 
     Attributes:
-        name: Of the federation.
         cards: What each silo reported about itself.
-        task, schema, models, data_hash, cut, without: As for all participants.
-        notes: What else a person should know.
-        names: Of the silos, those that are left out among them.
     """
 
-    name: str
     cards: Mapping[ClientId, Mapping[str, Any]]
-    task: Task
-    schema: Schema
-    models: Mapping[ClientId, ModelSpec]
-    data_hash: str
-    cut: dict[str, Any]
-    notes: tuple[str, ...] = field(default=())
-    scaling: Scaling = UNSCALED
-    without: tuple[ClientId, ...] = ()
-    names: Mapping[ClientId, str] = field(default_factory=dict)
-
-    @property
-    def clients(self) -> tuple[ClientId, ...]:
-        return tuple(self.cards)
-
-    @property
-    def rule(self) -> str:
-        return "files"
-
-    @property
-    def num_holders(self) -> int:
-        return len(self.cards) + len(self.without)
-
-    @property
-    def cut_facts(self) -> dict[str, Any]:
-        absent = [{"client": client, **_named(self.names, client)} for client in self.without]
-        return {
-            "rule": "silos",
-            "clients": self.num_holders,
-            "without": absent,
-            "seed": None,
-            "hash": self.cut_hash,
-            **self.cut,
-        }
-
-    @property
-    def cut_hash(self) -> str:
-        return self.data_hash
-
-    @property
-    def has_edge_weights(self) -> bool:
-        return any(card["weighted"] for card in self.cards.values())
-
-    def describe(self) -> dict[str, Any]:
-        rows = self.cut["per_client"]
-        return {
-            "name": self.name,
-            "nodes": sum(row["nodes"] for row in rows),
-            "edges": sum(row.get("edges", 0) for row in rows),
-            "features": self.schema.num_features,
-            "classes": self.schema.num_classes,
-        }
-
-    def warnings(self) -> list[str]:
-        return [*per_client_warnings(self.cut["per_client"]), *self.notes]
 
     def keep(self, folder: Path) -> None:
         disk.write_json(folder / "silos.json", {str(client): dict(card) for client, card in self.cards.items()})
-
-
-def _named(names: Mapping[ClientId, str], client: ClientId) -> dict[str, str]:
-    return {"silo": names[client]} if client in names else {}
 
 
 def remote_participants(
@@ -171,14 +107,27 @@ def remote_participants(
         notes = (absent_words(without, len(cards) + len(without), config.replaces, names or {}), *notes)
     if unused:
         notes += (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
+    data = {
+        "name": name,
+        "nodes": sum(row["nodes"] for row in rows),
+        "edges": sum(row["edges"] for row in rows),
+        "features": schema.num_features,
+        "classes": schema.num_classes,
+    }
+    digest = hashlib.sha256(text.encode()).hexdigest()
     return RemoteParticipants(
-        name=name,
+        clients=tuple(cards),
         cards=cards,
         task=task,
         schema=schema,
         models=model_specs(config, list(cards)),
-        data_hash=hashlib.sha256(text.encode()).hexdigest(),
+        rule="silos",
+        num_holders=len(cards) + len(without),
+        data=data,
+        data_hash=digest,
         cut={"items": "nodes", "per_client": rows},
+        cut_hash=digest,
+        has_edge_weights=any(card["weighted"] for card in cards.values()),
         notes=notes,
         scaling=Scaling.from_tree(next(iter(cards.values()))),
         without=without,

@@ -181,7 +181,7 @@ def assemble(
             backbone=method.backbone,
             rounds=config.method_config().total_rounds,
         ),
-        data=record_of({**simulation.describe(), "hash": simulation.data_hash}, DataFacts),
+        data=record_of({**simulation.data, "hash": simulation.data_hash}, DataFacts),
         partition=record_of(simulation.cut_facts, PartitionFacts),
         class_names=list(simulation.schema.class_names) if simulation.schema.class_names else None,
         seeds=list(seeds),
