@@ -97,7 +97,7 @@ def test_no_room_on_the_disk_is_refused(small, tmp_path, monkeypatch):
     known.events["finished"] = {"cpu": 0.0, "sizes": sizes}
     known.events["trained"] = {"cpu": 0.0, "now": 1, "peak": 1, "entries": 0, "sizes": {}}
     found = plan_of(small(), known, machine=PLENTY, out=tmp_path)
-    assert found.disk == {"models": 100, "results": 10 * 4 + 7, "kept": 147, "checkpoint": 1003, "most": 147 + 2006}
+    assert found.disk == {"models": 100, "results": 10 * 4 + 7, "kept": 147, "checkpoint": 1003, "peak": 147 + 2006}
     assert found.run.cpu == pytest.approx(3 + found.seed.cpu + 0.5 * 14)  # after set-up, and 13: a twentieth of 122 s
     monkeypatch.setattr("graphsilo.planning.estimate.free_disk", lambda folder: 100)
     assert plan_of(small(), known, machine=PLENTY, out=tmp_path).findings[0].text.startswith("disk: up to 0.0 MB")
@@ -184,7 +184,7 @@ def test_workers_and_sites(small, tmp_path, monkeypatch):
 def test_offloaded_clients_are_weighed_without_checkpoints(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = plan(small(run__resident_clients=1, run__checkpoint_every=0), seconds=1.0, out=tmp_path)
-    assert found.disk["most"] == found.disk["kept"] + found.disk["checkpoint"] > found.disk["kept"]
+    assert found.disk["peak"] == found.disk["kept"] + found.disk["checkpoint"] > found.disk["kept"]
 
 
 def test_what_the_run_would_refuse_is_refused(small):

@@ -88,7 +88,7 @@ def show(plan: Plan) -> None:
     if plan.is_whole or disk["kept"]:
         terminal.say(
             f"Disk: {data_size(disk['kept'])} stay (models {data_size(disk['models'])}, results "
-            f"{data_size(disk['results'])}); up to {data_size(disk['most'])} on the way, with checkpoints of "
+            f"{data_size(disk['results'])}); up to {data_size(disk['peak'])} on the way, with checkpoints of "
             f"{data_size(disk['checkpoint'])}."
         )
     else:

@@ -267,7 +267,7 @@ def _processes(config: RunConfig, trial: Trial, between_machines: bool) -> tuple
 def _disk(config: RunConfig, trial: Trial, out: Path | None) -> dict[str, float]:
     """Bytes that a run writes: the old checkpoint stays until the new one is whole."""
     if out is None:
-        return dict.fromkeys(("models", "results", "kept", "checkpoint", "most"), 0.0)
+        return dict.fromkeys(("models", "results", "kept", "checkpoint", "peak"), 0.0)
     seeds, longer = len(config.run.seeds), trial.rounds / max(1, trial.done)
     models = results = 0.0
     last = trial.events.get("finished") or trial.events.get("trained") or {"sizes": {}}
@@ -282,7 +282,7 @@ def _disk(config: RunConfig, trial: Trial, out: Path | None) -> dict[str, float]
     kept = models + results
     return {
         "models": models, "results": results, "kept": kept, "checkpoint": checkpoint,
-        "most": kept + times * checkpoint,
+        "peak": kept + times * checkpoint,
     }  # fmt: skip
 
 
@@ -305,9 +305,9 @@ def _findings(
         text = f"memory: about {_gigabytes(needed)} are needed, and only {_gigabytes(free)} are free just now."
         found.append(PlanFinding("warning", text))
     left = None if out is None else free_disk(out)
-    if left is not None and disk["most"] > left:
+    if left is not None and disk["peak"] > left:
         text = (
-            f"disk: up to {_gigabytes(disk['most'])} will be written, and {_gigabytes(left)} are free where {out} is. "
+            f"disk: up to {_gigabytes(disk['peak'])} will be written, and {_gigabytes(left)} are free where {out} is. "
             f"Choose another --out, or keep less (evaluation.models=false, run.checkpoint_every=0, a larger "
             f"run.resident_clients)."
         )
