@@ -116,11 +116,7 @@ def _left(simulation: Participants) -> str:
 
 
 def _check_weights(method: Method, simulation: Participants) -> None:
-    """Refuse methods and models for which the weights of edges would have no effect.
-
-    Raises:
-        UnsupportedError: Names those for which they have.
-    """
+    """Refuse methods and models for which the weights of edges would have no effect."""
     advice = (
         "Or leave the weights out: replace(graph, edge_weights=None), or no edges.weight in a description of tables."
     )

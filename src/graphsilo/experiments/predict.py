@@ -289,9 +289,6 @@ def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | Gr
         given: What was asked about.
         target: It, as it was read and prepared.
         seen: What the client trained on.
-
-    Raises:
-        DataError: Only one of them has weights, or directions.
     """
     links = target.union if isinstance(target, GraphCollection) else target
     if not (links.num_edges and seen.num_edges):

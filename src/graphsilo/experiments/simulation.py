@@ -300,11 +300,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
 
 
 def _check_masks(graphs: Mapping[ClientId, Graph], names: Sequence[str]) -> None:
-    """Refuse silos of which some have masks of their own and some have none.
-
-    Raises:
-        DataError: Names one of each.
-    """
+    """Refuse silos of which some have masks of their own and some have none."""
     own = {client: graph.has_own_splits for client, graph in graphs.items()}
     if len(set(own.values())) > 1:
         have, lack = (next(client for client, has in own.items() if has == wanted) for wanted in (True, False))
@@ -315,11 +311,7 @@ def _check_masks(graphs: Mapping[ClientId, Graph], names: Sequence[str]) -> None
 
 
 def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> None:
-    """Refuse silos of which some have links with a direction and some have links without.
-
-    Raises:
-        DataError: Names one of each.
-    """
+    """Refuse silos of which some have links with a direction and some have links without."""
     names, symmetrised = list(config.data.name), config.data.options.get("undirected") is True
     # A description says it; of a file that has links the links do.
     weighted = {
@@ -396,11 +388,7 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
 
 
 def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:
-    """Refuse collections whose nodes have different numbers of features, and say which setting brings them together.
-
-    Raises:
-        DataError: Names two of them.
-    """
+    """Refuse collections whose nodes have different numbers of features, and say which setting brings them together."""
     first = collections[0]
     for client, other in enumerate(collections):
         if other.num_features != first.num_features:

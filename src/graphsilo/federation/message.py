@@ -34,27 +34,17 @@ M = TypeVar("M", bound="Message")
 
 @dataclasses.dataclass(frozen=True)
 class FieldSpec:
-    """What the codec knows of one field.
+    """What is known of one field: what its ``sends`` says, and what its type says.
 
     Attributes:
         name: Of the field.
-        kind: What it discloses.
         form: ``tensor``, ``tensors`` (named), ``tensor_list`` or ``plain``.
         optional: Whether None is allowed.
         plain_type: For plain values, the type they are checked against.
-        shape: Per dimension a number or a name; one name means one size throughout the message. None: any shape.
-        allow_nan: Whether NaN and infinity may pass.
-        weighted_by: For sums: the field whose value this one counts with.
         required: Whether the sender must fill it in.
         has_floats: Whether a plain value may hold a float, hence NaN.
-        relayed: Whether the server passes the field on to other clients as it came.
-        per_class: Whether it describes classes one by one: True or False, None if nobody has said so, or the name of
-            the setting below whose value a class is left out.
         only_with: Settings of the method without which the field is not sent, as (name, value).
-        recoverable: Whether features of single nodes can be computed from it.
         dtypes: Types that its tensors may have.
-        largest: Largest size of its numbers that is taken from a client; None: what holds for the kind.
-        like: The request's field whose names and shapes it has; None: the one of the same name, if there is one.
     """
 
     name: str
@@ -129,18 +119,10 @@ def sends(
             f"{', '.join(map(str, DTYPES.values()))}."
         )
     metadata = {
-        "kind": kind,
-        "shape": shape,
-        "allow_nan": allow_nan,
-        "weighted_by": weighted_by,
-        "relayed": relayed,
-        "per_class": per_class,
-        "only_with": tuple((only_with or {}).items()),
-        "recoverable": recoverable,
-        "dtypes": dtypes,
-        "largest": largest,
-        "like": like,
-    }
+        "kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed,
+        "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
+        "dtypes": dtypes, "largest": largest, "like": like,
+    }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -268,25 +250,14 @@ def _spec(cls: type[Message], field: dataclasses.Field[Any], annotation: Any) ->
             f"{cls.__name__}.{field.name} has type {annotation}, which no message can carry. Use a Tensor, named "
             f"Tensors (Mapping[str, Tensor]), a list of tensors, or numbers, truth values and text and lists of these."
         )
-    meta = field.metadata
     return FieldSpec(
         name=field.name,
-        kind=meta["kind"],
         form=form,
         optional=optional,
         plain_type=inner,
-        shape=meta["shape"],
-        allow_nan=meta["allow_nan"],
-        weighted_by=meta["weighted_by"],
         required=field.default is dataclasses.MISSING,
         has_floats="float" in str(inner),
-        relayed=meta["relayed"],
-        per_class=meta["per_class"],
-        only_with=meta["only_with"],
-        recoverable=meta["recoverable"],
-        dtypes=meta["dtypes"],
-        largest=meta["largest"],
-        like=meta["like"],
+        **field.metadata,
     )
 
 

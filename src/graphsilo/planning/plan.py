@@ -77,8 +77,8 @@ class Plan:
         processes: Memory, process by process.
         memory: Bytes all processes take together (``needed``), and what the machine has (``free``, ``machine``).
         gpu: Bytes of the device's memory; 0 without one.
-        disk: Bytes written: ``models``, ``results``, both together (``kept``), a ``checkpoint``, and the most that stand
-            there at once (``peak``).
+        disk: Bytes written: ``models``, ``results``, both together (``kept``), a ``checkpoint``, and the most of all at
+            once (``peak``).
         findings: What to know, the gravest first.
     """
 

@@ -49,9 +49,6 @@ class Exchange(Federation):
 
         Looked at are the weights, which are what a field of a sum is declared to be weighted by and, where a method
         weighs answers itself, what is called ``num_samples``; and every tensor of counts without a bound of its own.
-
-        Raises:
-            MessageError: It does.
         """
         limit = self.limits.get(client)
         if limit is None:
@@ -177,11 +174,7 @@ def _expected(request: Message, kind: type[Message]) -> dict[str, Any]:
 
 
 def _check_shapes(kind: type[Message], found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Refuse an answer whose tensors are not those of the request's field of the same name.
-
-    Raises:
-        MessageError: They are not.
-    """
+    """Refuse an answer whose tensors are not those of the request's field of the same name."""
     for name, wanted in expected.items():
         mine = found[name]
         if mine is not None and mine != wanted:

@@ -120,7 +120,7 @@ def unpack(body: Body, *, limit: int | None = None, clients: int = 1) -> Packet:
         raise ProtocolError("the packet was cut inside its header.")
     packed = view[_HEAD.size : _HEAD.size + length]
     try:
-        envelope = _envelope(packed)
+        envelope, header = _envelope(packed), _header(packed)
     except _DAMAGED as error:
         raise ProtocolError(
             f"the packet's header cannot be read ({type(error).__name__}: {str(error)[:200]})."
@@ -141,12 +141,6 @@ def unpack(body: Body, *, limit: int | None = None, clients: int = 1) -> Packet:
         start += size
     if computed != envelope.check:
         raise ProtocolError("the packet was damaged on its way: its checksum does not fit.")
-    try:
-        header = _header(packed)
-    except _DAMAGED as error:
-        raise ProtocolError(
-            f"the packet's header cannot be read ({type(error).__name__}: {str(error)[:200]})."
-        ) from None
     return Packet({key: value for key, value in header.items() if key not in ("v", "sizes", "check")}, payloads)
 
 

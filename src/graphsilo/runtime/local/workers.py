@@ -158,8 +158,7 @@ class WorkerPool:
             lambda client: setup.client(self._silos[client]),
             MemoryBudget(self.resident, self._graph_bytes[0], folder, processes),
         )
-        for index in range(len(self.processes)):
-            self.answer(index)
+        self.answers()
         return Workers(self, here, setup.seed, ledger)
 
     def for_reference(self, name: str) -> WorkerPool:
@@ -199,28 +198,14 @@ class WorkerPool:
         except OSError:
             raise self.died(index) from None
 
-    def receive(self, index: int) -> tuple[dict[str, Any], list[Any]]:
+    def answer(self, index: int) -> tuple[dict[str, Any], list[Any]]:
+        """The next reply of a process: one client's to a call, or the process's to anything else."""
         try:
-            return self.channels[index].receive()
+            header, payloads = self.channels[index].receive()
         except (EOFError, OSError):
             raise self.died(index) from None
-
-    def answer(self, index: int) -> tuple[dict[str, Any], list[Any]]:
-        """The reply to anything but a call."""
-        header, payloads = self.receive(index)
-        self._check(index, header)
-        return header, payloads
-
-    def call_answer(self, index: int) -> tuple[dict[str, Any], list[Any]]:
-        """The reply of one client to a call."""
-        header, payloads = self.receive(index)
-        if "client" not in header:
-            self._check(index, header)
-        return header, payloads
-
-    def _check(self, index: int, header: dict[str, Any]) -> None:
-        if header["ok"]:
-            return
+        if "client" in header or header["ok"]:
+            return header, payloads
         text = f"({header['kind']}: {header['text']})"
         if header["kind"] == RunError.__name__:
             raise RunError(header["text"])  # such as a full disk: it says itself what to do
@@ -229,6 +214,14 @@ class WorkerPool:
         )
         error.add_note(header["trace"])
         raise error
+
+    def send_all(self, header: dict[str, Any]) -> None:
+        for index in range(len(self.channels)):
+            self.send(index, header)
+
+    def answers(self) -> list[tuple[dict[str, Any], list[Any]]]:
+        """The reply of every process to what it was sent before."""
+        return [self.answer(index) for index in range(len(self.channels))]
 
     def died(self, index: int) -> WorkerLost:
         """What to say of a process that has gone."""
@@ -350,7 +343,7 @@ class Workers(Exchange):
         selector: selectors.BaseSelector,
     ) -> None:
         """Take one answer of a process."""
-        header, payloads = self.pool.call_answer(index)
+        header, payloads = self.pool.answer(index)
         self.client_cpu_seconds += header["cpu"]
         client = header["client"]
         if "failure" in header:
@@ -364,18 +357,15 @@ class Workers(Exchange):
             selector.unregister(self.pool.channels[index])
 
     def remember(self, clients: Collection[ClientId] | None = None) -> None:
-        for index in range(len(self.pool.clients_of)):
-            self.pool.send(index, {"do": "remember", "clients": None if clients is None else sorted(clients)})
+        self.pool.send_all({"do": "remember", "clients": None if clients is None else sorted(clients)})
         self.here.remember(clients)
-        for index in range(len(self.pool.clients_of)):
-            self.pool.answer(index)
+        self.pool.answers()
 
     def client_states(self) -> dict[ClientId, Any]:
-        for index in range(len(self.pool.clients_of)):
-            self.pool.send(index, {"do": "states"})
+        self.pool.send_all({"do": "states"})
         found = dict(self.here.states())
-        for index in range(len(self.pool.clients_of)):
-            found.update(received_states(decode_tree(self.pool.answer(index)[1][0])))
+        for _, payloads in self.pool.answers():
+            found.update(received_states(decode_tree(payloads[0])))
         return dict(sorted(found.items()))
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
@@ -383,8 +373,7 @@ class Workers(Exchange):
             part = {client: states[client] for client in clients if client in states}
             self.pool.send(index, {"do": "load"}, [encode_tree(sent_states(part))])
         self.here.load({client: states[client] for client in self.here.clients if client in states})
-        for index in range(len(self.pool.clients_of)):
-            self.pool.answer(index)
+        self.pool.answers()
 
     def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         for client in self.clients:
@@ -396,11 +385,8 @@ class Workers(Exchange):
             yield client, decode_tree(self.pool.answer(index)[1][0])
 
     def peak_rss_bytes(self) -> int:
-        peaks = [super().peak_rss_bytes()]
-        for index in range(len(self.pool.clients_of)):
-            self.pool.send(index, {"do": "memory"})
-            peaks.append(self.pool.answer(index)[0]["bytes"])
-        return max(peaks)
+        self.pool.send_all({"do": "memory"})
+        return max([super().peak_rss_bytes(), *(int(header["bytes"]) for header, _ in self.pool.answers())])
 
 
 def _size(answers: Mapping[ClientId, Encoded | Failure]) -> int:

@@ -365,11 +365,7 @@ class SiteWorker:
 
 
 def _spec(name: str, settings: Mapping[str, Any], precision: str) -> ModelSpec:
-    """A backbone as the coordinator describes it.
-
-    Raises:
-        ConfigError: There is no such precision.
-    """
+    """A backbone as the coordinator describes it."""
     if precision not in get_args(Precision):
         raise ConfigError(f"run.precision must be one of {', '.join(get_args(Precision))}.")
     return ModelSpec(name, settings, cast("Precision", precision))

@@ -7,11 +7,10 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from graphsilo.errors import FederationError, RunError
+from graphsilo.errors import RunError
 from graphsilo.runtime import pipe
 from graphsilo.runtime.engines.nvflare.keeper import Keeper, tail
 from graphsilo.runtime.engines.nvflare.kit import COORDINATOR, read_kit
@@ -111,32 +110,6 @@ class NvflareTransport(Transport):
         except (OSError, EOFError):
             words = "the transport is closed" if self._closed else "the coordinator's engine is being started"
             return {site: {"state": "never seen", "since": time.time(), "problem": words} for site in self.sites}
-
-    def wait_for(self, sites: Iterable[str] | None = None, *, timeout: float) -> None:
-        """Wait until sites are up.
-
-        Args:
-            sites: Which; by default all.
-            timeout: Seconds.
-
-        Raises:
-            FederationError: Some are not, in time.
-        """
-        wanted = tuple(self.sites if sites is None else sites)
-        end = time.monotonic() + timeout
-        while True:
-            health = self.health()
-            absent = [site for site in wanted if health.get(site, {}).get("state") != "up"]
-            if not absent:
-                return
-            if time.monotonic() > end:
-                text = "; ".join(
-                    f"'{site}': {health.get(site, {}).get('problem', 'not in this federation')}" for site in absent
-                )
-                raise FederationError(
-                    f"{len(wanted) - len(absent)} of {len(wanted)} sites joined within {timeout:g} s. {text}."
-                )
-            time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
         """End the engine. May be called twice."""
