@@ -6,11 +6,12 @@ import json
 import sys
 from pathlib import Path
 
+from same_machine import SameMachine
+
 from graphsilo.errors import GraphsiloError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.service.run_over import run_over
-from graphsilo.runtime.remote.same_machine import SameMachine
 
 
 class Loud(Silent):

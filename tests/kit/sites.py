@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.runtime.remote.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
+from kit.same_machine import SameMachine
 from kit.site_tables import NAMES, numbers, short_settings, write_tables
 
 

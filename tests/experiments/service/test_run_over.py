@@ -16,9 +16,9 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.jobs import Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.journal import read
-from graphsilo.runtime.remote.same_machine import SameMachine
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from kit import check_result
+from kit.same_machine import SameMachine
 from kit.site_tables import METHODS, assert_same
 
 

@@ -30,12 +30,12 @@ from graphsilo.methods.fairfgl import messages as fairfgl
 from graphsilo.methods.fedridge import messages as fedridge
 from graphsilo.methods.opfgl import messages as opfgl
 from graphsilo.runtime.protocol import ProtocolError, pack, unpack
-from graphsilo.runtime.remote.same_machine import SameMachine
 from graphsilo.runtime.remote.sites import Gone, RemoteSites
 from graphsilo.runtime.site import supervisor
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from graphsilo.runtime.transport import Transport
 from graphsilo.testing.conformance import unchecked
+from kit.same_machine import SameMachine
 from kit.site_meddling import Meddling, training_call
 from kit.site_tables import write_tables
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ _MARGIN_SECONDS = 2.0
 _HEALTH_TIMEOUT = 5.0
 _POLL_SECONDS = 0.2
 _PORT_SECONDS = 5.0
-_IDLE = 64
 
 
 class NvflareTransport(Transport):
@@ -44,8 +42,7 @@ class NvflareTransport(Transport):
         self.sites = self._kit.federation.sites
         self._keeper = Keeper(self._kit)
         self._path = socket_path(self._kit)
-        self._idle: list[socket.socket] = []
-        self._lock = threading.Lock()
+        self._connections = pipe.Connections(self._path)
         self._closed = False
 
     @property
@@ -114,10 +111,7 @@ class NvflareTransport(Transport):
     def close(self) -> None:
         """End the engine. May be called twice."""
         self._closed = True
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._connections.close()
         self._keeper.close()
         self._path.unlink(missing_ok=True)
 
@@ -128,40 +122,10 @@ class NvflareTransport(Transport):
         self.close()
 
     def _exchange(self, head: dict[str, Any], body: Body, *, timeout: float) -> tuple[dict[str, Any], bytearray]:
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        if connection is not None and _is_stale(connection):
-            connection.close()
-            connection = None
-        if connection is None:
-            connection = pipe.connect(self._path)
-        try:
-            connection.settimeout(timeout)
+        with self._connections.one(timeout) as connection:
             pipe.send(connection, json.dumps(head).encode("utf-8"))
             pipe.send(connection, body)
-            answer = json.loads(pipe.receive(connection))
-            content = pipe.receive(connection)
-        except BaseException:
-            connection.close()
-            raise
-        with self._lock:
-            if len(self._idle) < _IDLE and not self._closed:
-                self._idle.append(connection)
-            else:
-                connection.close()
-        return answer, content
-
-
-def _is_stale(connection: socket.socket) -> bool:
-    """Whether the engine at the other end has gone; an idle connection has nothing to read otherwise."""
-    try:
-        connection.setblocking(False)
-        connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
+            return json.loads(pipe.receive(connection)), pipe.receive(connection)
 
 
 def _refuse_taken_port(port: int) -> None:

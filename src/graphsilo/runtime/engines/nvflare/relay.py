@@ -310,8 +310,7 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
         self._birth = secrets.token_hex(8)
         self._heard = 0.0
         self._known: set[str] = set()
-        self._idle: list[socket.socket] = []
-        self._lock = threading.Lock()
+        self._connections = pipe.Connections(self._path)
         self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="graphsilo-ask")
         self._cell: Any = None
 
@@ -379,29 +378,9 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
             time.sleep(2.0**attempt)  # the connection may be back by then
 
     def _exchange(self, payload: Any) -> bytearray:
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        if connection is not None:
-            try:
-                return self._over(connection, payload)
-            except (OSError, EOFError):
-                # The supervisor was started again since; whatever the old one has seen, sending again is safe.
-                with self._lock:
-                    stale, self._idle = self._idle, []
-                for other in stale:
-                    other.close()
-        return self._over(pipe.connect(self._path), payload)
-
-    def _over(self, connection: socket.socket, payload: Any) -> bytearray:
-        try:
+        with self._connections.one() as connection:
             pipe.send(connection, *_parts(payload))
-            answer = pipe.receive(connection, limit=_LARGEST)
-        except BaseException:
-            connection.close()
-            raise
-        with self._lock:
-            self._idle.append(connection)
-        return answer
+            return pipe.receive(connection, limit=_LARGEST)
 
     def _watch(self) -> None:
         """End this process when the coordinator has fallen silent: the way there may be dead with neither end knowing.

@@ -58,10 +58,9 @@ def write_workspace(kit: Kit) -> Path:
     write_private(folder / "startup" / KEY, (kit.folder / KEY).read_bytes())
     if kit.role == COORDINATOR:
         _write(folder / "startup" / "fed_server.json", _server(kit))
-        _write(folder / "local" / "resources.json", _server_resources(kit))
     else:
         _write(folder / "startup" / "fed_client.json", _client(kit))
-        _write(folder / "local" / "resources.json", _client_resources(kit))
+    _write(folder / "local" / "resources.json", _resources(kit))
     _write(folder / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"nobody": "none"}})
     _write(folder / "local" / "comm_config.json", _COMMUNICATION)
     _write(folder / "local" / "log_config.json", _logging(kit.run / LOG))
@@ -86,11 +85,12 @@ _PATIENCE = {
     "cell_check_frequency": 0.1,
 }
 
+_RELAYS = "graphsilo.runtime.engines.nvflare.relay."
 _NO_JOBS = {
     "format_version": 2,
     "class_list_enforcement_mode": "enforce",
     # Also governs what resources.json itself names; the components below are all there are.
-    "class_allow_list": ["graphsilo.runtime.engines.nvflare.relay."],
+    "class_allow_list": [_RELAYS],
 }
 
 
@@ -111,29 +111,21 @@ def _server(kit: Kit) -> dict[str, Any]:
     }
 
 
-def _server_resources(kit: Kit) -> dict[str, Any]:
-    return {
-        **_NO_JOBS,
-        "servers": [
-            {
-                "admin_storage": "transfer",
-                "max_num_clients": 10_000,
-                "heart_beat_timeout": 300,
-                "admin_timeout": 10.0,
-                "shutdown_period": 1.0,
-            }
-        ],
-        "components": [
-            {
-                "id": "graphsilo_relay",
-                "path": "graphsilo.runtime.engines.nvflare.relay.CoordinatorRelay",
-                "args": {
-                    "socket_path": str(socket_path(kit)),
-                    "sites": list(kit.federation.sites),
-                },
-            }
-        ],
-    }
+def _resources(kit: Kit) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"socket_path": str(socket_path(kit))}
+    own: dict[str, Any]
+    if kit.role == COORDINATOR:
+        relay, arguments["sites"] = "CoordinatorRelay", list(kit.federation.sites)
+        server = {
+            "admin_storage": "transfer", "max_num_clients": 10_000, "heart_beat_timeout": 300, "admin_timeout": 10.0,
+            "shutdown_period": 1.0,
+        }  # fmt: skip
+        own = {"servers": [server]}
+    else:
+        relay, arguments["seen_path"] = "SiteRelay", str(kit.run / SEEN)
+        own = {"allow_log_streaming": False}
+    component = {"id": "graphsilo_relay", "path": f"{_RELAYS}{relay}", "args": arguments}
+    return {**_NO_JOBS, **own, "components": [component]}
 
 
 def _client(kit: Kit) -> dict[str, Any]:
@@ -148,23 +140,6 @@ def _client(kit: Kit) -> dict[str, Any]:
             }
         ],
         "client": {**_TLS, "fqsn": kit.party, "is_leaf": True, "site_config": {}, **_PATIENCE},
-    }
-
-
-def _client_resources(kit: Kit) -> dict[str, Any]:
-    return {
-        **_NO_JOBS,
-        "allow_log_streaming": False,
-        "components": [
-            {
-                "id": "graphsilo_relay",
-                "path": "graphsilo.runtime.engines.nvflare.relay.SiteRelay",
-                "args": {
-                    "socket_path": str(socket_path(kit)),
-                    "seen_path": str(kit.run / SEEN),
-                },
-            }
-        ],
     }
 
 

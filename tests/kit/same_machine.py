@@ -1,0 +1,33 @@
+"""Sites on this machine, reached without an engine: straight to each supervisor's unix socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from graphsilo.runtime import pipe
+from graphsilo.runtime.transport import Body, Transport, Unreachable
+
+
+class SameMachine(Transport):
+    """Leads to supervisors on this machine.
+
+    Args:
+        sockets: Path of each site's socket.
+    """
+
+    def __init__(self, sockets: Mapping[str, Path]):
+        self.sites = tuple(sockets)
+        self._connections = {site: pipe.Connections(path) for site, path in sockets.items()}
+
+    def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
+        try:
+            with self._connections[site].one(timeout) as connection:
+                pipe.send(connection, body)
+                return pipe.receive(connection)
+        except (OSError, EOFError) as error:
+            raise Unreachable(site, "no answer in time" if isinstance(error, TimeoutError) else str(error)) from None
+
+    def close(self) -> None:
+        for connections in self._connections.values():
+            connections.close()
