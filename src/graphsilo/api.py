@@ -233,8 +233,8 @@ def plan(
     config: PathName | Mapping[str, Any] | RunConfig | None = None,
     *,
     seconds: float = 10.0,
-    bandwidth: str | None = None,
-    latency: str | None = None,
+    bandwidth: float | None = None,
+    latency: float | None = None,
     out: PathName | None = None,
     **settings: Any,
 ) -> Plan:
@@ -246,8 +246,8 @@ def plan(
     Args:
         config: A configuration, as ``run`` takes it.
         seconds: CPU seconds that the trial aims at, up to six times as many where set-up and two rounds take longer.
-        bandwidth: Rate of each site's line, such as ``100Mbit/s``, for a run between machines.
-        latency: Time of a message on that line, one way, such as ``20ms``.
+        bandwidth: Mbit per second of each site's line, for a run between machines.
+        latency: Milliseconds of a message on that line, one way.
         out: Where the run would write; None leaves results, checkpoints and the disk out.
         settings: What ``run`` takes by the same names: data, clients, method, rounds, workers, ``"method.mu"`` and so
             on.
@@ -266,9 +266,8 @@ def plan(
         (True, True)
     """
     from graphsilo import planning
-    from graphsilo.planning.connection import connection_of
 
-    line = connection_of(bandwidth, latency)
+    line = planning.Connection.of(bandwidth, latency)
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         scratch = Path(folder)
         arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}

@@ -8,9 +8,7 @@ import pytest
 
 
 def test_tables(call, small):
-    code, out, _ = call(
-        "plan", *small, "--rounds", "3", "--seconds", "1", "--bandwidth", "10Mbit/s", "--latency", "5ms"
-    )
+    code, out, _ = call("plan", *small, "--rounds", "3", "--seconds", "1", "--bandwidth", "10", "--latency", "5")
     assert code == 0
     assert out.startswith("FedAvg on citation-sbm: 3 clients (random), 3 rounds, 1 seed.")
     assert "Known from: set-up and 3 of 3 rounds of one seed measured, all clients." in out
@@ -49,9 +47,9 @@ def test_a_run_that_does_not_fit_is_planned_and_refused(call, small, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--latency", "5ms"], "a latency goes with a bandwidth"),
-        (["--bandwidth", "fast"], "--bandwidth takes a rate such as 100Mbit/s"),
-        (["--bandwidth", "1Mbit/s", "--latency", "5"], "--latency takes a time such as 20ms"),
+        (["--latency", "5"], "a line has a bandwidth above 0 (in Mbit/s)"),
+        (["--bandwidth", "0"], "got bandwidth 0.0 and latency None"),
+        (["--bandwidth", "1", "--latency", "-5"], "a latency of at least 0 (in ms)"),
         (["--seconds", "0"], "--seconds takes a time above 0"),
         (["--method", "fedavgg"], "did you mean 'fedavg'?"),
     ],

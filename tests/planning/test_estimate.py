@@ -170,7 +170,7 @@ def test_of_many_clients_that_take_too_long_eight_are_tried(small):
 
 def test_workers_and_sites(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found = plan(small(run__workers=2), seconds=1.0, line=Connection(1e6, 0.01), out=tmp_path)
+    found = plan(small(run__workers=2), seconds=1.0, line=Connection(8, 10), out=tmp_path)
     assert [(process.name, process.count) for process in found.processes] == [
         ("coordinator", 1), ("worker", 1), ("site", 3),
     ]  # fmt: skip

@@ -8,8 +8,7 @@ import math
 import pytest
 
 from graphsilo.federation import registry
-from graphsilo.planning import meter
-from graphsilo.planning.connection import Connection
+from graphsilo.planning import Connection, meter
 from graphsilo.testing import conformance
 
 
@@ -19,7 +18,7 @@ def test_a_call_waits_for_the_fullest_process_and_the_slowest_site(monkeypatch):
     clock = itertools.count()  # every look at the clock is a second later
     monkeypatch.setattr(meter.time, "process_time", lambda: float(next(clock)))
     places = {client: min(number, 1) for number, client in enumerate(federation.clients)}
-    watch = meter.Meter(found.append, math.inf, places, Connection(1e9, 0.5))
+    watch = meter.Meter(found.append, math.inf, places, Connection(8e3, 500))
     watch.watch(federation)
     federation.at("round", 1)
     server.round(federation, 1)

@@ -203,9 +203,9 @@ def run(
 def plan(
     chosen: dict[str, Any],
     bandwidth: Annotated[
-        str | None, _apart(metavar="100Mbit/s", help="Rate of each site's line, for a run between machines.")
+        float | None, _apart(metavar="MBIT/S", help="Rate of each site's line, for a run between machines.")
     ] = None,
-    latency: Annotated[str | None, _apart(metavar="20ms", help="Time of a message on that line, one way.")] = None,
+    latency: Annotated[float | None, _apart(metavar="MS", help="Time of a message on that line, one way.")] = None,
     seconds: Annotated[
         float, _tried(metavar="S", help="CPU seconds for each trial; more make hard plans surer.")
     ] = 10.0,

@@ -27,8 +27,8 @@ def plan_command(
     overrides: Mapping[str, Any],
     assignments: Sequence[str],
     seconds: float,
-    bandwidth: str | None,
-    latency: str | None,
+    bandwidth: float | None,
+    latency: float | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -39,12 +39,11 @@ def plan_command(
         GraphsiloError: As the run itself would.
     """
     from graphsilo.cli.run import RUNS
-    from graphsilo.planning import plan
-    from graphsilo.planning.connection import connection_of
+    from graphsilo.planning import Connection, plan
 
     if seconds <= 0:
         raise ConfigError(f"--seconds takes a time above 0; got {seconds:g}.")
-    line = connection_of(bandwidth, latency)
+    line = Connection.of(bandwidth, latency)
     config = load_config(path, overrides=overrides, assignments=assignments)
     if not as_json and terminal.is_terminal(sys.stderr):
         print("Loading the data and trying the method …", end="\r", file=sys.stderr, flush=True)
@@ -132,6 +131,6 @@ def _steps(plan: Plan) -> None:
     )
     if between:
         terminal.say(
-            f"Between machines: lines of {8 * about['bandwidth'] / 1e6:g} Mbit/s and {duration(about['latency'])}; "
-            f"every call waits for the slowest site. What the engine adds to each message is not in here."
+            f"Between machines: lines of {about['bandwidth']:g} Mbit/s and {about['latency']:g} ms; every call waits "
+            f"for the slowest site. What the engine adds to each message is not in here."
         )

@@ -2,7 +2,7 @@
 
 The first seed of the run is made in a process of its own (``probe``) in which ``meter`` watches every step, and ended
 after a few rounds. ``estimate`` carries what was measured over to the other rounds, seeds and clients; ``plan`` is what
-comes of it, ``connection`` the line between machines.
+comes of it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from typing import Any
 import graphsilo.errors
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.planning.connection import Connection
 from graphsilo.planning.estimate import Trial, plan_of
-from graphsilo.planning.plan import Plan
+from graphsilo.planning.plan import Connection, Plan
 from graphsilo.runtime.machine import memory, memory_use
 
 __all__ = ["Connection", "Plan", "plan"]

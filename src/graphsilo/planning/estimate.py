@@ -11,8 +11,7 @@ from typing import Any
 
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.seed import CHECKPOINT_SHARE, LEAST_SECONDS
-from graphsilo.planning.connection import Connection
-from graphsilo.planning.plan import Cost, Plan, PlanFinding, Process
+from graphsilo.planning.plan import Connection, Cost, Plan, PlanFinding, Process
 from graphsilo.runtime.machine import Memory, free_disk
 
 ENTRY = 800

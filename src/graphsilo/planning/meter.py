@@ -10,8 +10,7 @@ from typing import Any
 
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.wire import Encoded
-from graphsilo.planning.connection import Connection
-from graphsilo.planning.plan import Cost
+from graphsilo.planning.plan import Connection, Cost
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.types import ClientId
 
@@ -105,7 +104,7 @@ class Meter:
             self.emit(self._measured("partial"))
         if now - self.began > self.limit:
             raise TooLong
-        return 0.0 if self.line is None else cpu + (up + down) / self.line.bandwidth + 2 * self.line.latency
+        return 0.0 if self.line is None else cpu + self.line.seconds(up + down)
 
     def _measured(self, event: str) -> dict[str, Any]:
         phase, number = self._phase or ("finish", 0)

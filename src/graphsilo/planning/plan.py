@@ -5,7 +5,42 @@ from __future__ import annotations
 from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal
 
+from graphsilo.errors import ConfigError
+
 Level = Literal["refused", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The line between a site and its coordinator.
+
+    Attributes:
+        bandwidth: Mbit per second, each way.
+        latency: Milliseconds that a message is under way, one way.
+    """
+
+    bandwidth: float
+    latency: float = 0.0
+
+    @classmethod
+    def of(cls, bandwidth: float | None, latency: float | None) -> Connection | None:
+        """What a person says of the line; None where nothing is said.
+
+        Raises:
+            ConfigError: There is no bandwidth, or one of them cannot be.
+        """
+        if bandwidth is None and latency is None:
+            return None
+        if bandwidth is None or not bandwidth > 0 or (latency or 0) < 0:
+            raise ConfigError(
+                f"a line has a bandwidth above 0 (in Mbit/s) and a latency of at least 0 (in ms); got bandwidth "
+                f"{bandwidth} and latency {latency}."
+            )
+        return cls(bandwidth, latency or 0.0)
+
+    def seconds(self, size: int) -> float:
+        """For so many bytes, there and back."""
+        return 8e-6 * size / self.bandwidth + 2e-3 * self.latency
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.federation.wire import Encoded
-from graphsilo.planning.connection import Connection
 from graphsilo.planning.meter import Emit, Meter, TooLong
+from graphsilo.planning.plan import Connection
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.placement import beside_coordinator, expected_work, graph_bytes
 from graphsilo.runtime.machine import memory_use
