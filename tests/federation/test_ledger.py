@@ -8,6 +8,7 @@ from torch import Tensor
 from graphsilo.federation.codec import encode
 from graphsilo.federation.ledger import COLUMNS, Ledger
 from graphsilo.federation.message import Message, Tensors, sends
+from kit.messages import by_kind
 
 
 class Note(Message):
@@ -55,8 +56,8 @@ def test_totals():
     assert ledger.total("round", 1) == {"up": 4 * one, "down": 0}
     assert ledger.total("round", 2) == {"up": one, "down": 0}
     assert ledger.total("evaluation") == {"up": 0, "down": 0}
-    assert ledger.by_kind() == {"model": 5 * 512, "embedding": 5 * 128, "counts": 0, "control": 5 * header}
-    assert ledger.by_kind("down")["control"] == header
+    assert by_kind(ledger) == {"model": 5 * 512, "embedding": 5 * 128, "counts": 0, "control": 5 * header}
+    assert by_kind(ledger, "down")["control"] == header
     assert sum(row[8] for row in ledger.rows()) == 6 * one
 
 

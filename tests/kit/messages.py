@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.federation import message
+from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message, Tensors, sends
 
 
@@ -46,3 +47,12 @@ def everything(**more):
         "table": {"x": [1, 2], "y": []},
     }
     return Everything(**{**fields, **more})
+
+
+def by_kind(ledger: Ledger, direction: str = "up") -> dict[str, int]:
+    """Bytes per kind of disclosure over a whole run."""
+    found: dict[str, int] = {}
+    for row in ledger.rows():
+        if row[3] == direction:
+            found[row[7]] = found.get(row[7], 0) + row[8]
+    return found

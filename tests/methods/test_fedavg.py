@@ -15,6 +15,7 @@ from graphsilo.methods import fedavg, local
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.local import weights_of
+from kit.messages import by_kind
 
 TWO = [(1.0, 0.0), (3.0, 4.0)]
 """f_1 = (x - 0)²/2 and f_2 = 3/2 (x - 4)²."""
@@ -227,7 +228,7 @@ def test_bytes_of_a_round_by_formula(kit):
         "up": 2 * (4 * parameters + padding + up),
         "down": 2 * (4 * parameters + padding + down),
     }
-    kinds = federation.ledger.by_kind("up")
+    kinds = by_kind(federation.ledger, "up")
     assert kinds == {"model": 2 * (4 * parameters + padding), "counts": 0, "control": 2 * up}
 
 
@@ -322,4 +323,4 @@ def test_local_never_mixes(kit):
     alone_server.round(alone, 1)
     mine, his = weights_of(federation.client(0).model), weights_of(alone.client(0).model)
     assert all(torch.equal(mine[name], his[name]) for name in mine)
-    assert federation.ledger.by_kind("up") == {"counts": 0, "control": federation.ledger.total("round")["up"]}
+    assert by_kind(federation.ledger, "up") == {"counts": 0, "control": federation.ledger.total("round")["up"]}

@@ -13,6 +13,7 @@ from graphsilo.federation.codec import encode
 from graphsilo.models import pool
 from graphsilo.testing.conformance import check_method
 from kit.fedpg import SHORT, federation_of, run, silo_of, weights_in
+from kit.messages import by_kind
 
 
 def test_unlabelled_nodes_count_with_their_predicted_class(kit):
@@ -116,8 +117,8 @@ def test_bytes_of_a_round_by_formula(kit, hidden, hops):
 def test_what_is_sent_is_named(kit):
     server, federation = kit.build("fedpg", [silo_of(0), silo_of(1)], **SHORT)
     run(server, federation, 2)
-    assert set(federation.ledger.by_kind("up")) == {"prototype", "counts", "control"}
-    assert set(federation.ledger.by_kind("down")) == {"prototype", "control"}
+    assert set(by_kind(federation.ledger, "up")) == {"prototype", "counts", "control"}
+    assert set(by_kind(federation.ledger, "down")) == {"prototype", "control"}
     request = server._requests([0])[0]
     assert encode(request).num_bytes < 4 * 9 * 4 + 500
 

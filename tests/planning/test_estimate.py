@@ -25,9 +25,7 @@ def step(phase: str, number: int, clients: int, each: float, server: float, up: 
     return {"event": "step", "phase": phase, "round": number, "cost": cost, "lasted": 0.0, **memory}
 
 
-def trial(
-    clients: int, done: int, *, setup: float = 4, rounds: int = 20, workers: int = 1, of: tuple[int, ...] = ()
-) -> Trial:
+def trial(clients: int, done: int, *, setup: float = 4, rounds: int = 20, workers: int = 1) -> Trial:
     """Set-up of so many seconds per client, then rounds of a second per client and two of the server."""
     silos = [{"client": k, "bytes": 1000, "work": 10 * (k + 1), "place": k % workers} for k in range(clients)]
     loaded = {
@@ -35,15 +33,12 @@ def trial(
         "data": {"name": "data"}, "method": {"name": "m", "title": "M"},
     }  # fmt: skip
     events: dict[str, Any] = {"started": {"cpu": 2.0, "now": 200_000_000}, "loaded": loaded}
-    if of:
-        events["sample"] = {"clients": list(of), "cpu": 5.0}
     found = Trial(events)
     if done:
-        some = len(of) or clients
-        found.steps.append(step("setup", 0, some, setup, 0.0, 50, 5))
+        found.steps.append(step("setup", 0, clients, setup, 0.0, 50, 5))
         for number in range(1, done + 1):
-            found.steps.append(step("round", number, some, 1.0, 2.0, 100, 200))
-            found.steps.append(step("evaluation", number, some, 0.1, 0.2, 8, 9))
+            found.steps.append(step("round", number, clients, 1.0, 2.0, 100, 200))
+            found.steps.append(step("evaluation", number, clients, 0.1, 0.2, 8, 9))
     return found
 
 
@@ -103,17 +98,6 @@ def test_no_room_on_the_disk_is_refused(small, tmp_path, monkeypatch):
     assert plan_of(small(), known, machine=PLENTY, out=tmp_path).findings[0].text.startswith("disk: up to 0.0 MB")
 
 
-def test_a_sample_of_clients_stands_for_all(small):
-    eight = tuple(range(0, 40, 5))  # work 10, 60 … 360: 1480 of 8200
-    known = trial(40, 4, setup=1, of=eight, rounds=9)
-    found = plan_of(small(), known, machine=PLENTY)
-    assert found.setup.cpu == pytest.approx(8 * 8200 / 1480)
-    assert found.round.up == 4000
-    assert found.round.cpu == pytest.approx(8 * 8200 / 1480 + 2 * 5)
-    assert (known.number, found.is_exact) == (5, False)
-    assert "only 8 of 40 clients were tried" in found.findings[0].text
-
-
 def test_what_could_not_be_tried_is_said_to_be_at_least(small):
     late = trial(4, 0, rounds=9)
     late.steps = [{**step("setup", 0, 2, 1.5, 0.0, 5, 5), "event": "partial"}]
@@ -161,11 +145,10 @@ def test_a_plan_is_complete(planned):
     assert planned.to_dict()["seed"]["up"] == planned.seed.up
 
 
-def test_of_many_clients_that_take_too_long_eight_are_tried(small):
-    found = plan(small(partition__clients=20, method__local_epochs=2000), seconds=0.5)
-    assert "8 of 20 clients" in found.basis or not found.is_whole  # as fast as this machine is
-    assert not found.is_exact
-    assert found.about["clients"] == 20
+def test_more_seconds_are_asked_for_where_the_trial_ends_too_early(small):
+    found = plan(small(partition__clients=20, method__local_epochs=2000), seconds=0.05)
+    assert not found.is_whole
+    assert "Give more --seconds" in found.findings[0].text
 
 
 def test_workers_and_sites(small, tmp_path, monkeypatch):

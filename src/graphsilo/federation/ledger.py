@@ -58,14 +58,6 @@ class Ledger:
                 result[direction] += size
         return result
 
-    def by_kind(self, direction: Direction = "up") -> dict[str, int]:
-        """Bytes per kind of disclosure over the whole run."""
-        result: dict[str, int] = {}
-        for row in self.rows():
-            if row[3] == direction:
-                result[row[7]] = result.get(row[7], 0) + row[8]
-        return result
-
     def rows(self) -> list[tuple[Any, ...]]:
         """One tuple per message and field, in the order of ``COLUMNS``."""
         rows = {key: list(value) for key, value in self._closed.items()}

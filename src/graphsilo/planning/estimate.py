@@ -27,7 +27,7 @@ class Trial:
     """What the trial of a run found, from its first events to the one after which it ended or was ended.
 
     Attributes:
-        events: The last of each name: ``started``, ``loaded``, ``rounds``, ``sample``, ``trained``, ``finished``,
+        events: The last of each name: ``started``, ``loaded``, ``rounds``, ``trained``, ``finished``,
             ``error``, each with the CPU seconds and the memory of the process so far.
         steps: Set-up, rounds, evaluations as they were measured, and an unfinished one last.
         checkpoints: In the order they came.
@@ -58,20 +58,12 @@ class Trial:
                 self.checkpoints.append(event)
             else:
                 self.events[name] = event
-            if name == "sample":
-                self.steps, self.checkpoints = [], []
 
     @property
     def silos(self) -> list[dict[str, int]]:
         """Sizes of every client's data, and the process in which the run would have it."""
         found: list[dict[str, int]] = self.events["loaded"]["silos"]
         return found
-
-    @property
-    def tried(self) -> list[dict[str, int]]:
-        """Those of the clients that were tried."""
-        clients = self.events.get("sample", {}).get("clients")
-        return [silo for silo in self.silos if clients is None or silo["client"] in clients]
 
     @property
     def workers(self) -> int:
@@ -93,21 +85,8 @@ class Trial:
         """Whether it has seen set-up and two rounds, or all there are."""
         return "trained" in self.events or self.done >= min(2, self.rounds)
 
-    @property
-    def number(self) -> float:
-        """Clients of the run per client that was tried."""
-        return len(self.silos) / len(self.tried)
-
-    @property
-    def work(self) -> float:
-        """Work of the run's clients per work of those that were tried."""
-        return sum(silo["work"] for silo in self.silos) / max(1, sum(silo["work"] for silo in self.tried))
-
     def costs(self, phase: str, device: str = "cpu") -> list[Cost]:
-        """Of the steps of one phase, carried over to all clients.
-
-        Clients' work grows with the sizes of their data, the server's and bytes with the number of clients.
-        """
+        """Of the steps of one phase."""
         found = []
         for step in self.steps:
             if step["phase"] != phase:
@@ -117,13 +96,6 @@ class Trial:
                 cost = replace(cost, wall=step["lasted"])
             elif self.workers == 1:
                 cost = replace(cost, wall=cost.cpu)
-            if len(self.tried) < len(self.silos):
-                server, clients = cost.server * self.number, (cost.cpu - cost.server) * self.work
-                cost = replace(
-                    cost, cpu=server + clients, server=server, wall=server + clients / self.workers,
-                    sites=cost.sites and cost.sites + server - cost.server,
-                    up=cost.up * self.number, down=cost.down * self.number,
-                )  # fmt: skip
             found.append(cost)
         return found
 
@@ -153,8 +125,7 @@ def plan_of(
     created = finish = 0.0
     if "trained" in events:
         known = sum(step["cost"]["cpu"] for step in trial.steps) + sum(each["spent"] for each in trial.checkpoints)
-        begin = events.get("sample", events["loaded"])["cpu"]
-        created = max(0.0, events["trained"]["cpu"] - begin - known) * trial.number
+        created = max(0.0, events["trained"]["cpu"] - loaded - known)
     if "finished" in events:
         finish = events["finished"]["cpu"] - events["trained"]["cpu"]
     beside = loaded + seeds * (created + checkpoints * checkpoint) + finish
@@ -176,7 +147,7 @@ def plan_of(
         "rounds": rounds, "evaluations": evaluations, "seeds": seeds, "workers": workers,
         "device": config.run.device, "bandwidth": line and line.bandwidth, "latency": line and line.latency,
     }  # fmt: skip
-    exact = trial.is_whole and "sample" not in events
+    exact = trial.is_whole
     alike = len(first) > 3 and len({(cost.up, cost.down) for cost in first[2:]}) == 1
     basis, weak = _basis(trial)
     return Plan(
@@ -189,23 +160,13 @@ def plan_of(
 
 def _basis(trial: Trial) -> tuple[str, str]:
     """What was measured, and what makes the estimate weak."""
-    rounds, done, everyone = trial.rounds, trial.done, len(trial.silos)
+    rounds, done = trial.rounds, trial.done
     if not trial.is_whole:
         where = "the first rounds were" if any(step["phase"] == "round" for step in trial.steps) else "set-up was"
         why = "memory ran out" if trial.out_of_memory else "time was up"
         weak = f"{where} not finished within the trial: everything here is at least so much. Give more --seconds."
         return f"{where.split(' w')[0]} not finished when {why}", weak
     measured = f"set-up and {done} of {rounds} round{'s' if rounds > 1 else ''} of one seed measured"
-    if "sample" in trial.events:
-        some = len(trial.tried)
-        basis = (
-            f"{measured} with {some} of {everyone} clients, smallest to largest; the others in proportion to the size "
-            f"of their data"
-        )
-        return basis, (
-            f"only {some} of {everyone} clients were tried: what the server does and what is sent are taken to grow "
-            f"with their number. More --seconds try all of them."
-        )
     few = (
         f"only {done} rounds were measured, and the first ones often differ from later ones: more --seconds make this "
         f"surer."
@@ -219,7 +180,7 @@ def _checkpoints(config: RunConfig, trial: Trial, sets_up: bool, spent: float, o
     if out is None or every == 0:
         return 0.0, 0
     saved = [event["spent"] for event in trial.checkpoints if event["bytes"]]
-    each = sum(saved) / len(saved) * trial.number if saved else 0.0
+    each = sum(saved) / len(saved) if saved else 0.0
     if every is None:
         number = min(trial.rounds, math.ceil(CHECKPOINT_SHARE * spent / max(each, LEAST_SECONDS)))
     else:
@@ -238,11 +199,9 @@ def _processes(config: RunConfig, trial: Trial, between_machines: bool) -> tuple
     ends = (trial.events.get("trained"), *trial.steps[-1:], {"now": trial.peak, "peak": trial.peak, "entries": 0})
     end = next(event for event in ends if event)
     passing = max(0, end["peak"] - end["now"])
-    resident = config.run.resident_clients
-    growth = trial.work if resident is None else min(trial.work, resident / len(trial.tried))
-    kept = max(0, end["now"] - loaded["now"]) * max(growth, 1.0)
+    kept = max(0, end["now"] - loaded["now"])
     entries = trial.events.get("trained", {}).get("entries", 0)
-    all_entries = entries / max(1, trial.done) * trial.rounds * trial.number * len(config.run.seeds)
+    all_entries = entries / max(1, trial.done) * trial.rounds * len(config.run.seeds)
     ledger = ENTRY * max(0.0, all_entries - entries)
     work = [0] * trial.workers
     for silo in trial.silos:
@@ -272,10 +231,10 @@ def _disk(config: RunConfig, trial: Trial, out: Path | None) -> dict[str, float]
     last = trial.events.get("finished") or trial.events.get("trained") or {"sizes": {}}
     for name, size in last["sizes"].items():
         if name.startswith(MODELS):
-            models += size * seeds * trial.number
+            models += size * seeds
         else:
             results += size if name in ONCE else size * seeds * longer
-    checkpoint = max((event["bytes"] or 0 for event in trial.checkpoints), default=0) * trial.number
+    checkpoint = max((event["bytes"] or 0 for event in trial.checkpoints), default=0)
     # Where checkpoints are off, clients that make room for others are on disk once; else checkpoints hold them.
     times = 2 if config.run.checkpoint_every != 0 else 1
     kept = models + results

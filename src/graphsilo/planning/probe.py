@@ -17,7 +17,6 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +39,12 @@ from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.placement import beside_coordinator, expected_work, graph_bytes
 from graphsilo.runtime.machine import memory_use
 
-PATIENCE = (6.0, 3.0)
-"""After so many times its seconds a trial is ended that has not done two rounds; with clients enough for a sample."""
+PATIENCE = 6
+"""After so many times its seconds a trial is ended that has not done two rounds."""
 ENOUGH_ROUNDS = 10
 """After so many rounds a fifth of the time is enough."""
 WEIGHED = (1, 3)
 """Rounds after which a checkpoint is written and weighed."""
-SAMPLE = 8
-"""So many clients stand for all where more than twice as many take too long."""
 
 
 def main(order: Mapping[str, Any], folder: Path) -> None:
@@ -98,8 +95,7 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
         )  # fmt: skip
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # from here on the peak is that of training
-        limit = PATIENCE[len(silos) > 2 * SAMPLE] * seconds
-        return MeteredRun(*arguments, meter=Meter(emit, limit, places, line), seconds=seconds)
+        return MeteredRun(*arguments, meter=Meter(emit, PATIENCE * seconds, places, line), seconds=seconds)
 
     out = folder / "run" if order["writes"] else None
     report = None
@@ -122,35 +118,21 @@ class MeteredRun(SeedRun):
 
     def __init__(self, *arguments: Any, meter: Meter, seconds: float):
         super().__init__(*arguments)
-        self.whole: Simulation = arguments[3]
-        self.arguments, self.meter, self.seconds = arguments, meter, seconds
+        self.meter, self.seconds = meter, seconds
 
     def run(
         self, index: int, *, resume: bool, observer: Observer, label: str, folder: Path | None
     ) -> tuple[Seed, Ledger]:
-        """The seed; where many clients take too long, a few from the smallest to the largest, and nothing after it.
+        """The seed.
 
         Raises:
-            TooLong: That was it.
+            TooLong: It has not come through two rounds in its time.
         """
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
         # A single call of a client that takes far too long is ended by the system.
         limit = math.ceil(time.process_time() + self.meter.limit + self.seconds)
         resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
-        try:
-            found, ledger = super().run(index, resume=resume, observer=observer, label=label, folder=folder)
-        except TooLong:
-            silos = sorted(self.whole.silos, key=lambda silo: (expected_work(silo), silo.client))
-            if len(silos) <= 2 * SAMPLE:
-                raise
-            chosen = {silos[round(place * (len(silos) - 1) / (SAMPLE - 1))].client for place in range(SAMPLE)}
-            few_silos = tuple(silo for silo in self.whole.silos if silo.client in chosen)
-            simulation = replace(self.whole, silos=few_silos, clients=tuple(sorted(chosen)))
-            meter = Meter(self.meter.emit, PATIENCE[False] * self.seconds, self.meter.places, self.meter.line)
-            meter.emit({"event": "sample", "clients": sorted(chosen)})
-            few = MeteredRun(*self.arguments[:3], simulation, *self.arguments[4:], meter=meter, seconds=self.seconds)
-            few.run(index, resume=False, observer=observer, label=label, folder=folder)
-            raise
+        found, ledger = super().run(index, resume=resume, observer=observer, label=label, folder=folder)
         resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
         self.meter.close()
         gpu = int(torch.cuda.max_memory_allocated()) if self.config.run.device.startswith("cuda") else 0

@@ -74,7 +74,7 @@ def fill(connection: socket.socket, view: memoryview) -> None:
         done += count
 
 
-def listen(path: Path, *, backlog: int = 64) -> socket.socket:
+def listen(path: Path) -> socket.socket:
     """A unix socket that only this user can connect to; what a killed process left behind is replaced.
 
     Raises:
@@ -96,7 +96,7 @@ def listen(path: Path, *, backlog: int = 64) -> socket.socket:
         listener.bind(str(path))
     finally:
         os.umask(before)
-    listener.listen(backlog)
+    listener.listen(_IDLE)
     return listener
 
 

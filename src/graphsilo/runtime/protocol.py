@@ -19,6 +19,8 @@ from graphsilo.errors import FederationError
 from graphsilo.runtime.transport import Body
 
 VERSION = 1
+MAX_BODY = 4 << 30
+"""Most bytes of a packet that are taken from another machine."""
 _HEAD = struct.Struct("<4sI")
 _MAGIC = b"GSR1"
 MAX_HEADER = 512 << 10

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from graphsilo.errors import FederationError, one_line
 from graphsilo.federation.ledger import Ledger
 from graphsilo.runtime.lost import MAX_LOSSES, StateLost
-from graphsilo.runtime.protocol import Packet, ProtocolError, pack, unpack
+from graphsilo.runtime.protocol import MAX_BODY, Packet, ProtocolError, pack, unpack
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Transport, Unreachable
 from graphsilo.types import ClientId
@@ -91,7 +91,6 @@ class RemoteSites:
         without: Clients that are not asked for anything; a site that holds no other is not waited for.
         deadline: Seconds that a site may work on one answer.
         patience: Seconds that a site may say nothing at all.
-        max_bytes: Most bytes of one answer.
         say: Receives a line for every event worth one.
     """
 
@@ -104,11 +103,10 @@ class RemoteSites:
         without: Collection[ClientId] = (),
         deadline: float = 3600.0,
         patience: float = 120.0,
-        max_bytes: int = 4 << 30,
         say: Callable[[str], None] = lambda text: None,
     ):
         self.transport, self.run = transport, run
-        self.deadline, self.patience, self.max_bytes, self.say = deadline, patience, max_bytes, say
+        self.deadline, self.patience, self.say = deadline, patience, say
         self.held = {site: sorted(members) for site, members in clients.items()}
         asked = {
             site: tuple(client for client in members if client not in without) for site, members in self.held.items()
@@ -290,7 +288,7 @@ class RemoteSites:
                 else:
                     question = pack({"do": "poll", "of": identity, "id": uuid.uuid4().hex})
                     answer = self._carry(site, question, min(_POLL_WAIT, left + 1))
-                packet = unpack(answer, limit=self.max_bytes, clients=len(status.clients))
+                packet = unpack(answer, limit=MAX_BODY, clients=len(status.clients))
             except Unreachable as error:
                 silent = time.monotonic() - heard
                 if not troubled:
@@ -340,7 +338,7 @@ class RemoteSites:
         identity = uuid.uuid4().hex
         try:
             answer = self._carry(site, pack({**header, "id": identity}), timeout)
-            packet = unpack(answer, limit=self.max_bytes, clients=len(self.status[site].clients))
+            packet = unpack(answer, limit=MAX_BODY, clients=len(self.status[site].clients))
         except ProtocolError as error:
             raise Unreachable(site, str(error)) from None
         if packet.id != identity or not packet.header.get("ok"):

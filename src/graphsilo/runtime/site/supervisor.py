@@ -27,7 +27,7 @@ from typing import Any
 from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError
 from graphsilo.runtime import pipe
-from graphsilo.runtime.protocol import OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
+from graphsilo.runtime.protocol import MAX_BODY, OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
 from graphsilo.runtime.transport import Body
 from graphsilo.types import ClientId
 
@@ -50,7 +50,6 @@ class SiteSupervisor:
         folder: Of the site; ``run/site.sock`` is made in it.
         say: Receives a line for every event worth one.
         may_send: Kinds of disclosure that the federation grants a silo at most, where it says so.
-        max_bytes: Most bytes of one request that are taken.
         opened: Checks that a request is the coordinator's, and gives what is asked; None believes the engine.
     """
 
@@ -62,10 +61,9 @@ class SiteSupervisor:
         *,
         say: Callable[[str], None] = lambda text: None,
         may_send: Mapping[ClientId, Sequence[str]] | None = None,
-        max_bytes: int = 4 << 30,
         opened: Callable[[Body], memoryview] | None = None,
     ):
-        self.name, self.silos, self.folder, self.say, self.max_bytes = name, list(silos), folder, say, max_bytes
+        self.name, self.silos, self.folder, self.say = name, list(silos), folder, say
         self._opened = opened
         self.socket_path = folder / "run" / "site.sock"
         self.may_send = {str(client): list(kinds) for client, kinds in (may_send or {}).items()}
@@ -123,7 +121,7 @@ class SiteSupervisor:
         try:
             if self._opened is not None:
                 body = self._opened(body)
-            packet = unpack(body, limit=self.max_bytes, clients=len(self.silos))
+            packet = unpack(body, limit=MAX_BODY, clients=len(self.silos))
         except ProtocolError as error:
             self.say(f"a request was refused: {error}")
             return failed("", type(error).__name__, str(error))
@@ -328,7 +326,7 @@ class SiteSupervisor:
         with connection:
             while not self._closed.is_set():
                 try:
-                    body = pipe.receive(connection, limit=self.max_bytes)
+                    body = pipe.receive(connection, limit=MAX_BODY)
                     pipe.send(connection, self.answer(body))
                 except (EOFError, OSError):
                     return

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ class Federation:
         self.wait_for(SITES, 60)
 
     def wait_for(self, sites: Iterable[str], seconds: float) -> None:
-        until(lambda: all(self.transport.health()[site]["state"] == "up" for site in sites), seconds)
+        until(lambda: all(health(self.transport)[site]["state"] == "up" for site in sites), seconds)
 
     def close(self) -> None:
         self.transport.close()
@@ -125,6 +126,14 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def health(transport: NvflareTransport) -> dict[str, dict[str, Any]]:
+    """State and problem of each site, as the coordinator's engine knows them; none while it is started."""
+    try:
+        return dict(transport._exchange({"do": "health"}, b"", timeout=5)[0]["health"])
+    except (OSError, EOFError):
+        return {site: {"state": "never seen"} for site in transport.sites}
 
 
 def until(true: Callable[[], object], seconds: float = 40) -> None:
@@ -177,10 +186,10 @@ def test_a_site_that_nobody_knows(federation: Federation) -> None:
 
 
 def test_health_says_who_is_up(federation: Federation) -> None:
-    health = federation.transport.health()
-    assert {site: entry["state"] for site, entry in health.items()} == dict.fromkeys(SITES, "up")
-    assert all(entry["since"] <= time.time() and not entry["problem"] for entry in health.values())
-    until(lambda: federation.sites["north"].health()["state"] == "up")
+    found = health(federation.transport)
+    assert {site: entry["state"] for site, entry in found.items()} == dict.fromkeys(SITES, "up")
+    assert all(entry["since"] <= time.time() and not entry["problem"] for entry in found.values())
+    until(lambda: federation.sites["north"]._state == "up")
 
 
 def test_the_engine_loads_neither_torch_nor_data_libraries(federation: Federation) -> None:
@@ -210,7 +219,7 @@ def test_a_site_whose_engine_was_killed_comes_back(federation: Federation) -> No
         os.kill(before, signal.SIGKILL)
         with pytest.raises(Unreachable, match=r"site 'south' gave no answer: .*(lost|started again|broken)"):
             pending.result(timeout=20)  # at once, not when 120 s have passed
-    assert transport.health()["south"]["state"] == "lost"
+    assert health(transport)["south"]["state"] == "lost"
     with pytest.raises(Unreachable, match="it is not connected"):
         transport.request("south", b"", timeout=5)
     assert transport.request("west", b"others go on", timeout=5) == b"others go on"
@@ -222,8 +231,8 @@ def test_a_site_whose_engine_was_killed_comes_back(federation: Federation) -> No
 
 def test_a_site_without_a_supervisor_is_no_site(federation: Federation) -> None:
     federation.supervisors["west"].close()
-    until(lambda: federation.transport.health()["west"]["state"] == "lost")
-    assert "nobody serves the silos there" in federation.transport.health()["west"]["problem"]
+    until(lambda: health(federation.transport)["west"]["state"] == "lost")
+    assert "nobody serves the silos there" in health(federation.transport)["west"]["problem"]
     federation.supervisors["west"] = Supervisor("west", federation.sites["west"].socket_path)
     federation.wait_for(SITES, 10)
     assert federation.transport.request("west", b"name", timeout=10) == b"west"
@@ -235,7 +244,7 @@ def test_the_coordinators_engine_is_started_again_when_it_is_killed(federation: 
     os.kill(transport.pid, signal.SIGKILL)
     with pytest.raises(Unreachable, match="being started again"):
         transport.request("north", b"", timeout=5)
-    until(lambda: all(entry["state"] == "up" for entry in transport.health().values()))
+    until(lambda: all(entry["state"] == "up" for entry in health(transport).values()))
     assert transport.request("north", b"name", timeout=10) == b"north"
 
 
@@ -259,8 +268,8 @@ def test_another_federations_kit_is_refused(federation: Federation) -> None:
     supervisor = Supervisor("impostor", site.socket_path)
     try:
         site.start()
-        until(lambda: "was not certified by the root of federation 'demo'" in site.health()["problem"])
-        assert site.health()["state"] == "never seen"
+        until(lambda: "was not certified by the root of federation 'demo'" in site._problem)
+        assert site._state == "never seen"
         assert federation.transport.request("north", b"name", timeout=10) == b"north"
         assert supervisor.seen == 0
     finally:

@@ -121,7 +121,6 @@ def sign_party(
     public_key: rsa.RSAPublicKey,
     *,
     hosts: Sequence[str] = (),
-    days: int = PARTY_DAYS,
 ) -> x509.Certificate:
     """A party's certificate.
 
@@ -131,7 +130,6 @@ def sign_party(
         name: Whom it is made out to.
         public_key: Of the party.
         hosts: Names and addresses of a coordinator; empty for a site.
-        days: How long it is valid.
     """
     now = datetime.datetime.now(datetime.UTC)
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -150,7 +148,7 @@ def sign_party(
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(min(now + datetime.timedelta(days=days), root.not_valid_after_utc))
+        .not_valid_after(min(now + datetime.timedelta(days=PARTY_DAYS), root.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)

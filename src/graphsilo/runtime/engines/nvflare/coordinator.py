@@ -95,19 +95,6 @@ class NvflareTransport(Transport):
             raise Unreachable(site, str(head["problem"]))
         return content
 
-    def health(self) -> dict[str, dict[str, Any]]:
-        """How each site is.
-
-        Returns:
-            By site: ``state`` ('up', 'lost' or 'never seen'), ``since`` (Unix time) and ``problem`` (words, or empty).
-        """
-        try:
-            head, _ = self._exchange({"do": "health"}, b"", timeout=_HEALTH_TIMEOUT)
-            return dict(head["health"])
-        except (OSError, EOFError):
-            words = "the transport is closed" if self._closed else "the coordinator's engine is being started"
-            return {site: {"state": "never seen", "since": time.time(), "problem": words} for site in self.sites}
-
     def close(self) -> None:
         """End the engine. May be called twice."""
         self._closed = True

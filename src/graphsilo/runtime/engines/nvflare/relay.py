@@ -37,6 +37,7 @@ from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.message import Message
 
 from graphsilo.runtime import pipe
+from graphsilo.runtime.protocol import MAX_BODY
 
 CHANNEL, ASK, ANSWER, HELLO = "graphsilo", "ask", "answer", "hello"
 _NUMBER, _PROBLEM, _BIRTH, _WAITED, _UNKNOWN = (
@@ -50,7 +51,6 @@ _LOST_SECONDS = 10.0
 _LOST_HELLOS = 3
 _SILENCE_SECONDS = 90.0
 _ANSWER_TRIES = 5
-_LARGEST = 1 << 32
 _SWEEP_BYTES = 16 << 20
 _THREADS = 32
 
@@ -380,7 +380,7 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
     def _exchange(self, payload: Any) -> bytearray:
         with self._connections.one() as connection:
             pipe.send(connection, *_parts(payload))
-            return pipe.receive(connection, limit=_LARGEST)
+            return pipe.receive(connection, limit=MAX_BODY)
 
     def _watch(self) -> None:
         """End this process when the coordinator has fallen silent: the way there may be dead with neither end knowing.

@@ -9,7 +9,6 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from graphsilo.errors import RunError
 from graphsilo.runtime.engines.nvflare.keeper import Keeper
@@ -43,7 +42,7 @@ class NvflareSite:
         self.socket_path = socket_path(self._kit)
         self._keeper = Keeper(self._kit)
         self._seen = self._kit.run / SEEN
-        self._state, self._since = "never seen", time.time()
+        self._state = "never seen"
         self._problem = "the engine is being started"
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -64,15 +63,6 @@ class NvflareSite:
         self._thread = threading.Thread(target=self._look, name=f"site-{self.name}", daemon=True)
         self._thread.start()
 
-    def health(self) -> dict[str, Any]:
-        """How the connection is.
-
-        Returns:
-            ``state`` ('up', 'lost' or 'never seen'), ``since`` (Unix time) and ``problem`` (words, or empty).
-        """
-        self._update()
-        return {"state": self._state, "since": self._since, "problem": "" if self._state == "up" else self._problem}
-
     def close(self) -> None:
         """End the engine. May be called twice."""
         self._stop.set()
@@ -90,7 +80,7 @@ class NvflareSite:
             heard = self._seen.stat().st_mtime
         state = "up" if time.time() - heard < _UP_SECONDS else "lost" if heard else "never seen"
         if state != self._state:
-            self._state, self._since = state, time.time()
+            self._state = state
             if state == "up":
                 log.info("site '%s' is connected", self.name)
             else:
