@@ -234,4 +234,4 @@ def test_workers_end_when_the_coordinator_is_gone(simulation_of):
 
 
 def test_serial_and_spread_share_one_implementation():
-    assert InProcess.sum.__qualname__ == "Exchange.sum"
+    assert InProcess.exchange.__qualname__ == "Exchange.exchange"
