@@ -62,7 +62,7 @@ def test_a_line_in_words(log):
     log.sent("cora-3", "fedavg", 12, "train", encode(reply()))
     log.received("cora-3", "fedavg", 12, "train", reply(), 368_640)
     log.sent("cora-3", "fedavg", 0, "mend", Empty())
-    log.refused("cora-3", "fedavg", 13, "train", "it is too large.")
+    log.note("refused", "cora-3", "fedavg", 13, "train", "it is too large.")
     assert [str(entry) for entry in read(log.path)] == [
         "round 12, to the coordinator: model weights (5 tensors, 368 kB), counts (the number 248)",
         "round 12, from the coordinator: 369 kB (model weights, counts)",
@@ -144,7 +144,7 @@ def test_sums_per_kind(log):
     log.sent("a", "fedavg", 2, "train", reply(), 368_640)
     log.sent("b", "fedavg", 1, "train", reply(), 368_640)
     log.received("a", "fedavg", 2, "train", reply(), 368_640)
-    log.refused("a", "fedavg", 3, "train", "no")
+    log.note("refused", "a", "fedavg", 3, "train", "no")
     found = summary(log.path, run="a")
     assert (found.messages, found.bytes, found.refused) == (2, 737_280, 1)
     assert {kind: (part.messages, part.bytes) for kind, part in found.kinds.items()} == {
@@ -174,8 +174,8 @@ def test_what_leaves_waits_for_the_disk_and_nothing_else_does(tmp_path, monkeypa
     for write in (
         lambda: log.sent("cora-3", "fedavg", 1, "train", Empty()),
         lambda: log.received("cora-3", "fedavg", 1, "train", Empty(), 10),
-        lambda: log.failed("cora-3", "fedavg", 1, "train", "no data"),
-        lambda: log.refused("cora-3", "fedavg", 1, "train", "it is too large."),
+        lambda: log.note("failed", "cora-3", "fedavg", 1, "train", "no data"),
+        lambda: log.note("refused", "cora-3", "fedavg", 1, "train", "it is too large."),
     ):
         write()
         seen.append(len(synced))

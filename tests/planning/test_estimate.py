@@ -52,7 +52,7 @@ def test_a_measured_trial_is_carried_over_to_all_rounds_and_seeds(small):
     assert found.run.wall == found.run.cpu
     assert (found.setup.up, found.round.up, found.evaluation.down) == (150, 300, 27)
     assert (found.seed.up, found.seed.down) == (150 + 20 * 300, 15 + 20 * 600)
-    assert (found.is_exact, found.is_steady) == (True, True)
+    assert (found.is_whole, found.is_steady) == (True, True)
     assert found.run.max_up == 2 * (50 + 20 * 100 + 10 * 8)
     assert not found.findings
     assert not found.is_refused

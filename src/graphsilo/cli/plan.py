@@ -105,7 +105,7 @@ def _steps(plan: Plan) -> None:
     times = ("cpu", "wall", "sites") if between else ("cpu", "wall")
     heads = [*("CPU", "Wall", "Between machines")[: len(times)], "To server", "To clients", "One: up", "One: down"]
     grid = terminal.table("Step", *heads, numbers=range(1, len(heads) + 1))
-    exact, steady, about = plan.is_exact, plan.is_steady, plan.about
+    exact, steady, about = plan.is_whole, plan.is_steady, plan.about
     rows: list[tuple[str, Cost, bool]] = [
         ("Start, data and cut", plan.start, True),
         ("Set-up", plan.setup, exact),

@@ -24,7 +24,7 @@ from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.simulation import prepare
-from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage import disk, records
 from graphsilo.experiments.storage.records import SiloRecord
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
@@ -98,22 +98,7 @@ def predict(
     checkpoint: str = "best",
     graph: str | Path | Graph | GraphCollection | None = None,
 ) -> Prediction:
-    """Classify with the model that a client had in a finished run.
-
-    Args:
-        run_dir: Folder of the run; or the folder of a silo's own results, at the silo.
-        client: Whose model; a silo's own results have one only.
-        seed: Seed of training; None takes the run's first.
-        checkpoint: ``best`` (by validation) or ``last``.
-        graph: A graph, or a file of one (.yaml, .npz, .pt), to predict on, such as the client's graph with new
-            nodes; None takes the client's own graph of the run.
-
-    Raises:
-        RunError: The folder holds no finished run, or its models were not saved; or the client's own graph is asked
-            about, and the run's data has changed since.
-        ConfigError: No such client, seed or checkpoint.
-        DataError: The graph does not fit the model, or holds NaN or infinity.
-    """
+    """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
     folder = Path(run_dir)
     result = records.read(folder)
     if checkpoint not in ("best", "last"):
@@ -237,19 +222,12 @@ def _at_silo(folder: Path, result: SiloRecord, own: ClientId, kept: Kept) -> _As
 
 
 def _read(path: Path) -> Kept:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        tensors = load_file(path)
-    except FileNotFoundError:
+    if not path.exists():
         raise RunError(
             f"the model {path} is not there. Models are saved unless evaluation.models is false, or the method keeps "
             f"none; run again with --set evaluation.models=true."
-        ) from None
-    except (SafetensorError, OSError) as error:
-        raise RunError(f"the model {path} cannot be read ({error}).") from None
-    return Kept.of(tensors)
+        )
+    return Kept.of(disk.read_tensors(path))
 
 
 def _check_fits(graph: Graph | GraphCollection, schema: Schema, booleans: Mapping[str, Words]) -> str:

@@ -212,34 +212,20 @@ class Journal:
         entry = {"time": _now(), "way": "sent", "run": "", "method": "", "round": 0, "handler": "cards"}
         self._write({**entry, "message": CARD, "bytes": len(msgspec.msgpack.encode(content)), "fields": fields})
 
-    def failed(self, run: str, method: str, round: int, handler: str, reason: str) -> None:
-        """Note that a step failed, and the words that the coordinator receives.
+    def note(self, way: Way, run: str, method: str, round: int, handler: str, reason: str) -> None:
+        """Note in words what is no message.
+
+        Args:
+            way: ``failed`` for a step, with the words that the coordinator receives; ``refused`` for a message that
+                was not sent, and why; ``warned`` for what the silo's owner should know of a run that begins.
+            run, method, round, handler: As for a message.
+            reason: The words.
 
         Raises:
             DisclosureError: It cannot be logged.
         """
-        entry = {"time": _now(), "way": "failed", "run": run, "method": method, "round": round}
-        self._write({**entry, "handler": handler, "reason": reason})
-
-    def refused(self, run: str, method: str, round: int, handler: str, reason: str) -> None:
-        """Note a message that was not sent, and why.
-
-        Raises:
-            DisclosureError: It cannot be logged.
-        """
-        entry = {"time": _now(), "way": "refused", "run": run, "method": method, "round": round}
-        self._write({**entry, "handler": handler, "reason": reason})
-
-    def warned(self, run: str, method: str, reason: str) -> None:
-        """Note what the silo's owner should know of a run that begins.
-
-        Raises:
-            DisclosureError: It cannot be logged.
-        """
-        self._write({
-            "time": _now(), "way": "warned", "run": run, "method": method, "round": 0, "handler": "open",
-            "reason": reason,
-        })  # fmt: skip
+        entry = {"time": _now(), "way": way, "run": run, "method": method, "round": round, "handler": handler}
+        self._write({**entry, "reason": reason})
 
     def sent_bytes(self, run: str | None = None) -> int:
         """Bytes of tensors and text that have left in a run (None: in all), for a gate that begins after that."""

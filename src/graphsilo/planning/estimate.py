@@ -147,11 +147,10 @@ def plan_of(
         "rounds": rounds, "evaluations": evaluations, "seeds": seeds, "workers": workers,
         "device": config.run.device, "bandwidth": line and line.bandwidth, "latency": line and line.latency,
     }  # fmt: skip
-    exact = trial.is_whole
     alike = len(first) > 3 and len({(cost.up, cost.down) for cost in first[2:]}) == 1
     basis, weak = _basis(trial)
     return Plan(
-        about, basis, trial.is_whole, exact, exact and (alike or len(first) >= rounds),
+        about, basis, trial.is_whole, trial.is_whole and (alike or len(first) >= rounds),
         Cost(cpu=loaded, wall=loaded), _sum(setup), _sum(first[:1]), later, evaluation,
         Cost(cpu=checkpoint, wall=checkpoint), Cost(cpu=finish, wall=finish), seed, run, processes, memory,
         events.get("trained", {}).get("gpu", 0), disk, _findings(config, trial, weak, memory, disk, out),

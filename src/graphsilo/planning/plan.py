@@ -102,8 +102,8 @@ class Plan:
     Attributes:
         about: Data, method, numbers of clients, rounds, evaluations, seeds, workers; bandwidth and latency if given.
         basis: What was measured, in a sentence.
-        is_whole: Whether everything was seen; else all costs are at least so much, and 0 is unknown.
-        is_exact: Whether the bytes of set-up, the first round and an evaluation are those of the run, to the byte.
+        is_whole: Whether everything was seen, and the bytes of set-up, the first round and an evaluation are those of
+            the run, to the byte; else all costs are at least so much, and 0 is unknown.
         is_steady: Whether the bytes of later rounds are, too, and with them those of a seed.
         start: Starting Python, importing what a run needs, loading and cutting the data.
         setup, first_round, round, evaluation, checkpoint, finish: Steps of one seed; results and report.
@@ -120,7 +120,6 @@ class Plan:
     about: dict[str, Any]
     basis: str
     is_whole: bool
-    is_exact: bool
     is_steady: bool
     start: Cost
     setup: Cost

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from graphsilo.errors import FederationError
 
 MAX_LOSSES = 3
@@ -18,3 +20,11 @@ class StateLost(FederationError):
     def __init__(self, site: str, reason: str):
         super().__init__(f"site '{site}' has lost its clients' state: {reason}")
         self.site = site
+
+
+def how_it_ended(code: int) -> str:
+    """A process that has gone, by its exit code: ``the worker process ...``."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    more = ", perhaps because memory ran out" if code == -signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(-code).name}{more}"

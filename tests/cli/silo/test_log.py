@@ -22,7 +22,7 @@ def log(tmp_path: Path) -> Path:
         for number in range(1, rounds + 1):
             journal.received(run, "fedavg", number, "train", TrainRequest(weights=weights), 100)
             journal.sent(run, "fedavg", number, "train", encode(TrainReply(weights=weights, num_samples=7.0)))
-    journal.refused("second", "fedavg", 2, "train", "it is too large.")
+    journal.note("refused", "second", "fedavg", 2, "train", "it is too large.")
     return path
 
 
@@ -64,7 +64,7 @@ def test_part_of_it(call, log):
 def test_nothing_but_refusals(call, tmp_path):
     path = tmp_path / "south.jsonl"
     for number in (1, 2):
-        Journal(path, sync=False).refused("r", "fedlog", number, "train\x1b[2J", "no.")
+        Journal(path, sync=False).note("refused", "r", "fedlog", number, "train\x1b[2J", "no.")
     with path.open("a") as file:
         file.write("{")
     _, out, _ = call("silo", "log", path)
@@ -87,7 +87,9 @@ def test_what_is_not_there(call, log, tmp_path):
 
 def test_what_a_coordinator_calls_a_run_is_no_line_of_its_own(call, tmp_path):
     path = tmp_path / "north.jsonl"
-    Journal(path, sync=False).failed("x\x1b[2J\nwhat left the silo", "fedavg\n", 0, "open", "no\nrun first (fedavg):")
+    Journal(path, sync=False).note(
+        "failed", "x\x1b[2J\nwhat left the silo", "fedavg\n", 0, "open", "no\nrun first (fedavg):"
+    )
     _, out, _ = call("silo", "log", path)
     assert "\x1b" not in out
     assert lines(out)[:3] == [

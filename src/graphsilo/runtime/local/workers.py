@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import signal
 import socket
 import subprocess
 import sys
@@ -33,7 +32,7 @@ from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offloading import ClientCache, OffloadFolder, received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget, beside_coordinator, expected_work, graph_bytes
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
-from graphsilo.runtime.lost import MAX_LOSSES, StateLost
+from graphsilo.runtime.lost import MAX_LOSSES, StateLost, how_it_ended
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.types import ClientId
 
@@ -228,14 +227,7 @@ class WorkerPool:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.processes[index].wait(timeout=5)
         code = self.processes[index].returncode
-        why = "went away"
-        if code is not None and code < 0:
-            why = f"was killed by {signal.Signals(-code).name}"
-            if code == -signal.SIGKILL:
-                why += ", perhaps because memory ran out"
-        elif code:
-            why = f"ended with exit code {code}"
-        return WorkerLost(index, self.clients_of[index], why)
+        return WorkerLost(index, self.clients_of[index], how_it_ended(code) if code else "went away")
 
     def close(self) -> None:
         """End the processes and remove the temporary folders."""

@@ -27,6 +27,7 @@ from typing import Any
 from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError
 from graphsilo.runtime import pipe
+from graphsilo.runtime.lost import how_it_ended
 from graphsilo.runtime.protocol import MAX_BODY, OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
 from graphsilo.runtime.transport import Body
 from graphsilo.types import ClientId
@@ -305,11 +306,7 @@ class SiteSupervisor:
             process.kill()
             process.wait()
         self._process = None
-        code = process.returncode
-        if code < 0:
-            more = ", perhaps because memory ran out" if code == -signal.SIGKILL else ""
-            return f"was killed by {signal.Signals(-code).name}{more}"
-        return f"ended with exit code {code}"
+        return how_it_ended(process.returncode)
 
     # -- socket ---------------------------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class SiteWorker:
             )
             with contextlib.suppress(DisclosureError):
                 for member in self.members.values():
-                    member.journal.failed(run, "", 0, step, text)
+                    member.journal.note("failed", run, "", 0, step, text)
             return failed(packet.id, type(error).__name__, text)
 
     # -- before a run ---------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class SiteWorker:
                 if agreeing:
                     member.policy.check_scaling()
             except DisclosureError as error:
-                member.journal.refused(run, method.name, 0, "open", str(error))
+                member.journal.note("refused", run, method.name, 0, "open", str(error))
                 print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
                 refused[client] = str(error)
                 continue
@@ -216,7 +216,7 @@ class SiteWorker:
                 least = getattr(config, "min_count", 1)
                 text = visible_to_silo(method.title, config.square_columns(schema), counts, least)
                 if text:
-                    member.journal.warned(run, method.name, text)
+                    member.journal.note("warned", run, method.name, 0, "open", text)
                     print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
             # The log is read only where there is a bound: one of years is long.
             policy, journal = member.policy, member.journal
@@ -417,9 +417,9 @@ def _noted(
         if not isinstance(reply, Failure):
             journal.sent(*place, reply)
         elif reply.kind == DisclosureError.__name__:
-            journal.refused(*place, reply.reason)
+            journal.note("refused", *place, reply.reason)
         else:
-            journal.failed(*place, f"{reply.kind}: {reply.reason}")
+            journal.note("failed", *place, f"{reply.kind}: {reply.reason}")
     except DisclosureError as error:
         return Failure(member.client, handler, type(error).__name__, str(error))
     return reply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -27,7 +28,7 @@ from joined_sites import Federation, make, short_folder, tables  # noqa: E402
 
 @pytest.fixture(scope="module")
 def transport(federation: Federation) -> Iterator[NvflareTransport]:
-    with NvflareTransport(federation.coordinator) as leading:
+    with contextlib.closing(NvflareTransport(federation.coordinator)) as leading:
         leading.start()
         yield leading
 
@@ -138,7 +139,7 @@ def test_site_out_of_reach_for_ten_seconds(hosts: Federation) -> None:
         threading.Timer(10.0, subprocess.run, args=(["ip", "link", "set", "gs-v1", "up"],)).start()
 
     config = hosts.config(**{"method.rounds": 6})
-    with NvflareTransport(hosts.coordinator) as leading:
+    with contextlib.closing(NvflareTransport(hosts.coordinator)) as leading:
         leading.start()
         begun = time.monotonic()
         same(hosts.carry_out(leading, config, "out-cable", observer=Struck(3, pull)), config)

@@ -102,12 +102,6 @@ class NvflareTransport(Transport):
         self._keeper.close()
         self._path.unlink(missing_ok=True)
 
-    def __enter__(self) -> NvflareTransport:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _exchange(self, head: dict[str, Any], body: Body, *, timeout: float) -> tuple[dict[str, Any], bytearray]:
         with self._connections.one(timeout) as connection:
             pipe.send(connection, json.dumps(head).encode("utf-8"))

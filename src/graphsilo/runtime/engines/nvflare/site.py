@@ -68,12 +68,6 @@ class NvflareSite:
         self._stop.set()
         self._keeper.close()
 
-    def __enter__(self) -> NvflareSite:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _update(self) -> None:
         heard = 0.0
         with contextlib.suppress(OSError):
