@@ -21,7 +21,6 @@ from graphsilo.federation.wire import aligned_bytes
 from graphsilo.types import ClientId
 
 Reply = TypeVar("Reply", bound=Message)
-
 Share: TypeAlias = tuple[Any, float]
 """What one message holds in a field, and its weight."""
 

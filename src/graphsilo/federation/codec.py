@@ -58,28 +58,18 @@ DEFAULT_LIMIT = 2 * 1024**3
 """Bytes a message may have unless the receiver sets another limit."""
 
 MAX_DIMENSIONS = 16
-
 _LARGEST = 2**40
 """An empty tensor may claim any size, but torch cannot compute strides of every one."""
 
 _CODES = {dtype: code for code, dtype in DTYPES.items()}
-
 M = TypeVar("M", bound=Message)
-
 _Shape: TypeAlias = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=MAX_DIMENSIONS)]
-
 _Code: TypeAlias = Literal["f4", "f8", "f2", "b2", "i8", "i4", "i2", "i1", "u1", "bo"]
-
 _Reference: TypeAlias = tuple[_Code, _Shape, Annotated[int, msgspec.Meta(ge=0)]]
-
 _FORMS: dict[str, Any] = {"tensor": _Reference, "tensors": dict[str, _Reference], "tensor_list": list[_Reference]}
-
 _unpack = msgspec.msgpack.Decoder().decode
-
 _unpack_header = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, Annotated[int, msgspec.Meta(ge=0)]]).decode
-
 _NOTHING = msgspec.Raw()
-
 _NONE = b"\xc0"
 
 

@@ -33,11 +33,8 @@ from graphsilo.federation.wire import (
 )
 
 _SCALARS = {int, float, str}
-
 _HEADROOM = 4096
-
 MAX_KEPT = 512
-
 MAX_KEPT_HEADER = 4096
 
 
@@ -151,7 +148,6 @@ class Template:
 
 
 TEMPLATES: dict[tuple[type[Message], tuple[Any, ...]], Template] = {}
-
 _OUTGOING: WeakValueDictionary[int, NDArray[np.uint8]] = WeakValueDictionary()
 """Room for a header and what ``outgoing`` made, by the address of the first tensor, until it is sent."""
 

@@ -23,9 +23,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.message import DTYPES
 
 MAGIC = b"GSM1"
-
 ALIGN = 64
-
 MAX_HEADER = 256 << 10
 """Bytes that the header of a message may have, enough for some thousand tensors; read, it may take 70 times as much."""
 
@@ -53,9 +51,7 @@ LARGE_MESSAGE = 1 << 22
 """Bytes of a message that is worth large pages of memory."""
 
 SIZES = {code: dtype.itemsize for code, dtype in DTYPES.items()}
-
 FLOATS = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
-
 DAMAGED = (msgspec.DecodeError, RecursionError, TypeError, ValueError, OverflowError)
 
 

@@ -199,9 +199,7 @@ def test_the_engine_loads_neither_torch_nor_data_libraries(federation: Federatio
         assert "pyarrow" not in maps
 
 
-def test_a_kit_is_used_once_at_a_time(federation: Federation) -> None:
-    with pytest.raises(RunError, match="another process uses the kit"):
-        NvflareSite(federation.folder / "north").start()
+def test_a_kit_has_one_role(federation: Federation) -> None:
     with pytest.raises(RunError, match="is the kit of site 'north'"):
         NvflareTransport(federation.folder / "north")
     with pytest.raises(RunError, match="is the coordinator's kit"):

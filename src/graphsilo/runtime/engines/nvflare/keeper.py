@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import logging
 import os
@@ -38,7 +37,7 @@ class Keeper:
     """One engine's process of one kit.
 
     Args:
-        kit: Whose.
+        kit: Whose; that no other process uses it is the caller's to see to.
     """
 
     def __init__(self, kit: Kit):
@@ -47,7 +46,6 @@ class Keeper:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._change = threading.Lock()
-        self._held: int | None = None
         self.starts = 0
         """How often the process was started."""
 
@@ -61,7 +59,7 @@ class Keeper:
         """Start the process and watch over it.
 
         Raises:
-            RunError: Parts of the kit do not fit together, another process uses it, or the engine is not installed.
+            RunError: Parts of the kit do not fit together, or the engine is not installed.
         """
         if self._thread is not None:
             raise RunError(f"the engine of {self._kit.folder} was started already.")
@@ -70,12 +68,7 @@ class Keeper:
         self._kit.check()
         self._kit.run.mkdir(exist_ok=True, mode=0o700)
         self._kit.run.chmod(0o700)
-        self._hold()
-        try:
-            self._launch()
-        except BaseException:
-            self._release()
-            raise
+        self._launch()
         self._thread = threading.Thread(target=self._watch, name=f"keeper-{self._kit.party}", daemon=True)
         self._thread.start()
 
@@ -88,7 +81,6 @@ class Keeper:
                 _end(process)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=_GRACE_SECONDS + 5)
-        self._release()
 
     def _launch(self) -> None:
         with self._change:
@@ -143,23 +135,6 @@ class Keeper:
                 self._launch()
             except OSError as error:
                 log.error("the engine of '%s' cannot be started: %s", self._kit.party, error)
-
-    def _hold(self) -> None:
-        path = self._kit.run / "lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise RunError(
-                f"another process uses the kit {self._kit.folder} just now: a party takes part once at a time."
-            ) from None
-        self._held = descriptor
-
-    def _release(self) -> None:
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
 
 
 def _needed(environment: Mapping[str, str]) -> dict[str, str]:
