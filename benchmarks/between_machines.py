@@ -33,7 +33,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
 from graphsilo.runtime.engines.nvflare.provision import provision
-from graphsilo.runtime.remote.federation_file import parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".benchmarks" / "between_machines.json"
@@ -74,7 +74,7 @@ class Sites:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         spec = {"name": "bench", "coordinator": {"host": "127.0.0.1", "port": self.port}, "silos": self.names}
-        provision(parse_federation(spec), folder / "kits")
+        provision(FederationSpec.of(spec), folder / "kits")
         self.joined: dict[str, subprocess.Popen] = {}
         self.said: list[tuple[float, str]] = []
 

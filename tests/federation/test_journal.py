@@ -19,7 +19,7 @@ import torch
 from graphsilo.errors import DisclosureError, RunError
 from graphsilo.federation import journal as module
 from graphsilo.federation.codec import encode
-from graphsilo.federation.journal import Entry, FieldNote, Journal, read, size, summarise, summary
+from graphsilo.federation.journal import Entry, FieldNote, Journal, read, size, summarise
 from graphsilo.federation.message import DTYPES, Empty, Message, Tensors, sends
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 
@@ -59,9 +59,9 @@ def log(tmp_path: Path) -> Journal:
 
 
 def test_a_line_in_words(log):
-    log.sent("cora-3", "fedavg", 12, "train", encode(reply()))
-    log.received("cora-3", "fedavg", 12, "train", reply(), 368_640)
-    log.sent("cora-3", "fedavg", 0, "mend", Empty())
+    log.message("sent", "cora-3", "fedavg", 12, "train", encode(reply()))
+    log.message("received", "cora-3", "fedavg", 12, "train", reply(), 368_640)
+    log.message("sent", "cora-3", "fedavg", 0, "mend", Empty())
     log.note("refused", "cora-3", "fedavg", 13, "train", "it is too large.")
     assert [str(entry) for entry in read(log.path)] == [
         "round 12, to the coordinator: model weights (5 tensors, 368 kB), counts (the number 248)",
@@ -76,7 +76,7 @@ def test_everything_in_words(log):
         rows=torch.zeros(3, 4), counts=torch.tensor([1, 2], dtype=torch.int64), number=3, other=4,
         listed=[torch.zeros(2), torch.zeros(2)], text="tanh\x1b[2J", table={"auc": [0.5, 2.0]},
     )  # fmt: skip
-    log.sent("r", "m", 1, "evaluate", encode(message))
+    log.message("sent", "r", "m", 1, "evaluate", encode(message))
     (entry,) = read(log.path)
     assert str(entry) == (
         "round 1, evaluation, to the coordinator: embeddings of single nodes (1 tensor of 3 × 4, 48 B), "
@@ -99,8 +99,8 @@ def test_everything_in_words(log):
 )  # fmt: skip
 def test_bytes_and_message_are_described_alike(log, message):
     """What is read from the bytes on their way is what the message holds, and what the gate counted."""
-    log.sent("r", "m", 1, "train", encode(message))
-    log.sent("r", "m", 1, "train", message)
+    log.message("sent", "r", "m", 1, "train", encode(message))
+    log.message("sent", "r", "m", 1, "train", message)
     first, second = read(log.path)
     assert first.fields == second.fields
     assert first.bytes == second.bytes == encode(message).num_bytes
@@ -116,7 +116,9 @@ def test_long_and_odd_values(log):
         score: float = sends("score", allow_nan=True)
         small: float = sends("counts")
 
-    log.sent("r", "m", 1, "x", encode(Odd(many=list(range(100)), score=float("nan"), small=np.float64(0.125))))
+    log.message(
+        "sent", "r", "m", 1, "x", encode(Odd(many=list(range(100)), score=float("nan"), small=np.float64(0.125)))
+    )
     text = log.path.read_text()
     assert "NaN" not in text
     (entry,) = read(log.path)
@@ -126,8 +128,13 @@ def test_long_and_odd_values(log):
 
 def test_a_text_of_two_hundred_signs_is_the_longest_that_is_kept(log):
     for length in (198, 199):  # and two quotes
-        log.sent(
-            "r", "m", 1, "x", Mixed(rows=torch.zeros(1), counts=torch.zeros(1), number=1, other=1, text="a" * length)
+        log.message(
+            "sent",
+            "r",
+            "m",
+            1,
+            "x",
+            Mixed(rows=torch.zeros(1), counts=torch.zeros(1), number=1, other=1, text="a" * length),
         )
     kept = [{note.name: note.value for note in entry.fields}["text"] for entry in read(log.path)]
     assert kept == ["a" * 198, None]
@@ -140,24 +147,24 @@ def test_sizes():
 
 
 def test_sums_per_kind(log):
-    log.sent("a", "fedavg", 1, "train", reply(), 368_640)
-    log.sent("a", "fedavg", 2, "train", reply(), 368_640)
-    log.sent("b", "fedavg", 1, "train", reply(), 368_640)
-    log.received("a", "fedavg", 2, "train", reply(), 368_640)
+    log.message("sent", "a", "fedavg", 1, "train", reply(), 368_640)
+    log.message("sent", "a", "fedavg", 2, "train", reply(), 368_640)
+    log.message("sent", "b", "fedavg", 1, "train", reply(), 368_640)
+    log.message("received", "a", "fedavg", 2, "train", reply(), 368_640)
     log.note("refused", "a", "fedavg", 3, "train", "no")
-    found = summary(log.path, run="a")
+    found = summarise(entry for entry in read(log.path) if entry.run == "a")
     assert (found.messages, found.bytes, found.refused) == (2, 737_280, 1)
     assert {kind: (part.messages, part.bytes) for kind, part in found.kinds.items()} == {
         "model": (2, 736_020),
         "counts": (2, 16),
         "control": (2, 737_280 - 736_020 - 16),
     }
-    assert summary(log.path).messages == 3
+    assert summarise(read(log.path)).messages == 3
     assert summarise([]).kinds == {}
 
 
 def test_the_file_is_the_owners(log):
-    log.sent("r", "m", 1, "train", reply(), 1)
+    log.message("sent", "r", "m", 1, "train", reply(), 1)
     assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(log.path.parent.stat().st_mode) == 0o700
     line = json.loads(log.path.read_text())
@@ -172,8 +179,8 @@ def test_what_leaves_waits_for_the_disk_and_nothing_else_does(tmp_path, monkeypa
     monkeypatch.setattr(module.os, "fdatasync", synced.append)
     log, seen = Journal(tmp_path / "north.jsonl", sync=sync), []
     for write in (
-        lambda: log.sent("cora-3", "fedavg", 1, "train", Empty()),
-        lambda: log.received("cora-3", "fedavg", 1, "train", Empty(), 10),
+        lambda: log.message("sent", "cora-3", "fedavg", 1, "train", Empty()),
+        lambda: log.message("received", "cora-3", "fedavg", 1, "train", Empty(), 10),
         lambda: log.note("failed", "cora-3", "fedavg", 1, "train", "no data"),
         lambda: log.note("refused", "cora-3", "fedavg", 1, "train", "it is too large."),
     ):
@@ -185,7 +192,7 @@ def test_what_leaves_waits_for_the_disk_and_nothing_else_does(tmp_path, monkeypa
 def test_a_large_file_is_set_aside(tmp_path):
     log = Journal(tmp_path / "n[o]rth.jsonl", largest=1000, sync=False)
     for number in range(1, 41):
-        log.sent("r", "m", number, "train", reply(), 10)
+        log.message("sent", "r", "m", number, "train", reply(), 10)
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files[0] == "n[o]rth.jsonl"
     assert len(files) > 10
@@ -197,15 +204,15 @@ def test_a_large_file_is_set_aside(tmp_path):
 
 
 def test_a_line_that_was_cut(log):
-    log.sent("r", "m", 1, "train", reply(), 10)
+    log.message("sent", "r", "m", 1, "train", reply(), 10)
     with log.path.open("ab") as file:
         file.write(b'{"time": "2026-')
-    log.sent("r", "m", 2, "train", reply(), 10)
+    log.message("sent", "r", "m", 2, "train", reply(), 10)
     with log.path.open("ab") as file:
         file.write(b'[1]\n{"unknown": 1}\n{"fields": 3}\n\xff\n')
     assert [entry.way for entry in read(log.path)] == ["sent", "damaged", "sent", *["damaged"] * 4]
     assert str(Entry()) == "a line that cannot be read"
-    found = summary(log.path)
+    found = summarise(read(log.path))
     assert (found.messages, found.damaged) == (2, 5)
 
 
@@ -214,7 +221,7 @@ def test_there_is_no_log(tmp_path):
         list(read(tmp_path / "none.jsonl"))
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(RunError, match="not there"):
-        summary(tmp_path / "folder.jsonl")
+        summarise(read(tmp_path / "folder.jsonl"))
 
 
 def test_a_full_disk_is_a_refusal():
@@ -249,14 +256,14 @@ def fill_the_disk(path: Path) -> None:
     """Write a line, run out of room in the middle of the second, write a third."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     log = Journal(path)
-    log.sent("r", "m", 1, "train", Number(number=1), 10)
+    log.message("sent", "r", "m", 1, "train", Number(number=1), 10)
     before = path.stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (before + 50, resource.RLIM_INFINITY))
     with pytest.raises(DisclosureError, match=r"cannot be written \(File too large\)"):
-        log.sent("r", "m", 2, "train", Number(number=2), 10)
+        log.message("sent", "r", "m", 2, "train", Number(number=2), 10)
     assert path.stat().st_size == before
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    log.sent("r", "m", 3, "train", Number(number=3), 10)
+    log.message("sent", "r", "m", 3, "train", Number(number=3), 10)
 
 
 def test_a_line_is_written_whole_or_not_at_all(tmp_path):
@@ -269,7 +276,7 @@ def test_a_line_is_written_whole_or_not_at_all(tmp_path):
 def write_many(path: Path, name: str) -> None:
     log = Journal(path, largest=3000, sync=False)
     for number in range(200):
-        log.sent(name, "m", number, "train", Number(number=number), 10)
+        log.message("sent", name, "m", number, "train", Number(number=number), 10)
 
 
 def test_several_processes_write_one_log(tmp_path):

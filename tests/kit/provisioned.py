@@ -1,8 +1,8 @@
 """Federations with kits."""
 
-from graphsilo.runtime.remote.federation_file import FederationSpec, parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec
 
 
 def spec(name: str = "demo") -> FederationSpec:
     silos = ["north", {"name": "south-a", "site": "south"}, {"name": "south-b", "site": "south"}]
-    return parse_federation({"name": name, "coordinator": {"host": ["localhost", "127.0.0.1"]}, "silos": silos})
+    return FederationSpec.of({"name": name, "coordinator": {"host": ["localhost", "127.0.0.1"]}, "silos": silos})

@@ -164,32 +164,35 @@ class Journal:
         self.path = Path(path)
         self.largest, self.sync = largest, sync
 
-    def sent(
-        self, run: str, method: str, round: int, handler: str, reply: Encoded | Message, bytes: int | None = None
-    ) -> None:
-        """Note a message that is about to leave.
+    def message(
+        self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message,
+        bytes: int | None = None,
+    ) -> None:  # fmt: skip
+        """Note a message that is about to leave (``sent``), or that came in (``received``), which is shorter.
 
         Args:
+            way: Which of the two.
             run, method: Of which run.
             round: 0 during set-up.
-            handler: The step that made it.
-            reply: Its bytes, from which the log says what is in it; or the message.
+            handler: The step that made it, or that it asks for.
+            message: Its bytes, from which the log says what is in it; or the message.
             bytes: Of a message on its way; by default those of its encoding.
 
         Raises:
             DisclosureError: It cannot be logged, and must not be sent.
         """
-        self._append("sent", run, method, round, handler, reply, bytes)
+        from graphsilo.federation.codec import encode
+        from graphsilo.federation.wire import Encoded
 
-    def received(
-        self, run: str, method: str, round: int, handler: str, request: Encoded | Message, bytes: int | None = None
-    ) -> None:
-        """Note a message that came in; shorter than one that leaves.
-
-        Raises:
-            DisclosureError: It cannot be logged.
-        """
-        self._append("received", run, method, round, handler, request, bytes)
+        if isinstance(message, Encoded):
+            name, length, fields = message.name, message.num_bytes, list(_of_bytes(message))
+        else:
+            name, fields = message.wire_name(), list(_of_message(message))
+            length = encode(message).num_bytes if bytes is None else bytes
+        if way == "received":
+            fields = [{key: note[key] for key in ("name", "kind", "bytes")} for note in fields]
+        entry = {"time": _now(), "way": way, "run": run, "method": method, "round": round, "handler": handler}
+        self._write({**entry, "message": name, "bytes": length if bytes is None else bytes, "fields": fields})
 
     def card(self, content: Mapping[str, Any]) -> None:
         """Note the silo's card, which is about to leave.
@@ -235,22 +238,6 @@ class Journal:
             if entry.way == "sent" and entry.message != CARD and run in (None, entry.run)
             for note in entry.fields
         )
-
-    def _append(
-        self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message, bytes: int | None
-    ) -> None:
-        from graphsilo.federation.codec import encode
-        from graphsilo.federation.wire import Encoded
-
-        if isinstance(message, Encoded):
-            name, length, fields = message.name, message.num_bytes, list(_of_bytes(message))
-        else:
-            name, fields = message.wire_name(), list(_of_message(message))
-            length = encode(message).num_bytes if bytes is None else bytes
-        if way == "received":
-            fields = [{key: note[key] for key in ("name", "kind", "bytes")} for note in fields]
-        entry = {"time": _now(), "way": way, "run": run, "method": method, "round": round, "handler": handler}
-        self._write({**entry, "message": name, "bytes": length if bytes is None else bytes, "fields": fields})
 
     def _write(self, entry: Mapping[str, Any]) -> None:
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False, default=str).encode() + b"\n"
@@ -336,21 +323,8 @@ def read(path: str | os.PathLike[str]) -> Iterator[Entry]:
             raise RunError(f"the log {file} cannot be read ({error.strerror}).") from None
 
 
-def summary(path: str | os.PathLike[str], *, run: str | None = None) -> JournalSummary:
-    """What left a silo, in all and per kind of disclosure.
-
-    Args:
-        path: The log.
-        run: Only of this run.
-
-    Raises:
-        RunError: There is no such file, or it cannot be read.
-    """
-    return summarise(entry for entry in read(path) if run is None or entry.run == run)
-
-
 def summarise(entries: Iterable[Entry]) -> JournalSummary:
-    """The same of some lines."""
+    """What left a silo by some lines of its log, in all and per kind of disclosure."""
     result = JournalSummary()
     for entry in entries:
         result.refused += entry.way == "refused"
@@ -532,4 +506,4 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-__all__ = ["Disclosed", "Entry", "FieldNote", "Journal", "JournalSummary", "read", "size", "summarise", "summary"]
+__all__ = ["Disclosed", "Entry", "FieldNote", "Journal", "JournalSummary", "read", "size", "summarise"]

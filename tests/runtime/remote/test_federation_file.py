@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.runtime.remote.federation_file import load_federation, parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec, load_federation
 
 GOOD: dict[str, Any] = {
     "name": "demo",
@@ -14,7 +14,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_silos_keep_their_order_and_sites_appear_once() -> None:
-    spec = parse_federation(GOOD)
+    spec = FederationSpec.of(GOOD)
     assert [silo.name for silo in spec.silos] == ["north", "south-a", "south-b"]
     assert spec.sites == ("north", "south")
     assert (spec.engine, spec.coordinator.port, spec.silos[0].may_send) == ("nvflare", 8102, None)
@@ -48,7 +48,7 @@ def test_a_file_is_read_and_short_forms_are_taken(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_said_in_one_paragraph(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_federation({**GOOD, **change})
+        FederationSpec.of({**GOOD, **change})
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -19,7 +19,7 @@ import contextlib
 import math
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +37,6 @@ from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, checked
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Unreachable
 from graphsilo.types import ClientId
-
-SiteState: TypeAlias = Literal["waiting", "up", "working", "late", "lost", "gone"]
 
 
 class Remote(Exchange):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,19 +121,6 @@ def _bad_name(name: str, what: str) -> str:
     )
 
 
-def parse_federation(values: Mapping[str, Any], where: str = "the federation") -> FederationSpec:
-    """A federation from a table of settings.
-
-    Args:
-        values: As read from YAML or JSON.
-        where: How errors name the source.
-
-    Raises:
-        ConfigError: A setting is missing, unknown, or has a value that it cannot have.
-    """
-    return FederationSpec.of(values, origin=where)
-
-
 def load_federation(path: str | Path) -> FederationSpec:
     """The federation that a YAML file describes.
 
@@ -144,4 +130,4 @@ def load_federation(path: str | Path) -> FederationSpec:
     loaded = documents.read(path, "the federation")
     if not isinstance(loaded, dict):
         raise ConfigError(f"the federation {path} should be a table with name, coordinator and silos; it is not.")
-    return parse_federation(loaded, where=str(path))
+    return FederationSpec.of(loaded, origin=str(path))

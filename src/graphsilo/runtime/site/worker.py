@@ -229,7 +229,7 @@ class SiteWorker:
             if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
             if agreed is not None:
-                journal.received(run, method.name, 0, "scale", agreed)
+                journal.message("received", run, method.name, 0, "scale", agreed)
             data[client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
@@ -413,9 +413,9 @@ def _noted(
     journal, place = member.journal, (session.run, session.method.name, number, handler)
     try:
         if inbox.message is not None:
-            journal.received(*place, inbox.message, bytes=inbox.data.nbytes)
+            journal.message("received", *place, inbox.message, bytes=inbox.data.nbytes)
         if not isinstance(reply, Failure):
-            journal.sent(*place, reply)
+            journal.message("sent", *place, reply)
         elif reply.kind == DisclosureError.__name__:
             journal.note("refused", *place, reply.reason)
         else:

@@ -18,7 +18,7 @@ from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
 from graphsilo.runtime.engines.nvflare.provision import provision
-from graphsilo.runtime.remote.federation_file import parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec
 from kit import site_tables as tables
 
 
@@ -86,5 +86,5 @@ def make(folder: Path, host: str = "127.0.0.1") -> Federation:
     for number, name in enumerate(tables.NAMES):
         tables.write_tables(folder / name, name, number)
     spec = {"name": "test", "coordinator": {"host": host, "port": port}, "silos": list(tables.NAMES)}
-    provision(parse_federation(spec), folder / "kits")
+    provision(FederationSpec.of(spec), folder / "kits")
     return Federation(folder, port)

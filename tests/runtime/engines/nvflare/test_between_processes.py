@@ -26,7 +26,7 @@ from graphsilo.runtime.engines.nvflare.keeper import Keeper
 from graphsilo.runtime.engines.nvflare.kit import Kit, read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.engines.nvflare.site import NvflareSite
-from graphsilo.runtime.remote.federation_file import FederationSpec, parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec
 from graphsilo.runtime.transport import Unreachable
 
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ def free_port() -> int:
 
 
 def spec(port: int) -> FederationSpec:
-    return parse_federation({"name": "demo", "coordinator": {"host": "127.0.0.1", "port": port}, "silos": list(SITES)})
+    return FederationSpec.of({"name": "demo", "coordinator": {"host": "127.0.0.1", "port": port}, "silos": list(SITES)})
 
 
 class Federation:

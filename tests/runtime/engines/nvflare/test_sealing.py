@@ -10,7 +10,7 @@ from graphsilo.runtime.engines.nvflare import certificates, sealing
 from graphsilo.runtime.engines.nvflare.kit import read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.engines.nvflare.sealing import open_sealed, seal
-from graphsilo.runtime.remote.federation_file import parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec
 
 WORDS = "correct horse battery"
 
@@ -19,7 +19,7 @@ WORDS = "correct horse battery"
 def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(certificates, "_BITS", 2048)
     monkeypatch.setattr(sealing, "_LOG_N", 10)  # the real one takes half a second on purpose
-    spec = parse_federation({"name": "demo", "coordinator": {"host": "localhost"}, "silos": ["north"]})
+    spec = FederationSpec.of({"name": "demo", "coordinator": {"host": "localhost"}, "silos": ["north"]})
     return provision(spec, tmp_path / "fed")[1]
 
 

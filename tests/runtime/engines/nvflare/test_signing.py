@@ -11,14 +11,14 @@ from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, KEY
 from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.engines.nvflare.signing import Signer, Verifier
 from graphsilo.runtime.protocol import ProtocolError
-from graphsilo.runtime.remote.federation_file import parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec
 
 BODY = b"GSR1 what the coordinator asks"
 
 
 def make(folder: Path) -> Path:
     spec = {"name": "test", "coordinator": {"host": "127.0.0.1", "port": 9000}, "silos": ["north", "south"]}
-    provision(parse_federation(spec), folder)
+    provision(FederationSpec.of(spec), folder)
     return folder
 
 

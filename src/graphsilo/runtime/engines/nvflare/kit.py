@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.runtime.remote.federation_file import FederationSpec, parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec
 
 FORMAT = 1
 KIT, ROOT, CERTIFICATE, KEY, RUN = "kit.json", "root.pem", "certificate.pem", "key.pem", "run"
@@ -135,14 +135,14 @@ def read_kit(folder: str | Path) -> Kit:
         found = content.get("format") if isinstance(content, dict) else None
         raise RunError(f"{folder / KIT} has format {found!r}; this graphsilo reads format {FORMAT}.")
     try:
-        spec = parse_federation(
+        spec = FederationSpec.of(
             {
                 "name": content["federation"],
                 "coordinator": content["coordinator"],
                 "engine": content["engine"],
                 "silos": [{key: value for key, value in silo.items() if key != "client"} for silo in content["silos"]],
             },
-            where=str(folder / KIT),
+            origin=str(folder / KIT),
         )
         party, role, root = str(content["party"]), content["role"], str(content["root"])
     except (KeyError, TypeError, AttributeError, ConfigError) as error:

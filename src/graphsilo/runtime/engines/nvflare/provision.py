@@ -23,7 +23,7 @@ from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.runtime.engines.nvflare import certificates
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, COORDINATOR, KEY, ROOT, read_kit, write_kit
-from graphsilo.runtime.remote.federation_file import FederationSpec, check_name, load_federation, parse_federation
+from graphsilo.runtime.remote.federation_file import FederationSpec, check_name, load_federation
 
 _SPEC = "federation.yaml"
 
@@ -80,9 +80,9 @@ def add_silo(folder: str | Path, name: str, *, site: str = "", requests: str | P
     """
     folder = Path(folder).resolve()
     before = _read_spec(folder)
-    spec = parse_federation(
+    spec = FederationSpec.of(
         {**before.model_dump(), "silos": [*(silo.model_dump() for silo in before.silos), {"name": name, "site": site}]},
-        where="the new silo",
+        origin="the new silo",
     )
     party = spec.silos[-1].site
     key, root = _read_root(folder)
