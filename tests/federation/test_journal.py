@@ -226,13 +226,13 @@ def test_there_is_no_log(tmp_path):
 
 def test_a_full_disk_is_a_refusal():
     with pytest.raises(DisclosureError, match=r"cannot be written \(No space left on device\), and nothing is sent"):
-        Journal("/dev/full").sent("r", "m", 1, "train", reply(), 10)
+        Journal("/dev/full").message("sent", "r", "m", 1, "train", reply(), 10)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DisclosureError, match="cannot be written"):
-        Journal(tmp_path / "file" / "north.jsonl").sent("r", "m", 1, "train", reply(), 10)
+        Journal(tmp_path / "file" / "north.jsonl").message("sent", "r", "m", 1, "train", reply(), 10)
 
 
 class Number(Message):

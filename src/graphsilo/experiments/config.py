@@ -337,12 +337,12 @@ class RunConfig(Settings):
             tree[section].update({**self._defaults(section), **options})
         if self.model.pool is not None:
             tree["model"].pop("name")  # the pool stands in its place
-        flat = {f"{section}.{key}" for section in SECTIONS for key in tree[section]} | {"task", *self._perturbed()}
+        flat = {f"{section}.{key}" for section in SECTIONS for key in tree[section]} | {
+            "task",
+            *(f"perturb.{key}" for key in self.perturb),
+        }
         records = {name: value for name in RECORDS if (value := tree.pop(name)) != ""}
         return {**tree, **records, "given": sorted(flat.intersection(self.given))}
-
-    def _perturbed(self) -> set[str]:
-        return {f"perturb.{key}" for key in self.perturb}
 
     def _defaults(self, section: str) -> dict[str, Any]:
         """Defaults of the settings beside a section's own, as plain values."""

@@ -520,17 +520,16 @@ def _pool_notes(config: RunConfig, method: Method | None, clients: int) -> tuple
     pooled: list[str] = [name for name in config.run.references if name != "local"]
     if method is not None and method.pooled:
         pooled = [method.name]
-    described = [_described(name, settings) for name, settings in _model_entries(config)[:clients]]
+    described = [
+        " ".join([name, *(f"{key}={value}" for key, value in settings.items())])
+        for name, settings in _model_entries(config)[:clients]
+    ]
     if not pooled or len(set(described)) < 2:
         return ()
     return (
         f"centralised training ({', '.join(pooled)}) has one model, the first of model.pool: {described[0]}. The "
         f"clients have {len(set(described))} different ones.",
     )
-
-
-def _described(name: str, settings: Mapping[str, Any]) -> str:
-    return " ".join([name, *(f"{key}={value}" for key, value in settings.items())])
 
 
 def model_specs(config: RunConfig, clients: list[ClientId]) -> dict[ClientId, ModelSpec]:

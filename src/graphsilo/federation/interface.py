@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -102,18 +102,28 @@ class _Answered:
         if len(self.clients) < wanted:
             first = next(iter(self.failures.values()), None)
             tail = f" First failure: {first}." if first else ""
-            trace = f"\n{first.trace}" if first and first.trace else ""
             error = FederationError(
                 f"{wanted} clients had to answer, {len(self.clients)} did.{tail} Mend the client, or allow fewer "
                 f"answers with method.min_clients."
             )
-            if trace:
-                error.add_note(trace)
+            if first and first.trace:
+                error.add_note(f"\n{first.trace}")
             raise error
 
 
+class _Single(_Answered):
+    def require(self, minimum: int | None = None) -> Self:
+        """Itself, if at least ``minimum`` clients answered (None: all that were asked).
+
+        Raises:
+            FederationError: Too few did; the text names the first failure.
+        """
+        self._require(minimum)
+        return self
+
+
 @dataclass(frozen=True)
-class Replies(_Answered, Generic[Reply]):
+class Replies(_Single, Generic[Reply]):
     """Answers sorted by client, with failures beside them."""
 
     answers: Mapping[ClientId, Reply]
@@ -131,15 +141,6 @@ class Replies(_Answered, Generic[Reply]):
 
     def __getitem__(self, client: ClientId) -> Reply:
         return self.answers[client]
-
-    def require(self, minimum: int | None = None) -> Replies[Reply]:
-        """Itself, if at least ``minimum`` clients answered (None: all of them).
-
-        Raises:
-            FederationError: Too few answered; the text names the first failure.
-        """
-        self._require(minimum)
-        return self
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Total(_Answered, Generic[Reply]):
 
 
 @dataclass(frozen=True)
-class RowTotal(_Answered):
+class RowTotal(_Single):
     """Rows of all clients, added up by what they are called.
 
     Attributes:
@@ -184,15 +185,6 @@ class RowTotal(_Answered):
     rows: Tensor
     clients: tuple[ClientId, ...]
     failures: Mapping[ClientId, Failure] = field(default_factory=dict)
-
-    def require(self, minimum: int | None = None) -> RowTotal:
-        """Itself, if at least ``minimum`` clients contributed (None: all that were asked).
-
-        Raises:
-            FederationError: Too few did; the text names the first failure.
-        """
-        self._require(minimum)
-        return self
 
     def of(self, ids: Tensor) -> Tensor:
         """[k, d] float32 sums of these rows, in this order; zeros where nobody sent one."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from graphsilo.errors import RunError, UnsupportedError
-from graphsilo.runtime.engines.nvflare.kit import Kit, read_kit
+from graphsilo.runtime.engines.nvflare.kit import Kit, Role, read_kit
 from graphsilo.runtime.transport import Body, Transport
 
 if TYPE_CHECKING:
@@ -31,25 +31,19 @@ def coordinator_kit(folder: str | Path) -> Kit:
     Raises:
         RunError: It is a site's, or its certificates do not fit together.
     """
-    kit = read_kit(folder)
-    if kit.role != "coordinator":
-        raise RunError(
-            f"{folder} is the kit of site '{kit.party}'. `graphsilo join` uses it there; `graphsilo serve` needs the "
-            f"coordinator's."
-        )
-    kit.check()
-    return kit
+    return _kit(folder, "coordinator")
 
 
 def site_kit(folder: str | Path) -> Kit:
-    """The kit of a site, checked.
+    """The kit of a site, checked; errors as of ``coordinator_kit``."""
+    return _kit(folder, "site")
 
-    Raises:
-        RunError: It is a coordinator's, or its certificates do not fit together.
-    """
+
+def _kit(folder: str | Path, role: Role) -> Kit:
     kit = read_kit(folder)
-    if kit.role != "site":
-        raise RunError(f"{folder} is the coordinator's kit, for `graphsilo serve`; `graphsilo join` needs a site's.")
+    if kit.role != role:
+        whose = "the coordinator's kit" if role == "site" else f"the kit of site '{kit.party}'"
+        raise RunError(f"{folder} is {whose}: `graphsilo serve` needs the coordinator's, `graphsilo join` a site's.")
     kit.check()
     return kit
 

@@ -116,7 +116,8 @@ def renew(folder: str | Path, party: str) -> Path:
     if not isinstance(public_key, rsa.RSAPublicKey):
         raise RunError(f"{path} has no RSA key, so it was not made here.")
     key, root = _read_root(folder)
-    path.write_bytes(certificates.cert_pem(_certificate(party, spec, key, root, public_key)))
+    certificate = certificates.sign_party(key, root, party, public_key, hosts=_hosts(party, spec))
+    path.write_bytes(certificates.cert_pem(certificate))
     return path
 
 
@@ -184,22 +185,15 @@ def _make_kit(
         own = certificates.new_key()
         certificates.write_private(kit / KEY, certificates.key_pem(own))
         public_key = own.public_key()
-    certificate = _certificate(party, spec, root_key, root, public_key)
+    certificate = certificates.sign_party(root_key, root, party, public_key, hosts=_hosts(party, spec))
     (kit / ROOT).write_bytes(certificates.cert_pem(root))
     (kit / CERTIFICATE).write_bytes(certificates.cert_pem(certificate))
     write_kit(kit, party, spec, certificates.fingerprint(root))
     return kit
 
 
-def _certificate(
-    party: str,
-    spec: FederationSpec,
-    root_key: rsa.RSAPrivateKey,
-    root: x509.Certificate,
-    public_key: rsa.RSAPublicKey,
-) -> x509.Certificate:
-    hosts = spec.coordinator.hosts if party == COORDINATOR else ()
-    return certificates.sign_party(root_key, root, party, public_key, hosts=hosts)
+def _hosts(party: str, spec: FederationSpec) -> tuple[str, ...]:
+    return spec.coordinator.hosts if party == COORDINATOR else ()
 
 
 def _requests(folder: str | Path | None, parties: tuple[str, ...]) -> dict[str, rsa.RSAPublicKey]:
