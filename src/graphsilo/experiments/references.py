@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments.config import RunConfig, RunReference
-from graphsilo.experiments.storage.records import Means, Summary
+from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
 
 _SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
@@ -43,15 +41,6 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
             "given": [name for name in config.given if backbone or not name.startswith("model.")],
         }
     ).with_explicit(())
-
-
-def reference_row(summary: Summary) -> Means:
-    """What the result keeps of a reference: its test scores, and those of scenarios where there are any.
-
-    Args:
-        summary: Of the reference's own result.
-    """
-    return Means(summary.test.metrics, replace(summary.test.beside, scenarios=summary.scenarios))
 
 
 def gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:

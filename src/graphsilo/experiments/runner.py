@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Observer, Silent
 from graphsilo.experiments.participants import Federations, Participants
-from graphsilo.experiments.references import gaps_closed, reference_config, reference_method, reference_row
+from graphsilo.experiments.references import gaps_closed, reference_config, reference_method
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
 from graphsilo.experiments.storage import disk, results
@@ -25,7 +26,7 @@ from graphsilo.experiments.storage.inputs import adopted, check_places
 from graphsilo.experiments.storage.outputs import write_missing_embeddings
 from graphsilo.experiments.storage.records import Means, References, RunRecord
 from graphsilo.experiments.storage.results import Result
-from graphsilo.experiments.storage.resume import Reason, check_free, check_outputs, finished
+from graphsilo.experiments.storage.resume import check_free, check_outputs, finished, reason
 from graphsilo.experiments.usage import UsageMeter
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
@@ -104,10 +105,10 @@ def run(
         checkpoints = None
         done = None
         if folder is not None:
-            reason = Reason(folder, settings, simulation)
-            checkpoints = Checkpoints(folder / "checkpoints", run_fingerprint, settings, reason)
+            why = partial(reason, folder, settings, simulation)
+            checkpoints = Checkpoints(folder / "checkpoints", run_fingerprint, settings, why)
             if resume:  # another run's is refused before anything of it is overwritten
-                done = finished(folder, run_fingerprint, reason)
+                done = finished(folder, run_fingerprint, why)
                 for seed in config.run.seeds if done is None else ():
                     checkpoints.load(seed)
                 check_outputs(folder, config.evaluation)
@@ -119,7 +120,7 @@ def run(
             return Result(done, folder)
         if folder is not None:
             for source, target in kept.items():
-                disk.copy(source, target)
+                disk.write_bytes(target, source.read_bytes())
             disk.write_text(folder / "config.yaml", documents.write(settings))
             simulation.keep(folder)
         observer.started(_description(config, method, simulation, label))
@@ -199,7 +200,8 @@ def _references(
             elsewhere=None if elsewhere is None else elsewhere.for_reference(name),
             label=name,
         )
-        rows[name] = reference_row(result.record.summary)
+        summary = result.record.summary
+        rows[name] = Means(summary.test.metrics, replace(summary.test.beside, scenarios=summary.scenarios))
     if "local" in rows and "global" in rows:
         gaps = gaps_closed(record.summary.test, rows["local"], rows["global"])
     return References.of(rows, gaps)

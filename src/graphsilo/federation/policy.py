@@ -159,7 +159,9 @@ class DisclosurePolicy(Settings):
         small = small_classes(class_counts, self.min_class_count)
         for step, reply in _answers(method.client):
             for spec in reply.specs():
-                if not _always_sent(spec) or not _sent_with(spec, config):
+                if not _always_sent(spec) or any(
+                    getattr(config, name, value) != value for name, value in spec.only_with
+                ):
                     continue
                 self.check_field(step, reply, spec)
                 if small:
@@ -266,10 +268,6 @@ def _always_sent(spec: FieldSpec) -> bool:
     """Whether a field cannot be left out, nor be an empty list, mapping or text."""
     container = spec.form == "plain" and (spec.plain_type is str or get_origin(spec.plain_type) is not None)
     return spec.required and not spec.optional and not container
-
-
-def _sent_with(spec: FieldSpec, config: MethodConfig) -> bool:
-    return all(getattr(config, name, value) == value for name, value in spec.only_with)
 
 
 # -- during a run ------------------------------------------------------------------------------------------------------

@@ -41,13 +41,10 @@ def plan(
     out: Path | None = None,
     finish: str = "",
 ) -> Plan:
-    """Estimate what a run will cost, by making a little of it.
+    """Estimate what a run will cost, by making a little of it; ``graphsilo.plan`` says what the arguments are.
 
     Args:
-        config: The run.
-        seconds: CPU seconds that the trial aims at, up to six times as many where set-up and two rounds take longer.
-        line: Joins the sites with the coordinator, for a run between machines.
-        out: Where results will be written; None writes none.
+        config, seconds, line, out: As there.
         finish: ``module:function`` that the run calls with its folder at the end.
 
     Raises:

@@ -74,17 +74,27 @@ def fill(connection: socket.socket, view: memoryview) -> None:
         done += count
 
 
+def check_path(path: Path) -> Path:
+    """The path, if a socket can have it.
+
+    Raises:
+        RunError: It is too long.
+    """
+    if len(os.fsencode(path)) > _PATH_LIMIT:
+        raise RunError(
+            f"the path {path} is too long for a socket ({_PATH_LIMIT} bytes are allowed): put the folder nearer to the "
+            f"root of the file system."
+        )
+    return path
+
+
 def listen(path: Path) -> socket.socket:
     """A unix socket that only this user can connect to; what a killed process left behind is replaced.
 
     Raises:
         RunError: The path is too long for a socket, or somebody listens there.
     """
-    if len(os.fsencode(path)) > _PATH_LIMIT:
-        raise RunError(
-            f"the path {path} is too long for a socket ({_PATH_LIMIT} bytes are allowed): put the folder nearer "
-            f"to the root."
-        )
+    check_path(path)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
         if _answers(path):

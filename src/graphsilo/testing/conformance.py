@@ -456,13 +456,14 @@ def assemble(
     config = small_config(method, settings)
     simulation = prepare(config, method)
     silos = [hide(silo) if hide else silo for silo in simulation.silos]
+    own = {silo.client: silo for silo in silos}
     typed = config.method_config()
     federation = runtime(
         [silo.client for silo in silos],
         lambda client: method.client(
             ClientContext(
                 client,
-                _silo(silos, client),
+                own[client],
                 typed,
                 simulation.models[client],
                 0,
@@ -613,10 +614,6 @@ class _Stop(Silent):
     def progressed(self, progress: Progress) -> None:
         if progress.round > self.after:
             raise _Stopped
-
-
-def _silo(silos: Sequence[Silo], client: int) -> Silo:
-    return next(silo for silo in silos if silo.client == client)
 
 
 def _require(holds: bool, method: Method, text: str) -> None:

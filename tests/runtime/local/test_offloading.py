@@ -67,17 +67,17 @@ def opened(state):
 def test_few_are_in_memory_and_the_longest_unused_goes(cache_of, tmp_path):
     held = cache_of(2)
     assert held.limit == 2
-    assert held.in_memory == (0,)
+    assert tuple(held._here) == (0,)
     for client in (1, 2, 0, 3):
         held.get(client)
         held._shrink()
-    assert held.in_memory == (0, 3)
+    assert tuple(held._here) == (0, 3)
     assert list((tmp_path / "offloaded").iterdir()) == []  # nobody has been asked: there is nothing to write
 
 
 def test_all_stay_where_there_is_room(cache_of, tmp_path):
     assert cache_of(4).limit is None
-    assert cache_of(None).in_memory == (0, 1, 2, 3)
+    assert tuple(cache_of(None)._here) == (0, 1, 2, 3)
     assert not (tmp_path / "offloaded").exists()
 
 
@@ -246,4 +246,4 @@ def test_train_requests_are_shared(federations, troubled):
     federation.at("round", 1)
     total = federation.sum(troubled.Client.train, TrainRequest(weights=server.weights))
     assert total.clients == (0, 1, 2, 3)
-    assert federation.cache.in_memory == (3,)
+    assert tuple(federation.cache._here) == (3,)

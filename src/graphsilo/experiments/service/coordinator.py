@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer, Progress, Silent
 from graphsilo.experiments.service.jobs import Job, Jobs
 from graphsilo.experiments.service.run_over import run_over
-from graphsilo.experiments.service.watch import Beat, Status
+from graphsilo.experiments.service.watch import Status
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.results import Result
 from graphsilo.runtime.transport import Transport
@@ -83,8 +84,11 @@ class Coordinator:
         names: Mapping[ClientId, str] | None = None,
     ):
         self.jobs = Jobs(kit)
-        self.name, self.clients, self.transport, self.status, self.report = name, clients, transport, status, report
-        self.max_items, self.names = max_items, names
+        self.status = status
+        self._run_over = partial(
+            run_over, transport, name=name, clients=clients, report=report, max_items=max_items, names=names,
+            say=status.say, watch=status.watch,
+        )  # fmt: skip
         self.closed = threading.Event()
         self._unwritten = ""  # a job whose end could not be written down: it would begin again at once
 
@@ -111,7 +115,8 @@ class Coordinator:
                 if until_idle:
                     break
                 self.closed.wait(_PAUSE)
-            done.append(self.carry_out(job, observer()))
+            with self.status.beating():
+                done.append(self.carry_out(job, observer()))
         return done
 
     def carry_out(self, job: Job, observer: Observer) -> Job:
@@ -121,7 +126,6 @@ class Coordinator:
         job = replace(job, state="running", started=job.started or time.time())
         self.status.job(job)
         self.status.say(f"job {job.id} {'continues' if resume else 'begins'}")
-        beat = Beat(self.status)
         try:
             self.jobs.write(job)
             config = load_config(self.jobs.config_path(job))
@@ -141,8 +145,6 @@ class Coordinator:
             self.status.say(f"job {job.id} failed: {text}; see {self.jobs.trace_path(job)}")
             with contextlib.suppress(RunError):
                 disk.write_text(self.jobs.trace_path(job), traceback.format_exc())
-        finally:
-            beat.stop()
         self._unwritten = ""
         try:
             self.jobs.write(job)
@@ -159,21 +161,7 @@ class Coordinator:
             return self.jobs.wanted_stop(job) or self.closed.is_set()
 
         watching = _Watching(job.id, self.status, observer, wanted_stop)
-        return run_over(
-            self.transport,
-            config,
-            name=self.name,
-            clients=self.clients,
-            out=job.out,
-            resume=resume,
-            observer=watching,
-            say=self.status.say,
-            report=self.report,
-            max_items=self.max_items,
-            names=self.names,
-            watch=self.status.watch,
-            check=watching.check,
-        )
+        return self._run_over(config, out=job.out, resume=resume, observer=watching, check=watching.check)
 
     def close(self) -> None:
         """Stop after the current round; the job goes on when somebody serves again."""

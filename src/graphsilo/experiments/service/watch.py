@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,6 +150,23 @@ class Status:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             disk.write_json(self.path, _plain(self.tree()))
 
+    @contextlib.contextmanager
+    def beating(self) -> Iterator[None]:
+        """Keep the file young while a job takes its time."""
+        end = threading.Event()
+
+        def beat() -> None:
+            while not end.wait(_EVERY):
+                self.write()
+
+        thread = threading.Thread(target=beat, daemon=True, name="status")
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join(timeout=5)
+
 
 def _plain(value: Any) -> Any:
     """The same without NaN, which JSON has no word for."""
@@ -158,24 +175,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
-class Beat:
-    """Keeps the status file young while a round takes its time."""
-
-    def __init__(self, status: Status):
-        self.status = status
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True, name="status")
-        self._thread.start()
-
-    def _beat(self) -> None:
-        while not self._end.wait(_EVERY):
-            self.status.write()
-
-    def stop(self) -> None:
-        self._end.set()
-        self._thread.join(timeout=5)
 
 
 def read_status(kit: Path) -> dict[str, Any] | None:

@@ -43,11 +43,6 @@ def write_json(path: Path, tree: Any) -> None:
     write_text(path, json.dumps(tree, indent=1, allow_nan=False) + "\n")
 
 
-def copy(source: Path, target: Path) -> None:
-    """The same for a file as it is."""
-    write_bytes(target, source.read_bytes())
-
-
 def read_json(path: Path, what: str) -> Any:
     """A JSON file.
 

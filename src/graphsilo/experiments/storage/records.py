@@ -445,11 +445,8 @@ class RunRecord(Record, kw_only=True):
     def reference_rows(self) -> dict[str, Means]:
         """The reference rows that were run, by name, in the order in which they are shown."""
         of = self.references or References()
-        found = {
-            "majority": of.majority, "local": of.local, "fedridge": of.fedridge, "global_cut": of.global_cut,
-            "global": of.global_,
-        }  # fmt: skip
-        return {name: means for name, means in found.items() if means is not None}
+        names = ("majority", "local", "fedridge", "global_cut", "global_")
+        return {name.rstrip("_"): means for name in names if (means := getattr(of, name)) is not None}
 
     @property
     def gap_closed(self) -> dict[str, Share]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,10 @@ def check_free(folder: Path) -> None:
 
 def holds_run(folder: Path) -> bool:
     """Whether a run has left its result or a checkpoint in a folder."""
-    return (folder / "result.json").exists() or has_checkpoints(folder)
+    return (folder / "result.json").exists() or any((folder / "checkpoints").glob("*.ckpt"))
 
 
-def has_checkpoints(folder: Path) -> bool:
-    """Whether any seed of the folder's run has got to a checkpoint."""
-    return any((folder / "checkpoints").glob("*.ckpt"))
-
-
-def finished(folder: Path, fingerprint: str, reason: Reason) -> RunRecord | None:
+def finished(folder: Path, fingerprint: str, why: Callable[[Any], str]) -> RunRecord | None:
     """The folder's result; None where there is none yet.
 
     Raises:
@@ -53,46 +48,33 @@ def finished(folder: Path, fingerprint: str, reason: Reason) -> RunRecord | None
     record = records.read_run(folder)
     if record.fingerprint != fingerprint:
         raise RunError(
-            f"{folder} holds the result of another configuration, data set or partition: {reason(record.config)}"
+            f"{folder} holds the result of another configuration, data set or partition: {why(record.config)}"
         )
     return record
 
 
-class Reason:
-    """Says in what a run differs from the one that its folder holds.
+def reason(folder: Path, config: Mapping[str, Any], simulation: Participants, begun: Mapping[str, Any]) -> str:
+    """In what a run differs from the one that its folder holds, and what to do.
 
     Args:
         folder: Of the run.
         config: The complete settings now.
         simulation: The data and the partition now.
+        begun: Complete settings that the run was begun with, as its result or checkpoint says: somebody may have
+            edited the folder's config.yaml since, and --resume alone reads that.
     """
-
-    def __init__(self, folder: Path, config: Mapping[str, Any], simulation: Participants):
-        self.folder, self.config, self.simulation = folder, config, simulation
-
-    def __call__(self, begun: Mapping[str, Any]) -> str:
-        """The differing settings, and what to do.
-
-        Args:
-            begun: Complete settings that the run was begun with, as its result or checkpoint says: somebody may have
-                edited the folder's config.yaml since, and --resume alone reads that.
-        """
-        advice = (
-            "Give the settings that it was begun with (--resume alone takes them from its config.yaml, which must be "
-            "as it was), or choose another --out."
-        )
-        changes = differences(begun, self.config, with_partition=not self._same_partition())
-        if not changes:
-            what = "the data's contents are" if self._same_partition() else "the stored partition is"
-            changes = [f"its settings are the same, so {what} not what the run was begun with"]
-        return f"{some(changes)}. {advice}"
-
-    def _same_partition(self) -> bool:
-        try:
-            stored = Partition.load(self.folder / "partition.npz")
-        except (GraphsiloError, OSError):
-            return False
-        return stored.content_hash == self.simulation.cut_hash
+    try:
+        is_same = Partition.load(folder / "partition.npz").content_hash == simulation.cut_hash
+    except (GraphsiloError, OSError):
+        is_same = False
+    changes = differences(begun, config, with_partition=not is_same)
+    if not changes:
+        what = "the data's contents are" if is_same else "the stored partition is"
+        changes = [f"its settings are the same, so {what} not what the run was begun with"]
+    return (
+        f"{some(changes)}. Give the settings that it was begun with (--resume alone takes them from its config.yaml, "
+        f"which must be as it was), or choose another --out."
+    )
 
 
 def some(sentences: list[str]) -> str:

@@ -5,24 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from graphsilo.errors import RunError, UnsupportedError
 from graphsilo.runtime.engines.nvflare.kit import Kit, Role, read_kit
 from graphsilo.runtime.transport import Body, Transport
 
 if TYPE_CHECKING:
+    from graphsilo.runtime.engines.flower.site import FlowerSite
     from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
-
-
-class SiteEngine(Protocol):
-    """A site's side of an engine: carries what comes to the supervisor's socket."""
-
-    def start(self) -> None:
-        """Connect, and connect again whenever the connection is lost."""
-
-    def close(self) -> None:
-        """Let go. May be called twice."""
+    from graphsilo.runtime.engines.nvflare.site import NvflareSite
 
 
 def coordinator_kit(folder: str | Path) -> Kit:
@@ -65,7 +57,7 @@ def transport_of(kit: Kit, *, say: Callable[[str], None]) -> NvflareTransport:
     return NvflareTransport(kit.folder)
 
 
-def site_engine(kit: Kit, *, say: Callable[[str], None]) -> SiteEngine:
+def site_engine(kit: Kit, *, say: Callable[[str], None]) -> NvflareSite | FlowerSite:
     """The site's side of the engine that a kit names; not started yet.
 
     Args:
@@ -131,4 +123,4 @@ def _needs_nvflare(kit: Kit) -> None:
         )
 
 
-__all__ = ["SiteEngine", "Transport", "coordinator_kit", "request_check", "site_engine", "site_kit", "transport_of"]
+__all__ = ["Transport", "coordinator_kit", "request_check", "site_engine", "site_kit", "transport_of"]

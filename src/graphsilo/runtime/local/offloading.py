@@ -147,11 +147,6 @@ class ClientCache:
                     self._folder = budget.folder()
                     break
 
-    @property
-    def in_memory(self) -> tuple[ClientId, ...]:
-        """Clients that are in memory now, the longest unused first."""
-        return tuple(self._here)
-
     def get(self, client: ClientId) -> HostedClient:
         """A client, made again if it has to be. It stays until others need its place.
 

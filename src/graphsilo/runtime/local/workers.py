@@ -118,10 +118,6 @@ class WorkerPool:
     def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Workers:
         """Start all clients for one seed.
 
-        Args:
-            setup: What they are made from.
-            ledger: Where bytes are noted.
-
         Raises:
             WorkerLost: A process has gone.
             FederationError: A process cannot make its clients.

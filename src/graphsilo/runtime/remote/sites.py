@@ -172,11 +172,20 @@ class RemoteSites:
             FederationError: A site does not answer, or cannot read its silos.
         """
         found: dict[ClientId, dict[str, Any]] = {}
-        asked = {site: {"do": "cards", "of": list(status.clients)} for site, status in self.status.items()}
-        for site, packet in self.everywhere(asked).items():
+        asked = {
+            site: self.submit(site, {"do": "cards", "of": list(status.clients)}) for site, status in self.status.items()
+        }
+        wait(list(asked.values()))
+        for site, future in asked.items():
+            packet = checked(site, future.result())
             try:
                 own = {int(client): dict(card) for client, card in packet.header["cards"]}
-                limits = {client: _limit(card["counts"]) for client, card in own.items()}
+                counts = {client: card["counts"] for client, card in own.items()}
+                # How much a silo can count for at most, by what it said it holds: see ``Exchange.sum``.
+                limits = {
+                    client: float(max(each["nodes"], 2 * each["links"], each["graphs"]))
+                    for client, each in counts.items()
+                }
             except MALFORMED as error:
                 raise FederationError(
                     f"the cards of site '{site}' are malformed ({type(error).__name__}: {one_line(error)})."
@@ -194,10 +203,6 @@ class RemoteSites:
 
     def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Remote:
         """Open all clients for one seed. What ``facts`` holds goes with it: schema, task and the like.
-
-        Args:
-            setup: What they are made from.
-            ledger: Where bytes are noted.
 
         Raises:
             FederationError: Too few sites could open theirs.
@@ -240,16 +245,6 @@ class RemoteSites:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # -- packets --------------------------------------------------------------------------------------------------
-
-    def everywhere(self, headers: Mapping[str, Mapping[str, Any]]) -> dict[str, Packet]:
-        """Ask sites at once, each what stands under its name.
-
-        Raises:
-            FederationError: One of them did not answer, or could not do it.
-        """
-        futures = {site: self.submit(site, header) for site, header in headers.items()}
-        wait(list(futures.values()))
-        return {site: checked(site, future.result()) for site, future in futures.items()}
 
     def request(self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> Packet:
         """Ask one site until it answers or is given up.
@@ -363,8 +358,3 @@ def checked(site: str, packet: Packet) -> Packet:
     if kind in _LOST_STATE:
         raise StateLost(site, text)
     raise FederationError(f"site '{site}': {text}" if kind != "FederationError" else f"site '{site}' {text}")
-
-
-def _limit(counts: Mapping[str, Any]) -> float:
-    """How much a silo can count for at most, by what it said it holds: see ``Exchange.sum``."""
-    return float(max(counts["nodes"], 2 * counts["links"], counts["graphs"]))

@@ -21,6 +21,7 @@ _MARGIN_SECONDS = 2.0
 _HEALTH_TIMEOUT = 5.0
 _POLL_SECONDS = 0.2
 _PORT_SECONDS = 5.0
+_START_SECONDS = 60.0
 
 
 class NvflareTransport(Transport):
@@ -50,11 +51,8 @@ class NvflareTransport(Transport):
         """Of the engine's process."""
         return self._keeper.pid
 
-    def start(self, *, timeout: float = 60.0) -> None:
+    def start(self) -> None:
         """Start the engine and wait until it listens; sites may join then and later.
-
-        Args:
-            timeout: Seconds.
 
         Raises:
             RunError: The kit is not in order, the port is taken, or the engine does not start.
@@ -62,7 +60,7 @@ class NvflareTransport(Transport):
         _refuse_taken_port(self._kit.federation.coordinator.port)
         self._path.unlink(missing_ok=True)
         self._keeper.start()
-        end = time.monotonic() + timeout
+        end = time.monotonic() + _START_SECONDS
         while True:
             with contextlib.suppress(OSError, EOFError):
                 self._exchange({"do": "health"}, b"", timeout=_HEALTH_TIMEOUT)

@@ -8,12 +8,11 @@ job or send commands, that the connection is mutual TLS, and that none is made b
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-from graphsilo.errors import RunError
+from graphsilo.runtime import pipe
 from graphsilo.runtime.engines.nvflare.certificates import write_private
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, COORDINATOR, KEY, ROOT, Kit
 
@@ -23,7 +22,6 @@ SEEN = "seen"
 """In ``KIT/run`` of a site: its time of change is when the coordinator was last heard."""
 LOG, OUT = "engine.log", "engine.out"
 _HEARTBEAT_SECONDS = 5.0
-_PATH_LIMIT = 100
 _MIB = 1 << 20
 
 
@@ -33,10 +31,7 @@ def socket_path(kit: Kit) -> Path:
     Raises:
         RunError: The kit lies so deep that no socket can be made in it.
     """
-    path = kit.run / SOCKETS[kit.role]
-    if len(os.fsencode(path)) > _PATH_LIMIT:
-        raise RunError(f"the path {path} is too long for a socket: put the kit nearer to the root of the file system.")
-    return path
+    return pipe.check_path(kit.run / SOCKETS[kit.role])
 
 
 def write_workspace(kit: Kit) -> Path:
