@@ -443,8 +443,8 @@ def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunCon
     title = "the configuration" if base is None or isinstance(base, Mapping) else Path(base).name
     door = door_of(title).say_all(tree)
     merged = merge(door, call, _OWN, _written_defaults)
-    merged.tree["replaces"] = _replaced(None if base is None or isinstance(base, Mapping) else Path(base), door, call)
-    return RunConfig.of(merged.tree).with_explicit(merged.explicit)
+    merged["replaces"] = _replaced(None if base is None or isinstance(base, Mapping) else Path(base), door, call)
+    return RunConfig.of(merged).with_explicit(call.values)
 
 
 def _replaced(path: Path | None, base: Door, call: Door) -> str:

@@ -9,7 +9,6 @@ method's paper and the defaults, which :class:`~graphsilo.experiments.config.Run
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from inspect import get_annotations
 from os import PathLike, fspath
 from typing import Any
@@ -190,23 +189,10 @@ class Door:
 _DECIDES = {"partition": "how the data is cut", "model": "which models the clients run"}
 
 
-@dataclass(frozen=True)
-class Merged:
-    """What all doors say together.
-
-    Attributes:
-        tree: Sections of settings, with ``given`` and ``remarks``.
-        explicit: Dotted names that the call said itself.
-    """
-
-    tree: dict[str, Any]
-    explicit: frozenset[str]
-
-
 def merge(
     base: Door, call: Door, own: Mapping[str, Collection[str]], defaults: Callable[[Door], frozenset[str]]
-) -> Merged:
-    """The settings of a run: the call's, and of its base what they leave.
+) -> dict[str, Any]:
+    """The settings of a run as a tree: the call's, and of its base what they leave.
 
     Where the call chooses another name, what the base says stays as far as the new one has such settings, and
     remarks name the rest. Values that were written out, but said by nobody, do not outlive what they hang on.
@@ -241,7 +227,7 @@ def merge(
     for name, value in call.implied.items():
         values.setdefault(name, value)
     given = (given | call.values.keys()) & values.keys()
-    return Merged(tree_of(values, given, remarks), frozenset(call.values))
+    return tree_of(values, given, remarks)
 
 
 def tree_of(

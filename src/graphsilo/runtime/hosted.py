@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 
@@ -11,19 +11,8 @@ from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.model_files import fill_tensors, scale_tensors, word_tensors
 
-
-class Numbering(NamedTuple):
-    """Where a client stands among its calls.
-
-    Attributes:
-        round: Of the last call.
-        repeat: How often its step had been asked for before in that round.
-        calls: How often each step has been asked for in that round.
-    """
-
-    round: int
-    repeat: int
-    calls: Mapping[str, int]
+Numbering: TypeAlias = tuple[int, int, dict[str, int]]
+"""Round of a client's last call, how often its step had been asked for before in it, and that of every step."""
 
 
 class HostedClient:
@@ -50,11 +39,12 @@ class HostedClient:
     @property
     def numbering(self) -> Numbering:
         """Survives that the client is put away and made again."""
-        return Numbering(self.client.round, self.client.repeat, dict(self._calls))
+        return self.client.round, self.client.repeat, dict(self._calls)
 
     @numbering.setter
     def numbering(self, numbering: Numbering) -> None:
-        self.client.round, self.client.repeat, self._calls = numbering.round, numbering.repeat, dict(numbering.calls)
+        self.client.round, self.client.repeat, calls = numbering
+        self._calls = dict(calls)
 
     def remember(self) -> None:
         """Keep a copy of the current models: validation has never been better."""
