@@ -149,12 +149,12 @@ class MeteredRun(SeedRun):
         self.meter.sent(dict.fromkeys(federation.clients, scale.num_bytes))
         self.meter.close()
 
-    def _set_up(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
+    def _set_up(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any) -> None:
         self.meter.emit({"event": "rounds", "rounds": server.rounds})
         super()._set_up(server, federation, ledger, clock)
         self.meter.close()
 
-    def _round(self, number: int, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
+    def _round(self, number: int, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any) -> None:
         super()._round(number, server, federation, ledger, clock)
         self.meter.close()
         if number >= 2:
@@ -167,7 +167,7 @@ class MeteredRun(SeedRun):
         run = self.config.run
         return number in WEIGHED and (run.checkpoint_every != 0 or run.resident_clients is not None)
 
-    def _save(self, server: ServerBase, federation: Exchange, ledger: Ledger, clock: Any) -> None:
+    def _save(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any) -> None:
         """Weigh a checkpoint; a disk that has no room for it ends the trial's checkpoints, not the trial."""
         if self.checkpoints is None:
             return

@@ -140,7 +140,6 @@ class Exchange(Federation):
 
     def peak_rss_bytes(self) -> int:
         """Most memory any process of the federation has used."""
-
         return peak()
 
 

@@ -55,7 +55,9 @@ def provision(spec: FederationSpec, folder: str | Path, *, requests: str | Path 
     certificates.write_private(folder / "root" / KEY, certificates.key_pem(key))
     (folder / "root" / ROOT).write_bytes(certificates.cert_pem(root))
     kits = [_make_kit(folder, party, spec, key, root, asked.get(party)) for party in (COORDINATOR, *spec.sites)]
-    _write_spec(folder, spec)  # last: a folder with it is complete
+    (folder / _SPEC).write_text(
+        documents.write(spec.model_dump(exclude_none=True)), encoding="utf-8"
+    )  # last: a folder with it is complete
     return kits
 
 
@@ -92,7 +94,7 @@ def add_silo(folder: str | Path, name: str, *, site: str = "", requests: str | P
     for other in (COORDINATOR, *before.sites):
         if (folder / other).is_dir():
             write_kit(folder / other, other, spec, certificates.fingerprint(root))
-    _write_spec(folder, spec)
+    (folder / _SPEC).write_text(documents.write(spec.model_dump(exclude_none=True)), encoding="utf-8")
     return made
 
 
@@ -224,8 +226,3 @@ def _read_spec(folder: Path) -> FederationSpec:
         return load_federation(folder / _SPEC)
     except ConfigError as error:
         raise RunError(f"{folder} holds no federation that could be changed: {error}") from None
-
-
-def _write_spec(folder: Path, spec: FederationSpec) -> None:
-    content = spec.model_dump(exclude_none=True)
-    (folder / _SPEC).write_text(documents.write(content), encoding="utf-8")
