@@ -391,9 +391,7 @@ def test_old_answer_is_not_taken_for_a_new_one(sites: Any, tmp_path: Path) -> No
 def test_oversized_answer_is_refused(sites: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from graphsilo.runtime.remote import sites as remote
 
-    monkeypatch.setattr(remote.RemoteSites.__init__, "__kwdefaults__", {
-        **remote.RemoteSites.__init__.__kwdefaults__, "max_bytes": 10_000,
-    })  # fmt: skip
+    monkeypatch.setattr(remote, "MAX_BODY", 10_000)
     big = lying(sites, lambda answer: answer + bytes(20_000))
     with pytest.raises(FederationError, match="at most 10000 are taken"):
         carry_out(sites, big, tmp_path / "out", method__rounds=2)

@@ -84,9 +84,9 @@ class Coordinator:
         names: Mapping[ClientId, str] | None = None,
     ):
         self.jobs = Jobs(kit)
-        self.status = status
+        self.transport, self.status = transport, status
         self._run_over = partial(
-            run_over, transport, name=name, clients=clients, report=report, max_items=max_items, names=names,
+            run_over, name=name, clients=clients, report=report, max_items=max_items, names=names,
             say=status.say, watch=status.watch,
         )  # fmt: skip
         self.closed = threading.Event()
@@ -161,7 +161,9 @@ class Coordinator:
             return self.jobs.wanted_stop(job) or self.closed.is_set()
 
         watching = _Watching(job.id, self.status, observer, wanted_stop)
-        return self._run_over(config, out=job.out, resume=resume, observer=watching, check=watching.check)
+        return self._run_over(
+            self.transport, config, out=job.out, resume=resume, observer=watching, check=watching.check
+        )
 
     def close(self) -> None:
         """Stop after the current round; the job goes on when somebody serves again."""

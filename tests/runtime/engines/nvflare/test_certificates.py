@@ -55,7 +55,7 @@ def test_a_certificate_is_renewed_for_the_same_key(tmp_path: Path) -> None:
 
 def test_an_expired_certificate_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     provision(spec(), tmp_path / "fed")
-    monkeypatch.setattr(certificates.sign_party, "__kwdefaults__", {"hosts": (), "days": 0})
+    monkeypatch.setattr(certificates, "PARTY_DAYS", 0)
     renew(tmp_path / "fed", "north")
     with pytest.raises(RunError, match="this machine's clock says"):
         read_kit(tmp_path / "fed" / "north").check()
