@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of, ordered
-from graphsilo.experiments.storage.records import ClientScores, PartitionFacts, Scores, Seed
+from graphsilo.experiments.storage.records import ClientScores, PartitionFacts
 from graphsilo.report import curves, figures, kernel, studies, tables
 from graphsilo.report.exchange import CLIENT_ROWS, cost_section, ledger_section
 from graphsilo.report.formats import (
@@ -255,23 +255,15 @@ def _readings(run: Run) -> Context | None:
     ]
     for mode in run.modes[1:]:
         title = MODES.get(mode, words(mode))
-        picks.append((f"{title[:1].upper()}{title[1:]}", partial(_mode_scores, mode)))
+        picks.append((f"{title[:1].upper()}{title[1:]}", partial(lambda mode, seed: seed.modes[mode].test, mode)))
     rows = [(title, [run.spread(name, pick) for name in names]) for title, pick in picks]
     shown = [(title, scores) for title, scores in rows if any(score is not None for score in scores)]
     return {"columns": [metric_of(name).title for name in names], "rows": _score_rows(shown, names)}
 
 
-def _mode_scores(mode: str, seed: Seed) -> Scores:
-    return seed.modes[mode].test
-
-
-def _scenario_scores(kind: str, seed: Seed) -> Scores | None:
-    return seed.scenarios.get(kind)
-
-
 def _scenarios(run: Run) -> Context | None:
     keys = list(dict.fromkeys(key for seed in run.seeds for key in seed.scenarios))
-    picks: dict[str, Pick] = {key: partial(_scenario_scores, key) for key in keys}
+    picks: dict[str, Pick] = {key: partial(lambda key, seed: seed.scenarios.get(key), key) for key in keys}
     names = main_ones(name for pick in picks.values() for name in run.metrics(pick))
     rows = []
     for key, pick in picks.items():

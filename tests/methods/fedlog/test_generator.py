@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.methods.fedlog import generator as fg
+from graphsilo.methods.fedlog.config import FedLoGConfig
 from graphsilo.models.view import GraphTensors
 
 CLASSES, WIDTH = 3, 5
@@ -102,10 +103,10 @@ def test_a_generator_that_says_what_the_graph_says_costs_nothing():
     assert float(matching.distance(network, torch.tensor([[1.0, 1.0, 1.0]]))[0]) > 1e-4
 
 
-def fitting(graph, **settings):
+def fitting(graph, output="tanh", **settings):
     nodes = np.array([0, 2, 3, 7, 9])
     return fg.Fitting(
-        GraphTensors(graph), nodes, torch.from_numpy(graph.labels[nodes]), CLASSES, fg.GeneratorSettings(**settings),
+        GraphTensors(graph), nodes, torch.from_numpy(graph.labels[nodes]), CLASSES, FedLoGConfig(**settings), output,
         lambda draw: models.build(
             "sage", num_features=7, num_classes=CLASSES, task="link", embedding_dim=WIDTH, generator=draw, hidden=[8]
         ),
@@ -131,16 +132,16 @@ def test_backward_of_the_generator(random_graph, output):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"weight": 0.0},
-        {"per_epoch": 1},
-        {"per_epoch": 3},
+        {"grad_weight": 0.0},
+        {"nets_per_epoch": 1},
+        {"nets_per_epoch": 3},
         {"matching": "last"},
         {"output": "identity"},
     ],
     ids=str,
 )
 def test_fitting_lowers_the_loss_and_repeats_itself(random_graph, settings):
-    fit = fitting(random_graph, epochs=60, networks=3, **settings)
+    fit = fitting(random_graph, generator_epochs=60, networks=3, **settings)
     start = fg.draw(7, torch.Generator().manual_seed(0))
     kept = {name: value.clone() for name, value in start.items()}
     first, losses = fit.run(start, torch.Generator().manual_seed(5))
@@ -153,18 +154,18 @@ def test_fitting_lowers_the_loss_and_repeats_itself(random_graph, settings):
 @pytest.mark.parametrize(
     ("settings", "count", "share"),
     [
-        ({"per_epoch": 3}, 3, 2 / 3),  # the weight is shared by the networks that an epoch uses
-        ({"per_epoch": 2}, 2, 2 / 2),
+        ({"nets_per_epoch": 3}, 3, 2 / 3),  # the weight is shared by the networks that an epoch uses
+        ({"nets_per_epoch": 2}, 2, 2 / 2),
         ({"matching": "last"}, 1, 2 / 3),  # a fresh one, which counts as one of all
-        ({"weight": 0.0}, 0, 0.0),
+        ({"grad_weight": 0.0}, 0, 0.0),
     ],
     ids=str,
 )
 def test_the_loss_of_an_epoch(random_graph, settings, count, share):
-    fit = fitting(random_graph, **{"epochs": 1, "networks": 3, "weight": 2.0, **settings})
+    fit = fitting(random_graph, **{"generator_epochs": 1, "networks": 3, "grad_weight": 2.0, **settings})
     start, draw = fg.draw(7, torch.Generator().manual_seed(0)), torch.Generator().manual_seed(5)
     _, (loss,) = fit.run(start, torch.Generator().manual_seed(5))
-    kept = [fit._network(draw) for _ in range(3)] if "per_epoch" in settings else []
+    kept = [fit._network(draw) for _ in range(3)] if "nets_per_epoch" in settings else []
     with torch.no_grad():
         fake, _ = fit._forward(start, draw)
         chosen, found = fit._choose(kept, draw)
@@ -177,14 +178,14 @@ def test_the_loss_of_an_epoch(random_graph, settings, count, share):
 
 def test_a_neighbour_learns_to_pull_as_the_graph_does(random_graph):
     """With a weight beside which the features' means count nothing, the distance of the gradients falls."""
-    fit = fitting(random_graph, epochs=100, networks=1, weight=1e6, output="identity")
+    fit = fitting(random_graph, generator_epochs=100, networks=1, grad_weight=1e6, output="identity")
     fit.known = torch.zeros_like(fit.known)
     _, losses = fit.run(fg.draw(7, torch.Generator().manual_seed(0)), torch.Generator().manual_seed(5))
     assert np.mean(losses[-20:]) < 0.5 * np.mean(losses[:5])
 
 
 def test_fitting_a_graph_without_edges_stays_finite(random_graph):
-    fit = fitting(random_graph.with_edges(np.zeros((2, 0), dtype=np.int64)), epochs=3, networks=1)
+    fit = fitting(random_graph.with_edges(np.zeros((2, 0), dtype=np.int64)), generator_epochs=3, networks=1)
     weights, losses = fit.run(fg.draw(7, torch.Generator().manual_seed(0)), torch.Generator().manual_seed(5))
     assert np.isfinite(losses).all()
     assert all(torch.isfinite(value).all() for value in weights.values())

@@ -151,7 +151,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     whole = held.graph
     graph = whole.union if isinstance(whole, GraphCollection) else whole
     if described.tables is not None:
-        for part, source in (("nodes", described.tables.nodes), ("edges", described.tables.edges)):
+        for part, source in zip(("nodes", "edges"), described.tables.places, strict=True):
             if isinstance(source, Query):
                 from graphsilo.data.sources.sql import describe
 
@@ -172,7 +172,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
         yield Finding("ok", "features", f"{columns}, {_filled(described, reading)}")
     else:
         yield Finding("note", "features", "there are none: nodes are told apart by their links alone")
-    spread = {} if described.tables is None else described.tables.one_hot
+    spread = {} if described.tables is None else described.tables.nodes.one_hot
     for column, words in spread.items():
         if words is None:
             yield Finding(
@@ -358,12 +358,11 @@ def stays(described: SiloFile, held: Silo) -> str:
 
     kept = ["every row of features and every label", "who is linked to whom", "how often each class occurs"]
     if described.tables is not None:
-        kept.append(f"the ids in column '{described.tables.id}'")
+        kept.append(f"the ids in column '{described.tables.nodes.id}'")
         if described.missing.rules:
             kept.append("what empty cells were filled with")
-        sources = (described.tables.nodes, described.tables.edges)
         kept.append("names of files, and tables and columns that are not used")
-        if any(isinstance(source, Query) for source in sources):
+        if any(isinstance(source, Query) for source in described.tables.places):
             kept.append("queries, and address and password of the database")
     else:
         kept.append("names of nodes")

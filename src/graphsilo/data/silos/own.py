@@ -336,8 +336,8 @@ def _with_features(description: SiloDescription, tables: TableSpec, file: Path) 
 
 
 def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SplitChoice:
-    mode = description.mode or ("predefined" if tables.split is not None else "stratified")
-    if mode == "predefined" and tables.split is None:
+    mode = description.mode or ("predefined" if tables.nodes.split is not None else "stratified")
+    if mode == "predefined" and tables.nodes.split is None:
         raise ConfigError(
             f"{file}: split.mode is 'predefined', but no column says which node trains: name it as nodes.split in "
             f"{tables.file.name}, or use 'stratified'."

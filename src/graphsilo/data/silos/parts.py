@@ -23,36 +23,8 @@ def induced(
     columns: NDArray[np.int64] | None = None,
     table: NDArray[np.signedinteger] | None = None,
 ) -> Graph:
-    """The subgraph of ``nodes``; only these columns of the edges are looked at, all of them by default.
-
-    O(nodes of the graph + columns), or O(nodes + columns) with a ``table`` that many calls share.
-
-    Args:
-        graph, nodes, columns: Of what, by row, and by which edges.
-        table: As ``number_table`` makes it; the same again afterwards.
-    """
-    edges, weights = graph.edges, graph.edge_weights
-    if columns is not None:
-        edges, weights = edges[:, columns], None if weights is None else weights[columns]
-    table = number_table(graph) if table is None else table
-    table[nodes] = np.arange(len(nodes))
-    local = table[edges]
-    table[nodes] = -1
-    kept = (local >= 0).all(axis=0)
-    return replace(
-        graph,
-        features=graph.features[nodes],
-        edges=np.ascontiguousarray(local[:, kept]),
-        labels=graph.labels[nodes],
-        splits={},
-        node_ids=graph.global_ids[nodes],
-        edge_weights=None if weights is None else weights[kept],
-    )
-
-
-def number_table(graph: Graph) -> NDArray[np.signedinteger]:
-    """[nodes] -1, to be filled with local numbers; as wide as the graph's edges, which subgraphs then are, too."""
-    return np.full(graph.num_nodes, -1, dtype=graph.edges.dtype)
+    """The subgraph of ``nodes`` without the graph's own splits; see :meth:`Graph.subgraph`."""
+    return replace(graph.subgraph(nodes, columns=columns, table=table), splits={})
 
 
 def keep_edges(graph: Graph, kept: Mask) -> Graph:

@@ -30,7 +30,6 @@ from graphsilo.data.silos.parts import (
     induced,
     keep_edges,
     local_numbers,
-    number_table,
     require_training,
     with_added_links,
 )
@@ -376,7 +375,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
             "node", graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans
         ),
         inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
-        table=number_table(base),
+        table=base.number_table(),
         shared=tuple(shared),
         adjacency=adjacency,
         cropped=cropped,

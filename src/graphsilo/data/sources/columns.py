@@ -159,10 +159,10 @@ def read_features(
 
 
 def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> list[str]:
-    taken = {spec.id, spec.label, spec.split}
+    taken = {spec.nodes.id, spec.nodes.label, spec.nodes.split}
     free = [name for name in nodes.names if name not in taken]
     chosen: dict[str, None] = {}
-    for word in spec.features:
+    for word in spec.nodes.features:
         with faults.collect():
             if word.endswith("*"):
                 matches = [name for name in free if name.startswith(word[:-1])]
@@ -176,7 +176,11 @@ def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> list[str]
                 _refuse_answer(word, spec, "nodes.features")
                 nodes.column(word, key="nodes.features")
                 chosen[word] = None
-    for key, declared in (("one_hot", spec.one_hot), ("boolean", spec.boolean), ("dates", spec.dates)):
+    for key, declared in (
+        ("one_hot", spec.nodes.one_hot),
+        ("boolean", spec.nodes.boolean),
+        ("dates", spec.nodes.dates),
+    ):
         for name in declared:
             with faults.collect():
                 _refuse_answer(name, spec, f"nodes.{key}")
@@ -186,20 +190,20 @@ def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> list[str]
 
 
 def _refuse_answer(name: str, spec: TableSpec, key: str) -> None:
-    if name in (spec.label, spec.split):
+    if name in (spec.nodes.label, spec.nodes.split):
         raise ConfigError(
-            f"{spec.file}: '{name}' is the {'label' if name == spec.label else 'split'} column and cannot be a "
+            f"{spec.file}: '{name}' is the {'label' if name == spec.nodes.label else 'split'} column and cannot be a "
             f"feature as well ({key}): the model would be given the answer."
         )
 
 
 def _block(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block:
-    if name in spec.one_hot:
+    if name in spec.nodes.one_hot:
         return _one_hot(nodes, spec, name, learned)
-    if name in spec.boolean:
+    if name in spec.nodes.boolean:
         return _truth(nodes, spec, name)
-    if name in spec.dates:
-        return _date(nodes, spec, name, spec.dates[name])
+    if name in spec.nodes.dates:
+        return _date(nodes, spec, name, spec.nodes.dates[name].column)
     return _numbers(nodes, spec, name)
 
 
@@ -260,7 +264,7 @@ def _gaps(nodes: Table, spec: TableSpec, name: str, words: Any, *, usual: bool) 
     import pyarrow.compute as pc
 
     words = pc.utf8_trim_whitespace(words.cast(pa.string()))
-    known = [*spec.empty, *(EMPTY_WORDS if usual else ())]
+    known = [*spec.nodes.empty, *(EMPTY_WORDS if usual else ())]
     lower = pa.array([word.lower() for word in known], pa.string())
     empty = mask(pc.fill_null(pc.or_(pc.equal(words, ""), pc.is_in(pc.utf8_lower(words), value_set=lower)), True))
     return pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), words), empty
@@ -290,7 +294,7 @@ def _numbers(nodes: Table, spec: TableSpec, name: str) -> _Block:
         )
     numbers = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
     values = np.array(pc.fill_null(numbers.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False))
-    empty = np.isnan(values) | np.isin(values, _as_numbers(spec.empty))
+    empty = np.isnan(values) | np.isin(values, _as_numbers(spec.nodes.empty))
     return _one(name, values, empty)
 
 
@@ -322,14 +326,14 @@ def _parse_numbers(
         return np.zeros(nodes.rows)
     if mask(pc.fill_null(pc.is_in(lower, value_set=pa.array(["true", "false"])), True)).all() and filled.any():
         return mask(pc.fill_null(pc.equal(lower, "true"), False)).astype(np.float64)
-    separators = (",", ".") if spec.decimal == "," else (".", ",")
+    separators = (",", ".") if spec.nodes.decimal == "," else (".", ",")
     other = mask(pc.fill_null(pc.match_substring_regex(lower, rf"^[+-]?\d*[{separators[1]}]\d+(e[+-]?\d+)?$"), False))
-    pointed = pc.replace_substring(lower, ",", ".") if spec.decimal == "," else lower
+    pointed = pc.replace_substring(lower, ",", ".") if spec.nodes.decimal == "," else lower
     numeric = mask(pc.fill_null(pc.match_substring_regex(pointed, _NUMBER), False)) & ~other
     if not numeric.any() and not other.any():
         raise DataError(_no_numbers(nodes, name, [word for word in pc.unique(words).to_pylist() if word is not None]))
     nodes.refuse(
-        name, other, f"the feature has a decimal {'point' if spec.decimal == ',' else 'comma'}", values=words,
+        name, other, f"the feature has a decimal {'point' if spec.nodes.decimal == ',' else 'comma'}", values=words,
         todo=f"Write numbers with '{separators[0]}', or set nodes.decimal: \"{separators[1]}\" if all are written so.",
     )  # fmt: skip
     nodes.refuse(
@@ -376,7 +380,7 @@ def _truth(nodes: Table, spec: TableSpec, name: str) -> _Block:
     import pyarrow.compute as pc
 
     words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.boolean"), usual=True)
-    pair = spec.boolean[name]
+    pair = spec.nodes.boolean[name]
     if pair is None:
         lower, sides = pc.utf8_lower(words), TRUTH
     else:
@@ -457,7 +461,7 @@ def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Blo
     import pyarrow.compute as pc
 
     words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.one_hot"), usual=False)
-    declared = spec.one_hot[name]
+    declared = spec.nodes.one_hot[name]
     if declared is None:
         declared = learned.words(name) or sorted_words(
             word for word in pc.unique(words).to_pylist() if word is not None
@@ -503,9 +507,11 @@ class Vocabulary:
         """Of a description and the features that were read by it."""
         words = {
             column: [name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}=")]
-            for column in spec.one_hot
+            for column in spec.nodes.one_hot
         }
-        return cls(owner, tuple(names), words, frozenset(name for name, words in spec.one_hot.items() if words is None))
+        return cls(
+            owner, tuple(names), words, frozenset(name for name, words in spec.nodes.one_hot.items() if words is None)
+        )
 
     def widened(self, column: str, words: Sequence[str]) -> Vocabulary:
         """The same with other words of a column."""

@@ -57,7 +57,7 @@ def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     said = [*_features(found), *_far(found), *_words(found, spec)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
     if facts.repeated:
-        effect = "weights add up" if spec.weight is not None else "" if spec.directed else "it counts once"
+        effect = "weights add up" if spec.edges.weight is not None else "" if spec.directed else "it counts once"
         text = f"{_rows(facts.repeated)} a link that stands there before"
         said.append(("links", f"{text}: {effect}" if effect else text))
     if facts.reversed and not spec.directed:
@@ -166,7 +166,7 @@ def _words(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     """Words that differ so little that one is probably meant; where they are spelled out they are."""
     names = found.graph.feature_names or ()
     lists = [] if spec.classes is not None else [("classes", "class", found.graph.class_names or ())]
-    for column, declared in spec.one_hot.items():
+    for column, declared in spec.nodes.one_hot.items():
         if declared is None:
             prefix = f"{column}="
             words = tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))

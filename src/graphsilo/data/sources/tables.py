@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -48,7 +48,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.sources.columns import DateColumn, DateOrder, FeatureTable, Learned, read_features, sorted_words
 from graphsilo.data.sources.description import Character, Day, Description, Name, Names, Pairs, Vocabularies
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
-from graphsilo.data.sources.missing import REFUSE, Missing, Rules
+from graphsilo.data.sources.missing import Missing, Rules
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, mask
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
@@ -132,28 +132,25 @@ class TableDescription(Description):
 
 @dataclass(frozen=True)
 class TableSpec:
-    """What the YAML file says; paths are absolute."""
+    """A checked description of tables.
+
+    Attributes:
+        file: Where it stands.
+        name: Of the graph.
+        nodes, edges: What it says of the two tables.
+        places: Where these are, in this order; paths are absolute.
+        missing: What stands in an empty cell's place.
+        directed, classes: As in the description.
+    """
 
     file: Path
     name: str
-    nodes: TableFile | Query
-    id: str
-    edges: TableFile | Query
-    source: str
-    target: str
-    weight: str | None = None
-    weight_decimal: str = "."
-    label: str | None = None
-    split: str | None = None
-    features: tuple[str, ...] = ("*",)
-    one_hot: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    boolean: Mapping[str, tuple[str, str] | None] = field(default_factory=dict)
-    dates: Mapping[str, DateColumn] = field(default_factory=dict)
-    decimal: str = "."
-    empty: tuple[str, ...] = ()
-    missing: Missing = REFUSE
-    directed: bool = False
-    classes: tuple[str, ...] | None = None
+    nodes: NodeTable
+    edges: EdgeTable
+    places: tuple[TableFile | Query, TableFile | Query]
+    missing: Missing
+    directed: bool
+    classes: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -220,26 +217,14 @@ def spec_of(content: object, file: Path) -> TableSpec:
     spec = TableSpec(
         file=file,
         name=description.name or file.stem,
-        nodes=_source(file, nodes, "nodes"),
-        id=nodes.id,
-        edges=_source(file, edges, "edges"),
-        source=edges.source,
-        target=edges.target,
-        weight=edges.weight,
-        weight_decimal=edges.decimal,
-        label=nodes.label,
-        split=nodes.split,
-        features=nodes.features,
-        one_hot=nodes.one_hot,
-        boolean=nodes.boolean,
-        dates={name: rule.column for name, rule in nodes.dates.items()},
-        decimal=nodes.decimal,
-        empty=nodes.empty,
+        nodes=nodes,
+        edges=edges,
+        places=(_source(file, nodes, "nodes"), _source(file, edges, "edges")),
         missing=Missing.said(description.features.missing),
         directed=description.directed,
         classes=description.classes,
     )
-    declared = [*spec.one_hot, *spec.boolean, *spec.dates]
+    declared = [*nodes.one_hot, *nodes.boolean, *nodes.dates]
     twice = next((name for name in declared if declared.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(
@@ -256,7 +241,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
 
 def _booleans(spec: TableSpec) -> dict[str, Words]:
     """Words of 0 and of 1 of every column of truth values."""
-    return {name: TRUTH if pair is None else ((pair[0],), (pair[1],)) for name, pair in spec.boolean.items()}
+    return {name: TRUTH if pair is None else ((pair[0],), (pair[1],)) for name, pair in spec.nodes.boolean.items()}
 
 
 def _source(file: Path, table: _Source, where: str) -> TableFile | Query:
@@ -300,7 +285,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     """
     if missing is not None:
         spec = replace(spec, missing=missing)
-    queries = [source for source in (spec.nodes, spec.edges) if isinstance(source, Query)]
+    queries = [source for source in spec.places if isinstance(source, Query)]
     fetched = dict(zip(queries, read_queries(queries), strict=True))
     faults = Faults(spec.file)
     nodes, edges = (_table(part, spec, fetched, faults) for part in ("nodes", "edges"))
@@ -311,10 +296,10 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     rows, weights = np.zeros((2, 0), dtype=np.int64), None
     if nodes is not None:
         with faults.collect():
-            ids = _read_ids(nodes, spec.id)
-        if spec.split is not None:
+            ids = _read_ids(nodes, spec.nodes.id)
+        if spec.nodes.split is not None:
             with faults.collect():
-                splits = _read_splits(nodes, spec.split)
+                splits = _read_splits(nodes, spec.nodes.split)
         counting = ~splits["test"] if splits else np.ones(nodes.rows, dtype=np.bool_)
         with faults.collect():
             features = read_features(nodes, spec, faults, counting, learned or Learned())
@@ -323,12 +308,12 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     if edges is not None:
         with faults.collect():
             rows = _read_edges(edges, spec, ids, "" if nodes is None else nodes.short)
-        if spec.weight is not None:
+        if spec.edges.weight is not None:
             with faults.collect():
-                weights = _read_weights(edges, spec.weight, spec.weight_decimal)
+                weights = _read_weights(edges, spec.edges.weight, spec.edges.decimal)
     faults.raise_if_any()
     assert nodes is not None
-    if isinstance(spec.edges, Query):
+    if isinstance(spec.places[1], Query):
         # Parallel edges by weight, too: their sum must not depend on the order in which a database gives them.
         order = np.lexsort((rows[1], rows[0]) if weights is None else (weights, rows[1], rows[0]))
         rows, weights = np.ascontiguousarray(rows[:, order]), None if weights is None else weights[order]
@@ -352,7 +337,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
 
 def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Faults) -> Table | None:
     """One of the two tables; None if it cannot be read, which is noted."""
-    source = spec.nodes if part == "nodes" else spec.edges
+    source = spec.places[0 if part == "nodes" else 1]
     with faults.collect():
         table = Table.of(source, part, fetched, faults)
         if part == "nodes" and not table.rows:
@@ -360,7 +345,7 @@ def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Fau
             raise DataError(f"{table.where} {nothing}; a graph needs at least one node.")
         if part == "nodes" and isinstance(source, Query):
             # A database gives rows in any order, and the split is drawn in theirs: the same tomorrow as today.
-            table.sort(spec.id, key="nodes.id")
+            table.sort(spec.nodes.id, key="nodes.id")
         return table
     return None  # type: ignore[unreachable]  # collect() goes on after an error
 
@@ -389,8 +374,8 @@ def _read_edges(edges: Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[
     import pyarrow.compute as pc
 
     ends = []
-    todo = f"Ends must occur in column '{spec.id}' of {nodes}; remove the edge or add the node."
-    for name, key in ((spec.source, "edges.source"), (spec.target, "edges.target")):
+    todo = f"Ends must occur in column '{spec.nodes.id}' of {nodes}; remove the edge or add the node."
+    for name, key in ((spec.edges.source, "edges.source"), (spec.edges.target, "edges.target")):
         with edges.faults.collect():
             words = edges.text(name, key=key)
             empty = mask(pc.is_null(words))
@@ -445,9 +430,9 @@ def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tupl
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if spec.label is None:
+    if spec.nodes.label is None:
         return np.full(nodes.rows, -1, dtype=np.int64), spec.classes or ()
-    words = nodes.text(spec.label, key="nodes.label")
+    words = nodes.text(spec.nodes.label, key="nodes.label")
     classes = spec.classes
     if classes is None or not any("." in word for word in classes):
         # Tools that know no missing whole numbers write the class 1 as 1.0.
@@ -459,10 +444,12 @@ def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tupl
     for word in classes if spec.classes is None else ():
         wrong = name_fault(word)
         if wrong is not None:
-            raise DataError(f"{nodes.where}: column '{spec.label}' names the class {word!r}, which {wrong}. Rename it.")
+            raise DataError(
+                f"{nodes.where}: column '{spec.nodes.label}' names the class {word!r}, which {wrong}. Rename it."
+            )
     place = pc.index_in(words, value_set=pa.array(classes, pa.string()))
     nodes.unknown(
-        spec.label,
+        spec.nodes.label,
         mask(pc.is_null(place)) & ~mask(pc.is_null(words)),
         f"the label is not among classes ({', '.join(classes)})",
         values=words,

@@ -109,18 +109,9 @@ class Client(ClientBase[FedLoGConfig]):
         config, schema = self.config, self.silo.schema
         weights = generators.draw(schema.num_features, generator(self.context.seed, "generator"))
         if len(self.train_nodes):
-            settings = generators.GeneratorSettings(
-                epochs=config.generator_epochs,
-                lr=config.generator_lr,
-                hops=config.generator_hops,
-                output=cast("generators.Output", request.output),
-                networks=config.networks,
-                per_epoch=config.nets_per_epoch,
-                weight=config.grad_weight,
-                matching=config.matching,
-            )
             fitting = generators.Fitting(
-                self.data, self.train_nodes, self.train_labels, schema.num_classes, settings,
+                self.data, self.train_nodes, self.train_labels, schema.num_classes, config,
+                cast("generators.Output", request.output),
                 lambda draw: build_encoder(self.context.model, schema, config, draw),
             )  # fmt: skip
             weights, losses = fitting.run(weights, self.generator("generator"))

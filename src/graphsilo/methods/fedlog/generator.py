@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +29,9 @@ from graphsilo.models.dropout import relu_dropout_scale
 from graphsilo.models.operators import Operator, operator
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.optimizer import Adam
+
+if TYPE_CHECKING:
+    from graphsilo.methods.fedlog.config import FedLoGConfig
 
 Output: TypeAlias = Literal["tanh", "identity"]
 Matching: TypeAlias = Literal["mean", "last"]
@@ -105,31 +108,6 @@ def neighbour_means(data: GraphTensors, nodes: NDArray[np.int64], hops: int = 1)
         torch.from_numpy(np.ascontiguousarray(dense)).to(data.device, data.dtype),
         torch.from_numpy(degree > 0).to(data.device),
     )
-
-
-@dataclass(frozen=True)
-class GeneratorSettings:
-    """How a generator is fitted.
-
-    Attributes:
-        epochs: P.
-        lr: Of Adam.
-        hops: h of the neighbourhood whose mean is learned.
-        output: What follows the last map.
-        networks: N random networks.
-        per_epoch: How many of them an epoch uses.
-        weight: Of the gradient loss; 0 leaves it out.
-        matching: See ``Matching``.
-    """
-
-    epochs: int = 100
-    lr: float = 0.01
-    hops: int = 1
-    output: Output = "tanh"
-    networks: int = 20
-    per_epoch: int = 1
-    weight: float = 1.0
-    matching: Matching = "mean"
 
 
 class GradientMatching:
@@ -324,7 +302,8 @@ class Fitting:
         nodes: [n] its labelled training nodes.
         labels: [n] their classes.
         classes: C.
-        settings: How.
+        config: How.
+        output: What follows the last map.
         build: Draws an encoder for gradient matching from a generator.
     """
 
@@ -334,16 +313,17 @@ class Fitting:
         nodes: NDArray[np.int64],
         labels: Tensor,
         classes: int,
-        settings: GeneratorSettings,
+        config: FedLoGConfig,
+        output: Output,
         build: Callable[[torch.Generator], Model],
     ):
-        self.data, self.settings, self.build, self.classes = data, settings, build, classes
+        self.data, self.config, self.output, self.build, self.classes = data, config, output, build, classes
         self.inputs: Operator = operator(data.graph.features[nodes], data.device, data.dtype)
-        self.targets, known = neighbour_means(data, nodes, settings.hops)
+        self.targets, known = neighbour_means(data, nodes, config.generator_hops)
         # A node without neighbours has no mean to learn.
         self.known = known.to(data.dtype)[:, None] / max(int(known.sum()), 1)
-        self.matching = GradientMatching(data, nodes, labels, classes, elementwise=settings.matching == "last")
-        if settings.matching == "last":
+        self.matching = GradientMatching(data, nodes, labels, classes, elementwise=config.matching == "last")
+        if config.matching == "last":
             self.known = self.known / self.targets.shape[1]
 
     def run(
@@ -358,14 +338,14 @@ class Fitting:
         Returns:
             The fitted parameters, and each epoch's loss.
         """
-        settings = self.settings
+        config = self.config
         weights = {name: value.to(self.data.device, self.data.dtype).clone() for name, value in parameters.items()}
-        optimizer = Adam(list(weights.values()), lr=settings.lr)
+        optimizer = Adam(list(weights.values()), lr=config.generator_lr)
         networks: list[RandomNetwork] = []
-        if settings.weight > 0 and settings.matching == "mean":
-            networks = [self._network(generator) for _ in range(settings.networks)]
+        if config.grad_weight > 0 and config.matching == "mean":
+            networks = [self._network(generator) for _ in range(config.networks)]
         losses = []
-        for _ in range(settings.epochs):
+        for _ in range(config.generator_epochs):
             with torch.no_grad():
                 fake, kept = self._forward(weights, generator)
                 difference = fake - self.targets
@@ -381,16 +361,16 @@ class Fitting:
         return weights, losses
 
     def _choose(self, networks: list[RandomNetwork], generator: torch.Generator) -> tuple[list[RandomNetwork], float]:
-        settings = self.settings
-        if settings.weight == 0:
+        config = self.config
+        if config.grad_weight == 0:
             return [], 0.0
-        if settings.matching == "last":
-            return [self._network(generator)], settings.weight / settings.networks
-        count = min(settings.per_epoch, len(networks))
+        if config.matching == "last":
+            return [self._network(generator)], config.grad_weight / config.networks
+        count = min(config.nets_per_epoch, len(networks))
         if count < len(networks):
             order = torch.randperm(len(networks), generator=generator)[:count]
             networks = [networks[index] for index in order.tolist()]
-        return networks, settings.weight / count
+        return networks, config.grad_weight / count
 
     def _network(self, generator: torch.Generator) -> RandomNetwork:
         model = self.build(generator)
@@ -407,14 +387,14 @@ class Fitting:
         scale = relu_dropout_scale(second, RATE, generator)
         second *= scale
         last = torch.addmm(weights["2.bias"], second, weights["2.weight"])
-        return (last.tanh_() if self.settings.output == "tanh" else last), [first, second, scale]
+        return (last.tanh_() if self.output == "tanh" else last), [first, second, scale]
 
     def _backward(
         self, weights: Mapping[str, Tensor], fake: Tensor, kept: list[Tensor], gradient: Tensor
     ) -> list[Tensor]:
         """Gradients in the order of ``draw``; overwrites ``gradient``."""
         first, second, scale = kept
-        if self.settings.output == "tanh":
+        if self.output == "tanh":
             gradient.addcmul_(gradient, fake.square(), value=-1.0)
         found = [torch.mm(second.t(), gradient), gradient.sum(0)]
         gradient = torch.mm(gradient, weights["2.weight"].t()).mul_(scale)

@@ -21,7 +21,7 @@ from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions, Seed
 from graphsilo.data.partition.rule import Rule
 from graphsilo.data.partition.rules.louvain import LouvainOptions, balanced, communities
-from graphsilo.data.partition.rules.metis import membership
+from graphsilo.data.partition.rules.metis import members, membership
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
@@ -136,7 +136,7 @@ def cut_metis_plus(graph: Graph, clients: int, seed: int, options: MetisPlusOpti
 
 
 def cut_metis_plain(graph: Graph, clients: int, seed: int, options: MetisPlusOptions) -> Cut:
-    """Metis parts, none of which may be empty, then label histograms and k-means.
+    """The same where no part may be empty.
 
     Raises:
         PartitionError: A part is empty, or the parts do not suffice for the clients.
@@ -159,9 +159,7 @@ def _parts(graph: Graph, options: MetisPlusOptions, rule: str) -> list[NodeIds]:
             f"{graph.num_nodes}."
         )
     found = membership(graph, options.parts, recursive=options.recursive, cut_seed=options.cut_seed)
-    order = np.argsort(found, kind="stable")
-    sizes = np.bincount(found, minlength=options.parts)
-    return [group for group in np.split(order, np.cumsum(sizes)[:-1]) if len(group)]
+    return [group for group in members(found, options.parts) if len(group)]
 
 
 RULES = (

@@ -15,6 +15,7 @@ from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions, Seed
 from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rules.metis import members
 from graphsilo.errors import PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
@@ -66,9 +67,7 @@ def group_by(membership: NDArray[np.int64]) -> list[NodeIds]:
     _, first, inverse = np.unique(membership, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    groups = rank[inverse]
-    order = np.argsort(groups, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(groups))[:-1])
+    return members(rank[inverse], len(first))
 
 
 def cut_long(groups: Sequence[NodeIds], cap: int) -> list[NodeIds]:

@@ -17,6 +17,7 @@ from graphsilo.data.partition.rule import Rule
 from graphsilo.errors import PartitionError
 from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
+from graphsilo.types import NodeIds
 
 
 class MetisOptions(PartitionOptions):
@@ -71,6 +72,12 @@ def _metis(adjacency: sp.csr_matrix, parts: int, recursive: bool | None, seed: i
     return np.asarray(found, dtype=np.int64)
 
 
+def members(parts: NDArray[np.int64], count: int) -> list[NodeIds]:
+    """Ascending nodes of each part."""
+    order = np.argsort(parts, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(parts, minlength=count))[:-1])
+
+
 def cut(graph: Graph, clients: int, seed: int, options: MetisOptions) -> Cut:
     """Cut a graph into K parts; client i is part i, nodes ascending. The seed plays no part: see ``cut_seed``.
 
@@ -83,14 +90,14 @@ def cut(graph: Graph, clients: int, seed: int, options: MetisOptions) -> Cut:
             f"other parts would vanish; leave parts out, or use 'metis+', which joins many parts into clients."
         )
     parts = membership(graph, clients, recursive=options.recursive, cut_seed=options.cut_seed)
-    sizes = np.bincount(parts, minlength=clients)
-    if (sizes == 0).any():
+    nodes = members(parts, clients)
+    empty = sum(not len(part) for part in nodes)
+    if empty:
         raise PartitionError(
-            f"partition 'metis' left {int((sizes == 0).sum())} of {clients} parts empty on {graph.num_nodes} nodes: "
+            f"partition 'metis' left {empty} of {clients} parts empty on {graph.num_nodes} nodes: "
             f"ask for fewer clients, or use 'random'."
         )
-    order = np.argsort(parts, kind="stable")
-    return Cut(tuple(np.split(order, np.cumsum(sizes)[:-1])))
+    return Cut(tuple(nodes))
 
 
 RULES = (
