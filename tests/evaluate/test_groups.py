@@ -30,7 +30,7 @@ def test_a_path_worked_by_hand():
     groups = node_groups(graph)
     assert groups.minority.tolist() == [False, False, False, True]
     assert groups.hete.tolist() == [False, False, True, True]
-    assert groups.hete_minority.tolist() == [False, False, False, True]
+    assert (groups.minority & groups.hete).tolist() == [False, False, False, True]
     assert groups.cell.tolist() == [0, 0, 1, 3]
 
 

@@ -172,7 +172,7 @@ def test_everything_equals_scikit_learn(seed, clients, classes):
     masks = {
         "min_f1": [group.minority for group in groups],
         "hete_f1": [group.hete for group in groups],
-        "hete_min_f1": [group.hete_minority for group in groups],
+        "hete_min_f1": [group.minority & group.hete for group in groups],
     }
 
     def check(row, y, p, inside):

@@ -58,12 +58,7 @@ def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
 
 
 def print_partition(partition: Partition, facts: Mapping[str, Any]) -> None:
-    """Print an audit: a row per client, then what holds for all of them.
-
-    Args:
-        partition: The cut.
-        facts: Its audit, as plain values.
-    """
+    """Print an audit: a row per client, then what holds for all of them."""
     items = facts.get("items", "nodes")
     ratios = "" if partition.ratios is None else f" {'/'.join(f'{ratio:g}' for ratio in partition.ratios)}"
     options = ", ".join(f"{name} {value}" for name, value in partition.options.items() if value is not None)

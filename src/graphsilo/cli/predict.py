@@ -64,12 +64,7 @@ def predict(
 
 
 def to_csv(found: Prediction, rows: Sequence[int]) -> str:
-    """A line per node: id, class, its name where it has one, its probability, and the probability of every class.
-
-    Args:
-        found: The predictions.
-        rows: Which of them, in this order.
-    """
+    """A line per node: id, class, its name where it has one, its probability, and the probability of every class."""
     names = found.class_names
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

@@ -27,11 +27,7 @@ SILENT_SECONDS = 60.0
 
 
 def headline(description: Mapping[str, Any]) -> str:
-    """What is run, in one line.
-
-    Args:
-        description: As the runner gives it to ``started``.
-    """
+    """What is run, in one line."""
     data = description["data"]
     counts = [f"{data[key]} {key}" for key in ("graphs", "nodes", "edges", "features", "classes") if key in data]
     if "graphs" in data:
@@ -168,11 +164,7 @@ def _traffic(event: Progress) -> str:
 
 
 class PlainProgress:
-    """A line at the start, one about every tenth of the rounds, and one at the end of each seed.
-
-    Args:
-        write: Takes a line.
-    """
+    """A line at the start, one about every tenth of the rounds, and one at the end of each seed."""
 
     def __init__(self, write: Callable[[str], None]):
         self.write = write
@@ -213,11 +205,7 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """One line of the terminal that follows the rounds; finished seeds stay above it.
-
-    Args:
-        stream: A terminal.
-    """
+    """One line of the terminal that follows the rounds; finished seeds stay above it."""
 
     def __init__(self, stream: IO[str]):
         from rich.console import Console
@@ -333,9 +321,6 @@ class Log:
     """The plain lines with their time, at the end of a file that is opened with the first of them.
 
     A log that cannot be written is given up; it never ends a run.
-
-    Args:
-        path: The file.
     """
 
     def __init__(self, path: Path):
@@ -355,11 +340,7 @@ class Log:
 
 
 class Several:
-    """Passes everything on to several observers.
-
-    Args:
-        observers: In this order.
-    """
+    """Passes everything on to several observers."""
 
     def __init__(self, *observers: Observer):
         self.observers = observers

@@ -46,9 +46,6 @@ class BooleanWords:
 def join_truth(tables: Sequence[BooleanWords]) -> dict[str, Words]:
     """The words of all tables for each column of truth values.
 
-    Args:
-        tables: Several that one model reads.
-
     Raises:
         DataError: A word of 0 in one of them is a word of 1 in another.
 

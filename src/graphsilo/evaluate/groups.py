@@ -34,10 +34,6 @@ class Groups:
     hete: Mask
 
     @property
-    def hete_minority(self) -> Mask:
-        return self.minority & self.hete
-
-    @property
     def cell(self) -> NDArray[np.int64]:
         """[n] number of the group cell: 0 neither, 1 hete only, 2 minority only, 3 both."""
         return 2 * self.minority.astype(np.int64) + self.hete

@@ -40,9 +40,6 @@ def current_rounds(tree: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     A job may train several seeds and references one after the other, and all leave their rounds in the status.
 
-    Args:
-        tree: As ``Status.tree`` makes it.
-
     Example:
         >>> rows = [{"seed": 0, "round": 9}, {"seed": 0, "round": 1}, {"seed": 0, "round": 2}]
         >>> [row["round"] for row in current_rounds({"rounds": rows})]
@@ -56,11 +53,7 @@ def current_rounds(tree: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def time_left(tree: Mapping[str, Any]) -> float | None:
-    """Seconds that the running job still takes if rounds go on as before; None while nothing can be said.
-
-    Args:
-        tree: As ``Status.tree`` makes it.
-    """
+    """Seconds that the running job still takes if rounds go on as before; None while nothing can be said."""
     job = tree.get("job") or {}
     rows = current_rounds(tree)
     if job.get("state") != "running" or job.get("seconds") is None or not rows:

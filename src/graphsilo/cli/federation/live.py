@@ -27,12 +27,7 @@ _BESIDES_SITES = 14
 
 
 class PlainScreen:
-    """Lines on stderr: events as they come, and progress now and then.
-
-    Args:
-        status: Is listened to.
-        quiet: Say nothing but the result.
-    """
+    """Lines on stderr: events as they come, and progress now and then."""
 
     def __init__(self, status: Status, quiet: bool):
         self.status, self.quiet = status, quiet
@@ -44,7 +39,7 @@ class PlainScreen:
         """Who follows a job."""
         if self.quiet:
             return Silent()
-        self._end()
+        self.close()
         self._progress = _WithoutWarnings(_to_stderr)
         return self._progress
 
@@ -58,9 +53,6 @@ class PlainScreen:
 
     def close(self) -> None:
         """Say what the last seed came to. May be called twice."""
-        self._end()
-
-    def _end(self) -> None:
         progress, self._progress = self._progress, None
         if progress is not None and _is_done(self.status):
             progress.finish()
@@ -77,10 +69,6 @@ class LiveScreen:
     """A view of the terminal that follows the federation: sites, the job and the last events.
 
     What happens before the first job, what is run and what seeds come to stays above it.
-
-    Args:
-        status: Is looked at.
-        stream: A terminal.
     """
 
     def __init__(self, status: Status, stream: IO[str]):

@@ -101,10 +101,6 @@ class Card:
 def card(silo_file: SiloFile, client: ClientId) -> dict[str, Any]:
     """Everything that a federation knows of a silo before round 1, as plain values.
 
-    Args:
-        silo_file: The silo.
-        client: Its number in the federation.
-
     Raises:
         GraphsiloError: As loading the silo does.
     """

@@ -62,11 +62,6 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
     Each kind draws from its own stream, named by the client, so one kind does not move the draws of another, and
     the order of clients plays no part.
 
-    Args:
-        silo: The clean silo; it is not changed.
-        options: What to do.
-        seed: Of the run.
-
     Returns:
         A silo with another training graph, training items or labels and the same evaluation sets.
 

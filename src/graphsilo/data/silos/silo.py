@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.truth import Words
-from graphsilo.types import ClientId, NodeIndex, Task
+from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.scaling import FeatureScale
@@ -143,9 +143,3 @@ class Silo:
         """[classes] number of training items per class."""
         labels = self.labels[self.train]
         return np.bincount(labels[labels >= 0], minlength=self.schema.num_classes)
-
-
-def node_index(mask_or_index: NDArray[np.bool_] | NDArray[np.int64]) -> NodeIndex:
-    """Local numbers from a boolean mask; numbers pass through."""
-    array = np.asarray(mask_or_index)
-    return np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64)

@@ -305,21 +305,21 @@ def _load_file(
     path: Path, options: LoadOptions | Mapping[str, Any] | None, learned: Learned | None
 ) -> Graph | GraphCollection:
     path = path.expanduser()
+    chosen = _own_options(options, path)
+    if path.suffix.lower() in TABLE_FILES:
+        from graphsilo.data.sources import tables
+
+        return load_spec(tables.read_spec(path), chosen, learned=learned).graph
+    _own_tables_only(chosen, path.name)
+    read = files.load_graph if path.suffix.lower() == ".npz" else files.load_pyg_file
+    return _apply(read(path), chosen)
+
+
+def _own_options(options: LoadOptions | Mapping[str, Any] | None, path: Path) -> LoadOptions:
     chosen = LoadOptions.parse(options, name=str(path))
     if chosen.generator or chosen.use_node_attributes:
         raise ConfigError(f"{path}: generator settings and use_node_attributes do not apply to a graph of your own.")
-    match path.suffix.lower():
-        case ".npz":
-            _own_tables_only(chosen, path.name)
-            graph = files.load_graph(path)
-        case ".pt":
-            _own_tables_only(chosen, path.name)
-            graph = files.load_pyg_file(path)
-        case _:
-            from graphsilo.data.sources import tables
-
-            return load_spec(tables.read_spec(path), options, learned=learned).graph
-    return _apply(graph, chosen)
+    return chosen
 
 
 def load_spec(
@@ -335,11 +335,7 @@ def load_spec(
     """
     from graphsilo.data.sources import tables
 
-    chosen = LoadOptions.parse(options, name=str(spec.file))
-    if chosen.generator or chosen.use_node_attributes:
-        raise ConfigError(
-            f"{spec.file}: generator settings and use_node_attributes do not apply to a graph of your own."
-        )
+    chosen = _own_options(options, spec.file)
     if spec.directed and "undirected" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"undirected": False})
     missing = None if chosen.missing is None else Missing.said(chosen.missing)
@@ -383,15 +379,10 @@ def _apply(
         features = transforms.append_features(features, degrees)
     if features is graph.features:
         return graph
-    if features.shape[1] != graph.num_features:
-        graph = replace(graph, feature_names=_with_degree_names(graph, features.shape[1]))
+    if graph.feature_names is not None:
+        more = tuple(f"degree={degree}" for degree in range(features.shape[1] - graph.num_features))
+        graph = replace(graph, feature_names=graph.feature_names + more)
     return graph.with_features(features)
-
-
-def _with_degree_names(graph: Graph, total: int) -> tuple[str, ...] | None:
-    if graph.feature_names is None:
-        return None
-    return graph.feature_names + tuple(f"degree={degree}" for degree in range(total - graph.num_features))
 
 
 def _roots(root: str | os.PathLike[str] | None) -> list[Path]:

@@ -19,11 +19,7 @@ UNSEEN = f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_BIDIRECTIONAL}]"
 
 
 class Faults:
-    """Collects errors until :meth:`raise_if_any`.
-
-    Args:
-        where: What they are faults of.
-    """
+    """Collects errors until :meth:`raise_if_any`."""
 
     def __init__(self, where: str | Path) -> None:
         self.where = where

@@ -79,9 +79,6 @@ def citation_sbm(**settings: Any) -> Graph:
     With the default settings and 20 % of the nodes for training, a two-layer GCN reaches an accuracy of about 0.87 and
     a two-layer perceptron about 0.6.
 
-    Args:
-        settings: Those of ``CitationSBM``.
-
     Returns:
         An undirected graph (two columns per link, no loops, no duplicates) with CSR features of zeros and ones.
 
@@ -100,9 +97,6 @@ def heterophily_sbm(**settings: Any) -> Graph:
     therefore tells its class, which a GNN can learn although neighbours rarely share the class. With the default
     settings and 20 % of the nodes for training, a two-layer GCN reaches an accuracy of about 0.72 and a two-layer
     perceptron about 0.4.
-
-    Args:
-        settings: Those of ``HeterophilySBM``.
 
     Returns, Raises: As for :func:`citation_sbm`.
     """

@@ -58,9 +58,6 @@ def product_sbm(**settings: Any) -> Graph:
 
     Expected degrees end at √(n · mean degree), the largest that a graph without double links can have by chance.
 
-    Args:
-        settings: Those of ``ProductSBM``.
-
     Returns:
         An undirected graph (two columns per link, no loops, no duplicates, sorted by source, int32) with dense
         features [n, d].

@@ -48,12 +48,7 @@ class LinkFacts:
 
 
 def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
-    """What a person should look at: where, and what.
-
-    Args:
-        found: What was read.
-        spec: How it is described.
-    """
+    """What a person should look at: where, and what."""
     said = [*_features(found), *_far(found), *_words(found, spec)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
     if facts.repeated:
