@@ -169,5 +169,3 @@ def test_gap_closed():
 def test_what_is_refused():
     with pytest.raises(DataError, match="by seed"):
         compare_paired([1.0, 2.0], [1.0])
-    with pytest.raises(DataError, match="confidence"):
-        compare_paired([1.0], [1.0], confidence=95)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphsilo.cli.terminal import say, show, table
 from graphsilo.cli.values import DataRoot, Debug, data_and_cut
-from graphsilo.errors import ConfigError, RunError
+from graphsilo.errors import ConfigError, RunError, UnsupportedError
 
 if TYPE_CHECKING:
     from graphsilo.data.graph import Graph
@@ -63,7 +64,6 @@ def gntk(
 ) -> None:
     """Compare the tangent kernel's bound on the whole, the cut and the mended graphs."""
     from graphsilo.data.graph import Graph
-    from graphsilo.errors import UnsupportedError
     from graphsilo.evaluate.gntk import check_size, compare
     from graphsilo.experiments.effects import check_clients, settled
     from graphsilo.experiments.simulation import prepare
@@ -105,8 +105,6 @@ def gntk(
         disk.write_json(target, found)
     print_kernel(found)
     if target is not None:
-        from graphsilo.cli.terminal import say
-
         say()
         say(f"Written: {target}")
 
@@ -178,7 +176,6 @@ def mended_graphs(study: Path, silos: Sequence[Silo]) -> dict[int, Graph]:
 
 def print_kernel(found: Mapping[str, Any]) -> None:
     """Print a comparison: what it is, and a row per silo."""
-    from graphsilo.cli.terminal import say, show, table
     from graphsilo.report import kernel
 
     say(f"{found['data']}, {found['partition']}, {len(found['silos'])} clients")

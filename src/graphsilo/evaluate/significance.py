@@ -23,6 +23,8 @@ BySeed: TypeAlias = "Mapping[int, float | None] | Sequence[float | None]"
 
 EXACT_SEEDS = 20
 """Up to this many pairs all sign patterns are enumerated (2^19 sums, by symmetry, take 4 MiB)."""
+CONFIDENCE = 0.95
+"""Level of intervals."""
 _DRAWS = 100_000
 
 
@@ -54,9 +56,8 @@ class PairedComparison:
         first, second: Means over these seeds; None without a common seed.
         difference: Mean of the differences; None without a common seed.
         std: Sample standard deviation of the differences (ddof 1); None with fewer than two seeds.
-        ci_low, ci_high: Confidence interval of the mean difference by Student's t; None with fewer than two seeds or
-            without spread.
-        confidence: Its level, 0.95 unless asked otherwise.
+        ci_low, ci_high: 95 % confidence interval of the mean difference by Student's t; None with fewer than two seeds
+            or without spread.
         effect_size: Cohen's d of paired samples, difference / std; None where std is missing or 0.
         t_p: Paired t-test, two-sided; assumes normal differences. None with fewer than two seeds, or where all
             differences are the same number other than 0.
@@ -73,7 +74,6 @@ class PairedComparison:
     std: float | None
     ci_low: float | None
     ci_high: float | None
-    confidence: float
     effect_size: float | None
     t_p: float | None
     wilcoxon_p: float | None
@@ -137,19 +137,16 @@ def summarise_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def compare_paired(first: BySeed, second: BySeed, *, confidence: float = 0.95) -> PairedComparison:
+def compare_paired(first: BySeed, second: BySeed) -> PairedComparison:
     """Compare two runs seed by seed: same seed means same partition, splits and first weights.
 
     Args:
         first, second: Values by seed. Seeds that only one run has, or where a value is missing, are left out.
-        confidence: Level of the interval, between 0 and 1.
     Returns:
         Everything that can be computed; with one seed only the difference, and no test.
     Raises:
-        DataError: Two sequences differ in length (which seeds pair up is unknown), or ``confidence`` is not a level.
+        DataError: Two sequences differ in length: which seeds pair up is unknown.
     """
-    if not 0 < confidence < 1:
-        raise DataError(f"confidence must lie between 0 and 1, e.g. 0.95; got {confidence}.")
     if not isinstance(first, Mapping) and not isinstance(second, Mapping) and len(first) != len(second):
         raise DataError(
             f"runs are compared seed by seed; got {len(first)} values against {len(second)}: give values by seed."
@@ -166,7 +163,7 @@ def compare_paired(first: BySeed, second: BySeed, *, confidence: float = 0.95) -
         # Below this a difference is rounding of values near 1, not a spread
         noise = 1e-12 * max(1.0, float(np.abs([left, right]).max()))
         if spread.std > noise:
-            low, high, t_p = _student(spread.mean, spread.std, n, confidence)
+            low, high, t_p = _student(spread.mean, spread.std, n)
             effect = spread.mean / spread.std
         elif abs(spread.mean) <= noise:
             t_p = 1.0
@@ -182,7 +179,6 @@ def compare_paired(first: BySeed, second: BySeed, *, confidence: float = 0.95) -
         std=spread.std,
         ci_low=low,
         ci_high=high,
-        confidence=confidence,
         effect_size=effect,
         t_p=t_p,
         wilcoxon_p=wilcoxon_p,
@@ -235,12 +231,12 @@ def _by_seed(values: BySeed) -> dict[int, float]:
     return {seed: float(value) for seed, value in pairs if value is not None and not math.isnan(value)}
 
 
-def _student(mean: float, std: float, n: int, confidence: float) -> tuple[float, float, float]:
+def _student(mean: float, std: float, n: int) -> tuple[float, float, float]:
     """Confidence limits of the mean difference and the p-value of the paired t-test."""
     from scipy import stats
 
     error = std / math.sqrt(n)
-    reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * error
     return mean - reach, mean + reach, float(2 * stats.t.sf(abs(mean) / error, n - 1))
 
 

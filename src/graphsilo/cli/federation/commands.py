@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from graphsilo.cli import terminal
 from graphsilo.cli.values import Debug, clients_of
 from graphsilo.errors import ConfigError, RunError
 
@@ -48,7 +49,6 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Make the kit of every party of a federation."""
-    from graphsilo.cli import terminal
     from graphsilo.runtime.engines.nvflare import provision, sealing
     from graphsilo.runtime.remote.federation_file import load_federation
 
@@ -78,7 +78,6 @@ def request(
     debug: Debug = False,
 ) -> None:
     """At a site: make its key and a signing request. The key stays; the request goes to the coordinator."""
-    from graphsilo.cli import terminal
     from graphsilo.runtime.engines.nvflare import provision
 
     path = provision.request(name, out)
@@ -92,7 +91,6 @@ def complete(
     debug: Debug = False,
 ) -> None:
     """At a site: put its key into the kit that was signed for it."""
-    from graphsilo.cli import terminal
     from graphsilo.runtime.engines.nvflare import provision
 
     terminal.say(f"{provision.complete(kit, key)} is complete.")
@@ -105,7 +103,6 @@ def open_sealed(
     debug: Debug = False,
 ) -> None:
     """At a site: open a sealed kit; asks for its passphrase."""
-    from graphsilo.cli import terminal
     from graphsilo.runtime.engines.nvflare import sealing
 
     passphrase = typer.prompt("Passphrase", hide_input=True, err=True)
@@ -125,7 +122,6 @@ def add(
     debug: Debug = False,
 ) -> None:
     """Add a silo to a federation: its kit is made, the other kits are brought up to date."""
-    from graphsilo.cli import terminal
     from graphsilo.runtime.engines.nvflare import provision
 
     for kit in provision.add_silo(out, name, site=site or "", requests=requests):
@@ -140,7 +136,6 @@ def renew(
     debug: Debug = False,
 ) -> None:
     """Sign a party's certificate again before it expires."""
-    from graphsilo.cli import terminal
     from graphsilo.runtime.engines.nvflare import provision
 
     terminal.say(f"{provision.renew(out, name)} is renewed; bring the file to the party.")
@@ -168,7 +163,6 @@ def submit(
     debug: Debug = False,
 ) -> None:
     """Put a job in the coordinator's queue."""
-    from graphsilo.cli import terminal
     from graphsilo.experiments.service.jobs import Jobs
     from graphsilo.runtime.engines.choice import coordinator_kit
 
@@ -199,7 +193,6 @@ def stop(
     debug: Debug = False,
 ) -> None:
     """Stop a job after its current round; `submit --continue` goes on with it."""
-    from graphsilo.cli import terminal
     from graphsilo.experiments.service.jobs import Jobs
     from graphsilo.runtime.engines.choice import coordinator_kit
 
@@ -220,7 +213,6 @@ def status(
     debug: Debug = False,
 ) -> None:
     """Show the coordinator, its silos and its jobs."""
-    from graphsilo.cli import terminal
     from graphsilo.experiments.service.jobs import Jobs
     from graphsilo.experiments.service.watch import json_text, read_status
     from graphsilo.runtime.engines.choice import coordinator_kit

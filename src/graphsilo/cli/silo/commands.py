@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphsilo.cli.doctor import Finding
 from graphsilo.cli.silo.log import log
+from graphsilo.cli.terminal import bare, count, say, show, show_findings, table
 from graphsilo.cli.values import DataRoot, Debug
-from graphsilo.errors import several
+from graphsilo.errors import DisclosureError, RunError, several
 
 if TYPE_CHECKING:
-    from graphsilo.cli.doctor import Finding
     from graphsilo.data.silos.own import SiloFile
     from graphsilo.data.silos.silo import Silo
     from graphsilo.data.sources.tables import Reading
@@ -46,7 +47,6 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Read a silo's data as a run would, and show what the federation will learn of it and what stays."""
-    from graphsilo.cli.terminal import bare, say, show, show_findings
     from graphsilo.data.silos.cards import card_of
     from graphsilo.data.silos.own import read_silo_file
     from graphsilo.data.silos.union import check_finite
@@ -105,7 +105,6 @@ def export(
     debug: Debug = False,
 ) -> None:
     """Write every silo of a simulation into a folder of its own, to be carried to a machine of its own."""
-    from graphsilo.cli.terminal import count, say, show, table
     from graphsilo.experiments.config import load_config
     from graphsilo.report.formats import data_size
 
@@ -141,8 +140,6 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     """
     import numpy as np
 
-    from graphsilo.cli.doctor import Finding
-    from graphsilo.cli.terminal import count
     from graphsilo.data.graph import GraphCollection
     from graphsilo.data.silos.scaling import far_apart
     from graphsilo.data.sources.remarks import remarks
@@ -211,7 +208,6 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
 
 def _filled(described: SiloFile, reading: Reading | None) -> str:
     """Which empty cells were filled, and how."""
-    from graphsilo.cli.terminal import count
 
     empty = {} if reading is None else {name: number for name, number in reading.empty.items() if number}
     if not empty or described.tables is None:
@@ -224,9 +220,6 @@ def _filled(described: SiloFile, reading: Reading | None) -> str:
 
 def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
     import numpy as np
-
-    from graphsilo.cli.doctor import Finding
-    from graphsilo.cli.terminal import count
 
     labels = held.graph.labels
     known = int((labels >= 0).sum())
@@ -273,7 +266,6 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
     Raises:
         ConfigError: It is not one.
     """
-    from graphsilo.cli.doctor import Finding
     from graphsilo.federation.kinds import KINDS
     from graphsilo.federation.policy import DisclosurePolicy, small_classes
 
@@ -292,8 +284,6 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
 
 def _sums(described: SiloFile) -> Iterator[Finding]:
     """Whether the policy lets out what scaling needs."""
-    from graphsilo.cli.doctor import Finding
-    from graphsilo.errors import DisclosureError
     from graphsilo.federation.policy import DisclosurePolicy
 
     if not described.scaling.is_agreed:
@@ -310,7 +300,6 @@ def _value(value: Any) -> str:
 
 def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
     """A card in words, entry by entry."""
-    from graphsilo.cli.terminal import count
     from graphsilo.data.scales import Scaling
     from graphsilo.data.truth import in_words
 
@@ -391,7 +380,6 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
     """
     from graphsilo import documents
     from graphsilo.data.silos.store import SiloStore
-    from graphsilo.errors import RunError
     from graphsilo.experiments.effects import check_clients, settled
     from graphsilo.experiments.simulation import prepare
     from graphsilo.federation import registry

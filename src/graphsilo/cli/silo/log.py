@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphsilo.cli.terminal import count, say, show, table
 from graphsilo.cli.values import Debug
+from graphsilo.errors import RunError, nearest
 
 if TYPE_CHECKING:
     from graphsilo.federation.journal import Entry, JournalSummary
@@ -22,8 +24,6 @@ def log(
     debug: Debug = False,
 ) -> None:
     """Show what left a silo, message by message and in all."""
-    from graphsilo.cli.terminal import say
-    from graphsilo.errors import RunError, nearest
     from graphsilo.federation import journal
 
     entries = list(journal.read(path))
@@ -41,7 +41,6 @@ def log(
 
 def _lines(entries: list[Entry]) -> None:
     """A line per message, below a heading where another run begins."""
-    from graphsilo.cli.terminal import say
 
     before: tuple[str, str] | None = None
     for entry in entries:
@@ -60,7 +59,6 @@ def _printable(text: str) -> str:
 
 
 def _sums(found: JournalSummary) -> None:
-    from graphsilo.cli.terminal import count, say, show, table
     from graphsilo.federation.journal import size
     from graphsilo.federation.kinds import SHORT
 

@@ -29,7 +29,6 @@ def build_link_silos(
     partition: Partition,
     *,
     ratios: Sequence[float] | None = None,
-    seed: int | None = None,
     global_graph: bool = False,
     first_client: ClientId = 0,
 ) -> list[Silo]:
@@ -43,7 +42,6 @@ def build_link_silos(
     Args:
         graph, partition: As for ``scenarios.build_silos``.
         ratios: Shares of training, validation and test links; 0.8/0.1/0.1 by default.
-        seed: Of the split and the negatives; the partition's by default.
         global_graph: Not available for links.
         first_client: Number of the first client; links and negatives are drawn by it.
 
@@ -71,7 +69,7 @@ def build_link_silos(
                 f"client {client} has {links.shape[1]} links: too few for training, validation and test links at "
                 f"{shares[0]:g}/{shares[1]:g}/{shares[2]:g}. Ask for fewer clients, or use 'louvain' or 'metis'."
             )
-        generator = numpy_generator(partition.seed if seed is None else seed, "links", client)
+        generator = numpy_generator(partition.seed, "links", client)
         links = links[:, generator.permutation(links.shape[1])]
         train, val, test = links[:, :train_end], links[:, train_end:val_end], links[:, val_end:]
         negatives = sample_unlinked(PairSpace(len(nodes)), links, val.shape[1] + test.shape[1], generator)
