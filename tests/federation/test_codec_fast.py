@@ -141,6 +141,19 @@ def test_equal_contents_share_a_template_and_others_do_not() -> None:
     assert torch.equal(sent.weights["w"], transposed)
 
 
+def test_tables_in_another_order_are_others() -> None:
+    """A known header in the other order would give the scores of one view to another."""
+
+    class Answer(Message):
+        kinds: dict[str, list[str]] = sends("control")
+        counts: Tensor = sends("counts")
+
+    for views in (["own", "aggregate"], ["aggregate", "own"]):
+        answer = Answer(kinds={view: ["test"] for view in views}, counts=torch.ones(2))
+        for _ in range(2):
+            assert list(decode(encode(answer).data, Answer).kinds) == views
+
+
 def test_only_small_headers_are_kept_and_not_many(monkeypatch):
     monkeypatch.setattr(codec, "TEMPLATES", {})
     monkeypatch.setattr(codec, "LAYOUTS", {})

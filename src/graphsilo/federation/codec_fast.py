@@ -44,8 +44,9 @@ class Contents:
 
     Attributes:
         key: The plain numbers and texts, to find a template by.
-        plain: All plain values, the names of named tensors, the lengths of lists, None for what is left out.
-        types: Of the plain values: 1, 1.0 and True are equal, but not the same on the wire.
+        plain: All plain values as ``in_order`` gives them, the names of named tensors, the lengths of lists, None for
+            what is left out.
+        types: Of the fields: 1, 1.0 and True are equal, but not the same on the wire.
         facts: Type, sizes and layout of every tensor.
         tensors: The tensors, in field order.
     """
@@ -60,9 +61,11 @@ class Contents:
 def contents_of(message: Message) -> Contents | None:
     """A message's contents, or None where two equal ones might not be the same on the wire."""
     plain: list[Any] = []
+    types: list[type] = []
     tensors: list[Any] = []
     for spec in message.specs():
         value = getattr(message, spec.name)
+        types.append(type(value))
         if value is None:
             plain.append(None)
         elif spec.form == "tensor":
@@ -76,13 +79,20 @@ def contents_of(message: Message) -> Contents | None:
         elif spec.form != "plain" or (spec.has_floats and _ambiguous(value)):
             return None
         else:
-            plain.append(value)
+            plain.append(in_order(value))
     try:
         facts = [(tensor.dtype, tensor.shape, tensor.layout) for tensor in tensors]
     except AttributeError:
         return None
-    types = list(map(type, plain))
     return Contents(tuple([value for value in plain if type(value) in _SCALARS]), plain, types, facts, tensors)
+
+
+def in_order(value: Any) -> Any:
+    """A plain value with its tables as lists of pairs: tables in another order are equal, but not on the wire, and an
+    answer's counts stand in the order of its table."""
+    if isinstance(value, dict):
+        return [[key, in_order(item)] for key, item in value.items()]
+    return [in_order(item) for item in value] if isinstance(value, list) else value
 
 
 def _ambiguous(value: Any) -> bool:
