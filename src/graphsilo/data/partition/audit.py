@@ -85,7 +85,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, ready for JSON."""
-        return dict(msgspec.to_builtins(self))
+        return dict(msgspec.json.decode(msgspec.json.encode(self)))
 
 
 def edge_homophily(edges: NDArray[np.int64], labels: NDArray[np.int64]) -> float | None:
