@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -146,12 +147,20 @@ class LiveOperator(Operator):
 def matmul(left: Tensor, right: Tensor) -> Tensor:
     """left @ right, contiguous, without gradient.
 
-    Where the result has few columns, its transpose is computed: BLAS on a CPU is two to three times faster on a short,
-    wide result than on a tall, narrow one; in bfloat16 it is not.
+    Where the result has few columns, its transpose is computed if that is faster on a CPU: of a matrix that is
+    transposed itself, as in a weight's gradient, on all; else on AMD's (docs/decisions/014-narrow-products.md). In
+    bfloat16 it is not.
     """
-    if right.shape[1] < 16 and left.is_cpu and not is_reduced(left):
+    if right.shape[1] < 16 and left.is_cpu and not is_reduced(left) and (_is_amd() or not left.is_contiguous()):
         return torch.mm(right.t(), left.t()).t().contiguous()
     return wide(torch.mm(left, right))
+
+
+@cache
+def _is_amd() -> bool:
+    """Whether the processor is known to be one of AMD's; older torch does not say."""
+    ask = getattr(torch.cpu, "get_capabilities", None)
+    return ask is not None and "AMD" in ask().get("cpu_name", "")
 
 
 def _narrow(right: Tensor) -> Tensor:
