@@ -59,83 +59,61 @@ class ModelSettings(Settings):
         return self.model_dump(mode="json")
 
 
-_HIDDEN = "width of every hidden layer, or a list with the width of each (then layers follows from it)"
-_DROPOUT = "share of hidden activations set to 0 in training"
-_POOLING = "how a graph's nodes become one row (graph task only)"
 _LAYERS = "graph layers; for nodes and links the last one gives the output, for graphs a linear layer follows them all"
 _MLP_LAYERS = "layers of the MLP, the one that gives the output included"
+_LINEAR = "layers behind the propagation; 1 is the paper's linear model, without hidden layer"
 
 
-def _hidden() -> Any:
-    return setting(64, _HIDDEN)
+class HiddenSettings(ModelSettings):
+    """What every model with hidden layers has; here those of an MLP."""
+
+    hidden: Hidden = setting(64, "width of every hidden layer, or a list with the width of each (layers follows then)")
+    layers: int = setting(2, _MLP_LAYERS, ge=1)
+    dropout: float = setting(0.5, "share of hidden activations set to 0 in training", ge=0, lt=1)
 
 
-def _layers(default: int, text: str = _LAYERS, least: int = 1) -> Any:
-    return setting(default, text, ge=least)
+class LayeredSettings(HiddenSettings):
+    """What every model made of graph layers has."""
+
+    layers: int = setting(2, _LAYERS, ge=1)
+    pooling: Pooling = setting("sum", "how a graph's nodes become one row (graph task only)")
 
 
-def _dropout(default: float = 0.5) -> Any:
-    return setting(default, _DROPOUT, ge=0, lt=1)
-
-
-def _pooling() -> Any:
-    return setting("sum", _POOLING)
-
-
-class MLPSettings(ModelSettings):
+class MLPSettings(LayeredSettings):
     """Settings of ``mlp``."""
 
     model: ClassVar[str] = "mlp"
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2, "linear layers; for graphs one more follows the pooling")
-    dropout: float = _dropout()
-    pooling: Pooling = _pooling()
+    layers: int = setting(2, "linear layers; for graphs one more follows the pooling", ge=1)
 
 
-class GCNSettings(ModelSettings):
+class GCNSettings(LayeredSettings):
     """Settings of ``gcn``."""
 
     model: ClassVar[str] = "gcn"
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2)
-    dropout: float = _dropout()
-    pooling: Pooling = _pooling()
 
 
-class StackedSGCSettings(ModelSettings):
+class StackedSGCSettings(LayeredSettings):
     """Settings of ``sgc_stacked``."""
 
     model: ClassVar[str] = "sgc_stacked"
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2)
-    dropout: float = _dropout()
-    pooling: Pooling = _pooling()
 
 
-class SAGESettings(ModelSettings):
+class SAGESettings(LayeredSettings):
     """Settings of ``sage``."""
 
     model: ClassVar[str] = "sage"
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2)
-    dropout: float = _dropout()
     unit_rows: bool = setting(False, "whether each row of a hidden layer is scaled to length 1 behind its ReLU")
-    pooling: Pooling = _pooling()
 
 
-class GATSettings(ModelSettings):
+class GATSettings(LayeredSettings):
     """Settings of ``gat``."""
 
     model: ClassVar[str] = "gat"
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2)
-    dropout: float = _dropout()
     heads: int = setting(1, "attention heads of each hidden layer, side by side; they share its width", ge=1)
     output_heads: int = setting(1, "attention heads of the output layer, averaged", ge=1)
     attention_dropout: float = setting(0.0, "share of attention weights set to 0 in training", ge=0, lt=1)
     negative_slope: float = setting(0.2, "slope of the scores' LeakyReLU below 0", ge=0)
     activation: Literal["relu", "elu"] = setting("relu", "activation of hidden layers")
-    pooling: Pooling = _pooling()
 
     @model_validator(mode="after")
     def _heads_share(self) -> Self:
@@ -148,120 +126,95 @@ class GATSettings(ModelSettings):
         return self
 
 
-class GINSettings(ModelSettings):
+class GINSettings(LayeredSettings):
     """Settings of ``gin``."""
 
     model: ClassVar[str] = "gin"
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2)
-    dropout: float = _dropout()
     mlp_layers: int = setting(2, "linear layers inside each graph layer", ge=1)
     eps: float = setting(0.0, "weight of the node itself, minus 1")
     train_eps: bool = setting(False, "whether each layer learns its own eps")
     norm: Literal["none", "batch"] = setting("none", "normalisation inside each MLP")
     jumping: bool = setting(False, "whether the graph readout reads every layer instead of the last (graph task only)")
-    pooling: Pooling = _pooling()
 
 
-class SGCSettings(ModelSettings):
+class SGCSettings(HiddenSettings):
     """Settings of ``sgc``."""
 
     model: ClassVar[str] = "sgc"
     hops: int = setting(2, "propagation steps K; 0 ignores the edges", ge=0)
-    hidden: Hidden = _hidden()
-    layers: int = _layers(1, "layers behind the propagation; 1 is the paper's linear model, without hidden layer")
-    dropout: float = _dropout()
+    layers: int = setting(1, _LINEAR, ge=1)
 
 
-class SSGCSettings(ModelSettings):
+class SSGCSettings(HiddenSettings):
     """Settings of ``ssgc``."""
 
     model: ClassVar[str] = "ssgc"
     hops: int = setting(16, "propagation steps K, averaged", ge=1)
     alpha: float = setting(0.05, "share of the unpropagated features", ge=0, le=1)
-    hidden: Hidden = _hidden()
-    layers: int = _layers(1, "layers behind the propagation; 1 is the paper's linear model, without hidden layer")
-    dropout: float = _dropout()
+    layers: int = setting(1, _LINEAR, ge=1)
 
 
-class SSGCMLPSettings(ModelSettings):
+class SSGCMLPSettings(HiddenSettings):
     """Settings of ``ssgc_mlp``."""
 
     model: ClassVar[str] = "ssgc_mlp"
     hops: int = setting(3, "propagation steps L; levels 0 to L are averaged", ge=0)
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2, _MLP_LAYERS)
-    dropout: float = _dropout()
 
 
-class APPNPSettings(ModelSettings):
+class APPNPSettings(HiddenSettings):
     """Settings of ``appnp``."""
 
     model: ClassVar[str] = "appnp"
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2, _MLP_LAYERS)
-    dropout: float = _dropout()
     hops: int = setting(10, "propagation steps K", ge=0)
     alpha: float = setting(0.1, "teleport probability; 1 is the MLP", ge=0, le=1)
 
 
-class APPNPFeaturesSettings(ModelSettings):
+class APPNPFeaturesSettings(HiddenSettings):
     """Settings of ``appnp_features``."""
 
     model: ClassVar[str] = "appnp_features"
     hops: int = setting(2, "propagation steps K", ge=0)
     alpha: float = setting(0.1, "teleport probability; 1 is an MLP on the features", ge=0, le=1)
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2, _MLP_LAYERS)
-    dropout: float = _dropout()
 
 
-class GCNIISettings(ModelSettings):
+class GCNIISettings(LayeredSettings):
     """Settings of ``gcnii``."""
 
     model: ClassVar[str] = "gcnii"
     head_counts: ClassVar[bool] = False
     hidden: int = setting(64, "width of all layers", ge=1)
     layers: int = setting(64, "graph convolutions; a linear layer stands before and behind them", ge=1)
-    dropout: float = _dropout(0.6)
+    dropout: float = setting(0.6, "share of hidden activations set to 0 in training", ge=0, lt=1)
     alpha: float = setting(0.1, "share of the first hidden layer in each convolution's input", ge=0, le=1)
     theta: float = setting(0.5, "identity mapping: layer l uses log(theta / l + 1) of its weight", ge=0)
-    pooling: Pooling = _pooling()
 
 
-class GCNIIOpenFGLSettings(ModelSettings):
+class GCNIIOpenFGLSettings(LayeredSettings):
     """Settings of ``gcnii_openfgl``."""
 
     model: ClassVar[str] = "gcnii_openfgl"
     head_counts: ClassVar[bool] = False
     hidden: int = setting(64, "width of all layers", ge=1)
     layers: int = setting(2, "graph convolutions; a linear layer stands before and behind them", ge=1)
-    dropout: float = _dropout()
     alpha: float = setting(0.1, "share of the first hidden layer in each convolution's input", ge=0, le=1)
-    pooling: Pooling = _pooling()
 
     def arguments(self, task: Task) -> dict[str, Any]:
         return {**super().arguments(task), "theta": None, "activate": False}
 
 
-class SIGNSettings(ModelSettings):
+class SIGNSettings(HiddenSettings):
     """Settings of ``sign``."""
 
     model: ClassVar[str] = "sign"
     hops: int = setting(3, "propagation steps L; levels 0 to L stand side by side", ge=0)
-    hidden: Hidden = _hidden()
-    layers: int = _layers(2, _MLP_LAYERS)
-    dropout: float = _dropout()
 
 
-class GAMLPSettings(ModelSettings):
+class GAMLPSettings(HiddenSettings):
     """Settings of ``gamlp``."""
 
     model: ClassVar[str] = "gamlp"
     hops: int = setting(3, "propagation steps L; levels 0 to L are weighed by attention", ge=0)
-    hidden: Hidden = _hidden()
-    layers: int = _layers(3, _MLP_LAYERS, least=2)
-    dropout: float = _dropout()
+    layers: int = setting(3, _MLP_LAYERS, ge=2)
     attention: Literal["jk", "recursive"] = setting("jk", "what a hop is compared with: all hops, or those before it")
     score_activation: Literal["sigmoid", "relu", "leaky_relu"] = setting("sigmoid", "activation of the scores")
     attention_dropout: float = setting(0.0, "share of hop weights set to 0 in training", ge=0, lt=1)
@@ -298,133 +251,76 @@ _HERE = "graphsilo.models"
 
 BUILT_IN = (
     ModelEntry(
-        "mlp",
-        "linear layers; sees no edge",
-        "structure-free baseline",
-        MLPSettings,
-        f"{_HERE}.mlp:MLP",
-        _ALL,
-        edge_weights=True,
+        "mlp", "linear layers; sees no edge", "structure-free baseline",
+        MLPSettings, f"{_HERE}.mlp:MLP", _ALL, edge_weights=True,
     ),
     ModelEntry(
-        "gcn",
-        "graph convolutions with the symmetrically normalised adjacency",
+        "gcn", "graph convolutions with the symmetrically normalised adjacency",
         "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
-        GCNSettings,
-        f"{_HERE}.gcn:GCN",
-        _ALL,
-        edge_weights=True,
+        GCNSettings, f"{_HERE}.gcn:GCN", _ALL, edge_weights=True,
     ),
     ModelEntry(
-        "sage",
-        "GraphSAGE with mean aggregation",
+        "sage", "GraphSAGE with mean aggregation",
         "Hamilton, Ying and Leskovec, Inductive Representation Learning on Large Graphs, NeurIPS 2017",
-        SAGESettings,
-        f"{_HERE}.sage:SAGE",
-        _ALL,
-        ("graphsage",),
-        edge_weights=True,
+        SAGESettings, f"{_HERE}.sage:SAGE", _ALL, ("graphsage",), edge_weights=True,
     ),
     ModelEntry(
-        "gat",
-        "neighbours weighted by learned attention",
-        "Veličković et al., Graph Attention Networks, ICLR 2018",
-        GATSettings,
-        f"{_HERE}.gat:GAT",
-        _ALL,
+        "gat", "neighbours weighted by learned attention", "Veličković et al., Graph Attention Networks, ICLR 2018",
+        GATSettings, f"{_HERE}.gat:GAT", _ALL,
     ),
     ModelEntry(
-        "gin",
-        "an MLP on a node plus the sum of its neighbours",
+        "gin", "an MLP on a node plus the sum of its neighbours",
         "Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019",
-        GINSettings,
-        f"{_HERE}.gin:GIN",
-        _ALL,
+        GINSettings, f"{_HERE}.gin:GIN", _ALL,
     ),
     ModelEntry(
-        "sgc",
-        "a linear model on features propagated K times",
+        "sgc", "a linear model on features propagated K times",
         "Wu et al., Simplifying Graph Convolutional Networks, ICML 2019",
-        SGCSettings,
-        f"{_HERE}.sgc:SGC",
-        edge_weights=True,
+        SGCSettings, f"{_HERE}.sgc:SGC", edge_weights=True,
     ),
     ModelEntry(
-        "sgc_stacked",
-        "OpenFGL's sgc: stacked one-hop layers with ReLU between, in fact a GCN",
+        "sgc_stacked", "OpenFGL's sgc: stacked one-hop layers with ReLU between, in fact a GCN",
         "Li et al., OpenFGL: A Comprehensive Benchmark for Federated Graph Learning, 2024",
-        StackedSGCSettings,
-        f"{_HERE}.gcn:StackedSGC",
-        _ALL,
-        ("sgc_openfgl",),
-        edge_weights=True,
+        StackedSGCSettings, f"{_HERE}.gcn:StackedSGC", _ALL, ("sgc_openfgl",), edge_weights=True,
     ),
     ModelEntry(
-        "ssgc",
-        "S²GC: a linear model on the average of K propagation levels",
+        "ssgc", "S²GC: a linear model on the average of K propagation levels",
         "Zhu and Koniusz, Simple Spectral Graph Convolution, ICLR 2021",
-        SSGCSettings,
-        f"{_HERE}.ssgc:SSGC",
-        aliases=("s2gc",),
-        edge_weights=True,
+        SSGCSettings, f"{_HERE}.ssgc:SSGC", aliases=("s2gc",), edge_weights=True,
     ),
     ModelEntry(
-        "ssgc_mlp",
-        "the federated papers' SSGC: an MLP on the mean of the propagation levels",
+        "ssgc_mlp", "the federated papers' SSGC: an MLP on the mean of the propagation levels",
         "Li et al., FedGTA: Topology-aware Averaging for Federated Graph Learning, VLDB 2024",
-        SSGCMLPSettings,
-        f"{_HERE}.ssgc:MeanHopsMLP",
-        edge_weights=True,
+        SSGCMLPSettings, f"{_HERE}.ssgc:MeanHopsMLP", edge_weights=True,
     ),
     ModelEntry(
-        "appnp",
-        "an MLP whose predictions are propagated by personalised PageRank",
+        "appnp", "an MLP whose predictions are propagated by personalised PageRank",
         "Gasteiger, Bojchevski and Günnemann, Predict then Propagate, ICLR 2019",
-        APPNPSettings,
-        f"{_HERE}.appnp:APPNP",
-        edge_weights=True,
+        APPNPSettings, f"{_HERE}.appnp:APPNP", edge_weights=True,
     ),
     ModelEntry(
-        "appnp_features",
-        "O-pFGL's APPNP: personalised PageRank on the features, then an MLP",
+        "appnp_features", "O-pFGL's APPNP: personalised PageRank on the features, then an MLP",
         "Yan et al., Personalized One-shot Federated Graph Learning for Heterogeneous Clients, 2024",
-        APPNPFeaturesSettings,
-        f"{_HERE}.appnp:PropagatedAPPNP",
-        edge_weights=True,
+        APPNPFeaturesSettings, f"{_HERE}.appnp:PropagatedAPPNP", edge_weights=True,
     ),
     ModelEntry(
-        "gcnii",
-        "deep graph convolutions with initial residual and identity mapping",
+        "gcnii", "deep graph convolutions with initial residual and identity mapping",
         "Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020",
-        GCNIISettings,
-        f"{_HERE}.gcnii:GCNII",
-        _ALL,
-        ("gcn2",),
-        edge_weights=True,
+        GCNIISettings, f"{_HERE}.gcnii:GCNII", _ALL, ("gcn2",), edge_weights=True,
     ),
     ModelEntry(
-        "gcnii_openfgl",
-        "OpenFGL's gcnii: two layers, no identity mapping, no activation between them",
+        "gcnii_openfgl", "OpenFGL's gcnii: two layers, no identity mapping, no activation between them",
         "Li et al., OpenFGL: A Comprehensive Benchmark for Federated Graph Learning, 2024",
-        GCNIIOpenFGLSettings,
-        f"{_HERE}.gcnii:GCNII",
-        _ALL,
-        edge_weights=True,
+        GCNIIOpenFGLSettings, f"{_HERE}.gcnii:GCNII", _ALL, edge_weights=True,
     ),
     ModelEntry(
-        "sign",
-        "an MLP on the propagation levels side by side",
+        "sign", "an MLP on the propagation levels side by side",
         "Frasca et al., SIGN: Scalable Inception Graph Neural Networks, 2020",
-        SIGNSettings,
-        f"{_HERE}.sign:SIGN",
-        edge_weights=True,
+        SIGNSettings, f"{_HERE}.sign:SIGN", edge_weights=True,
     ),
     ModelEntry(
-        "gamlp",
-        "an MLP on the propagation levels, weighed per node by attention",
+        "gamlp", "an MLP on the propagation levels, weighed per node by attention",
         "Zhang et al., Graph Attention Multi-Layer Perceptron, KDD 2022",
-        GAMLPSettings,
-        f"{_HERE}.gamlp:GAMLP",
-        edge_weights=True,
+        GAMLPSettings, f"{_HERE}.gamlp:GAMLP", edge_weights=True,
     ),
-)
+)  # fmt: skip
