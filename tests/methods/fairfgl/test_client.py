@@ -13,12 +13,10 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate.groups import node_groups
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.methods import fairfgl
-from graphsilo.methods.fairfgl.client import Alignment, alignment_rows, deflect, embedded_trace
+from graphsilo.methods.fairfgl.client import Alignment, alignment_rows, deflect
 from graphsilo.methods.fairfgl.messages import TrainRequest
 from graphsilo.methods.fairfgl.updates import SparseUpdate, expand
 from graphsilo.models import GraphTensors
-from graphsilo.models import build as build_model
-from graphsilo.models import names as model_names
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
 from kit.fairfgl import patch, rounds
@@ -228,47 +226,6 @@ def test_s_loss_and_its_gradient(to_prototype):
     (gradient,) = torch.autograd.grad(expected, embedding)
     torch.testing.assert_close(loss, expected.detach())
     torch.testing.assert_close(rows, gradient[plan.hete])
-
-
-@pytest.mark.parametrize("name", model_names())
-def test_logits_and_embeddings_of_one_pass(name):
-    """Values and gradients against the model's own forward and embed with the same dropout."""
-    graph = patch(nodes=20, features=6).graph
-    data = GraphTensors(graph, dtype=torch.float64)
-    model = build_model(name, num_features=6, num_classes=2, seed=0, hidden=4).double()
-    logits, embedding, pull = embedded_trace(model, data.full, generator(1))
-    expected = model(data.full, generator(1))
-    torch.testing.assert_close(logits, expected.detach())
-    outer = torch.randn(logits.shape, generator=generator(2), dtype=torch.float64)
-    parameters = list(model.parameters())
-    total = (expected * outer).sum()
-    inner = None
-    if embedding is not None:
-        own = model.embed(data.full, generator(1))
-        torch.testing.assert_close(embedding, own.detach())
-        inner = torch.randn(own.shape, generator=generator(3), dtype=torch.float64)
-        total = total + (own * inner).sum()
-    for got, wanted in zip(pull(outer, inner), torch.autograd.grad(total, parameters, allow_unused=True), strict=True):
-        torch.testing.assert_close(got, torch.zeros_like(got) if wanted is None else wanted)
-
-
-@pytest.mark.parametrize("generated", [True, False])
-def test_running_statistics_move_once_a_pass(generated):
-    """Where the embeddings need a second pass, it leaves BatchNorm's statistics alone, and gradients are right."""
-    data = GraphTensors(patch(nodes=20, features=6).graph, dtype=torch.float64)
-    build = {"num_features": 6, "num_classes": 2, "seed": 0, "hidden": 4, "norm": "batch"}
-    once, twice = (build_model("gin", **build).double() for _ in range(2))
-    draws = [generator(1) if generated else None for _ in range(3)]
-    expected = once(data.full, draws[0])
-    logits, embedding, pull = embedded_trace(twice, data.full, draws[1])
-    torch.testing.assert_close(logits, expected.detach())
-    for name, buffer in once.named_buffers():
-        torch.testing.assert_close(twice.get_buffer(name), buffer)
-    outer, inner = torch.ones_like(logits), torch.ones_like(embedding)
-    total = (expected * outer).sum() + once.embed(data.full, draws[2]).sum()
-    wanted = torch.autograd.grad(total, list(once.parameters()))
-    for got, one in zip(pull(outer, inner), wanted, strict=True):
-        torch.testing.assert_close(got, one)
 
 
 def test_batches_are_of_labelled_nodes(kit):

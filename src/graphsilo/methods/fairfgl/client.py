@@ -27,11 +27,11 @@ from graphsilo.methods.fairfgl.updates import (
     expand,
     keep_largest,
 )
-from graphsilo.models.base import EmbeddedTrace, Model, borrowed
+from graphsilo.models.base import borrowed
 from graphsilo.models.view import View
 from graphsilo.training.local import check_weights
 from graphsilo.training.optimizer import Optimizer, optimizer
-from graphsilo.training.upstream import gradients_through
+from graphsilo.training.upstream import traced
 
 
 class Alignment(NamedTuple):
@@ -139,34 +139,6 @@ def deflect(gradient: Tensor, direction: Tensor, margin: float = 0.0) -> bool:
     return True
 
 
-def embedded_trace(
-    model: Model, view: View, generator: torch.Generator | None, *, embeds: bool = True
-) -> EmbeddedTrace:
-    """Logits, embeddings and the way back of one pass: ``Model.trace_embedding``, by autograd where it has none.
-
-    There the embeddings are those of a second pass with the same dropout: gradients of both are then added up in the
-    parameters, not in the embeddings, and the published numbers have the rounding of that.
-    """
-    traced = model.trace_embedding(view, generator)
-    if traced is not None:
-        return traced
-    parameters = list(model.parameters())
-    embedding: Tensor | None = None
-    with torch.enable_grad():
-        if embeds:
-            logits, embedding = Model.outputs(model, view, generator)
-            embedding = embedding if embedding.requires_grad else None
-        else:
-            logits = model(view, generator)
-
-    def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
-        if inner is None or embedding is None:
-            return gradients_through([logits], [gradient], parameters)
-        return gradients_through([logits, embedding], [gradient, inner], parameters)
-
-    return logits.detach(), None if embedding is None else embedding.detach(), pull
-
-
 class Goal(NamedTuple):
     """What the rows of a pass are to become in this round.
 
@@ -195,7 +167,7 @@ class Client(TrainingClient[FairFGLConfig]):
     def __init__(self, context: ClientContext[FairFGLConfig]):
         super().__init__(context)
         config = self.config
-        self._parameter_names = [name for name, _ in self.model.named_parameters()]
+        self._parameters = dict(self.model.named_parameters())
         self._fused = self._flat(self.weights)
         for name, part in self._by_name(self._fused).items():
             self.weights[name].data = part
@@ -281,17 +253,17 @@ class Client(TrainingClient[FairFGLConfig]):
 
     def _flat(self, weights: Tensors) -> Tensor:
         """The parameters in one row, [P]."""
-        return torch.cat([weights[name].detach().to(self.data.device).reshape(-1) for name in self._parameter_names])
+        return torch.cat([weights[name].detach().to(self.data.device).reshape(-1) for name in self._parameters])
 
     def _by_name(self, flat: Tensor) -> dict[str, Tensor]:
         """Parameters as views of a row that ``_flat`` made."""
-        shapes = [self.weights[name].shape for name in self._parameter_names]
+        shapes = [parameter.shape for parameter in self._parameters.values()]
         parts = flat.split([shape.numel() for shape in shapes])
-        return {name: part.view(shape) for name, part, shape in zip(self._parameter_names, parts, shapes, strict=True)}
+        return {name: part.view(shape) for name, part, shape in zip(self._parameters, parts, shapes, strict=True)}
 
     def _buffer_names(self) -> list[str]:
         """Float buffers, such as the statistics of BatchNorm: they travel, and are not mixed."""
-        return list(self.weights)[len(self._parameter_names) :]
+        return list(self.weights)[len(self._parameters) :]
 
     def _mean_of_history(self) -> Tensor:
         """W_hist, the mean of the last global models, [P]."""
@@ -333,7 +305,9 @@ class Client(TrainingClient[FairFGLConfig]):
                 for name, part in zip(self.weights, parts, strict=True)
             }
             with borrowed(self.weights, deviated):
-                logits, _, pull = embedded_trace(self.model, self.data.kept_view(self._train), None, embeds=False)
+                (logits, _), pull = traced(
+                    self.model, self.data.kept_view(self._train), None, list(self._parameters.values())
+                )
                 labels = torch.from_numpy(self._labels).to(logits.device)
                 rest = F.softmax(logits, dim=1).sub_(F.one_hot(labels, logits.shape[1])).div_(len(labels))
                 direction = _joined(pull(rest, None)).mul_(mine != 0)
@@ -342,15 +316,15 @@ class Client(TrainingClient[FairFGLConfig]):
     def _fit(self, mean: Tensor, direction: Tensor | None) -> None:
         """The local epochs."""
         config = self.config
-        draw = self.generator("train")
+        draw, parameters = self.generator("train"), list(self._parameters.values())
         goal = self._goal(mean)
         for _ in range(config.local_epochs):
             for share in self._batches(goal, draw):
-                logits, embedding, pull = embedded_trace(self.model, goal.view, draw, embeds=goal.alignment is not None)
+                (logits, embedding), pull = traced(self.model, goal.view, draw, parameters)
                 # d/dz of cross-entropy and of KL(target ‖ softmax z) alike: softmax(z) − target.
                 outer = F.softmax(logits, dim=1).sub_(goal.target).mul_(share)
                 inner = None
-                if goal.alignment is not None and embedding is not None:
+                if goal.alignment is not None:
                     _, rows = goal.alignment.loss_and_gradient(
                         embedding, to_prototype=config.alignment_target == "prototype"
                     )
