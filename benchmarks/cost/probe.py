@@ -109,7 +109,7 @@ class Watch:
         set_up, one_round, evaluate = steps._set_up, steps._round, place.evaluate
 
         def cpu_of(federation: Any) -> Callable[[], float]:
-            return lambda: time.process_time() + federation.client_cpu_seconds
+            return lambda: time.process_time() + federation.elsewhere_cpu_seconds
 
         def watched_set_up(run: Any, server: Any, federation: Any, *rest: Any) -> None:
             with self.part("setup", cpu_of(federation)) as row:
@@ -121,7 +121,7 @@ class Watch:
                 one_round(run, number, server, federation, *rest)
             row |= _bytes(run.progress.rounds[-1])
             row["number"] = number
-            if federation.client_cpu_seconds:
+            if federation.elsewhere_cpu_seconds:
                 self.pss = max(self.pss, shared_out(family()))
 
         def watched_evaluate(federation: Any, *rest: Any, **options: Any) -> Any:

@@ -29,7 +29,7 @@ TREE = result_tree(
         "gap_closed": {"accuracy": 0.5},
     },
     seeds=[
-        seed_tree(0, best_round=3, cpu_seconds=1.0, rounds=[ROUND]),
+        seed_tree(0, best_round=3, cpu_seconds=1.0, server_cpu_seconds=0.4, rounds=[ROUND]),
         seed_tree(1, best_round=5, cpu_seconds=2.0, rounds=[{**ROUND, "round": 4}]),
     ],
     warnings=["client 1 has no test item."],
@@ -47,7 +47,8 @@ def test_run_and_references():
     assert found.rows[0][0] == "FedAvg"
     assert run == {
         "Accuracy": "80.0 ± 1.0", "Macro-F1": "70.0", "Worst client": "50.0 ± 0.0", "Unseen node": "60.0 ± 0.0",
-        "Best round": "3, 5", "Sent": "1.5 kB", "Received": "2.0 MB", "CPU": "1.5 s", "Gap closed": "50 %",
+        "Best round": "3, 5", "Sent": "1.5 kB", "Received": "2.0 MB", "CPU": "1.5 s", "of it server": "0.4 s",
+        "Gap closed": "50 %",
     }  # fmt: skip
     assert [name for name, _, _ in found.rows[1:]] == ["Local only", "Centralised"]
     assert found.rows[1][1][:4] == ["75.0 ± 0.0", "–", "–", "55.0 ± 0.0"]

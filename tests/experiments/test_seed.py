@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from graphsilo.experiments import seed as seeds
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.runner import run
+from graphsilo.methods import fedavg
 
 
 class Ears(Silent):
@@ -52,3 +57,30 @@ def test_a_method_that_cannot_say_is_judged_by_its_first_round(small, monkeypatc
     run(small(method__name="fedpg"), observer=ears)
     assert "will send up to" in ears.heard[0]
     assert ears.heard[1:] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_has_processor_time_of_its_own(small, monkeypatch, workers):
+    """A clock that moves by 5 for each round of the server and by 3 for each training at one of three clients."""
+    now = [0.0]
+    monkeypatch.setattr(time, "process_time", lambda: now[0])
+    fit, round_of = fedavg.Client.fit, fedavg.Server.round
+
+    def slow_fit(self, request):
+        now[0] += 3.0
+        fit(self, request)
+
+    def slow_round(self, federation, number):
+        now[0] += 5.0
+        round_of(self, federation, number)
+
+    monkeypatch.setattr(fedavg.Client, "fit", slow_fit)
+    monkeypatch.setattr(fedavg.Server, "round", slow_round)
+    (entry,) = run(small(run__workers=workers)).tree["seeds"]
+    assert [row["server_cpu_seconds"] for row in entry["rounds"]] == [5.0] * 3
+    assert entry["server_cpu_seconds"] == 15.0
+    assert entry["setup"]["server_cpu_seconds"] == 0.0
+    if workers == 1:  # clients in other processes read a clock of their own
+        assert [row["cpu_seconds"] for row in entry["rounds"]] == [5.0 + 3 * 3.0] * 3
+        assert entry["cpu_seconds"] == 3 * 14.0
+    assert all("checkpoint_server_cpu_seconds" not in row for row in entry["rounds"])

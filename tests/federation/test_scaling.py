@@ -64,7 +64,14 @@ def config_of(names: list[str], **more: Any) -> RunConfig:
 
 def numbers(tree: Any) -> Any:
     """What is measured, without times."""
-    timed = ("cpu_seconds", "wall_seconds", "peak_rss_bytes", "checkpoint_cpu_seconds", "checkpoint_wall_seconds")
+    timed = (
+        "cpu_seconds",
+        "server_cpu_seconds",
+        "wall_seconds",
+        "peak_rss_bytes",
+        "checkpoint_cpu_seconds",
+        "checkpoint_wall_seconds",
+    )
     if isinstance(tree, dict):
         return {key: numbers(value) for key, value in tree.items() if key not in timed}
     return [numbers(value) for value in tree] if isinstance(tree, list) else tree

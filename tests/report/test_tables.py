@@ -192,21 +192,21 @@ def test_markdown(tmp_path: Path) -> None:
     folders = [run(tmp_path, "a|b_*", [0.8, 0.82]), run(tmp_path, "<b>", [0.7, 0.72])]
     text = to_markdown(comparison(folders))
     assert text.splitlines()[:4] == [
-        "| Method | Accuracy | Sent | Received | CPU |",
-        "| --- | ---: | ---: | ---: | ---: |",
-        r"| a\|b\_\* | **81.0 ± 1.4** | 1.0 kB | 2.0 kB | 1.0 s |",
-        r"| \<b\> | 71.0 ± 1.4 | 1.0 kB | 2.0 kB | 1.0 s |",
+        "| Method | Accuracy | Sent | Received | CPU | of it server |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        r"| a\|b\_\* | **81.0 ± 1.4** | 1.0 kB | 2.0 kB | 1.0 s | – |",
+        r"| \<b\> | 71.0 ± 1.4 | 1.0 kB | 2.0 kB | 1.0 s | – |",
     ]
 
 
 def test_latex_is_escaped_and_bold(tmp_path: Path) -> None:
     text = to_latex(comparison([run(tmp_path, r"50%_&\x{$", [0.8, 0.82]), run(tmp_path, "b", [0.7])]), costs=True)
-    assert r"50\%\_\&\textbackslash{}x\{\$ & \textbf{81.0} $\pm$ 1.4 & 1.0 kB & 2.0 kB & 1.0 s \\" in text
+    assert r"50\%\_\&\textbackslash{}x\{\$ & \textbf{81.0} $\pm$ 1.4 & 1.0 kB & 2.0 kB & 1.0 s & -- \\" in text
     assert [r"\toprule" in text, r"\midrule" in text, r"\bottomrule" in text] == [True] * 3
-    assert r"\begin{tabular}{lrrrr}" in text
+    assert r"\begin{tabular}{lrrrrr}" in text
     for line in text.splitlines():
         if not line.startswith(("%", "\\")):
-            assert line.count("&") - line.count(r"\&") == 4
+            assert line.count("&") - line.count(r"\&") == 5
 
 
 def test_csv_holds_full_precision(tmp_path: Path) -> None:

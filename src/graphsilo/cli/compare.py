@@ -9,7 +9,8 @@ from pathlib import Path
 from graphsilo.cli.terminal import Sheet, say, show
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import Comparison, comparison, to_csv, to_latex, to_markdown, write_comparison
-from graphsilo.report.formats import MISSING, data_size, duration, percent, plus_minus
+from graphsilo.report.formats import MISSING, percent, plus_minus
+from graphsilo.report.tables import COST_TITLES, costs
 
 
 def compare_command(
@@ -50,7 +51,7 @@ def sheet(found: Comparison) -> Sheet:
     """The comparison as a table: a star at the best means, † and ‡ as the legend says."""
     gaps = [name for name in found.metrics if any(row.gap.get(name) is not None for row in found.rows)][:1]
     columns = [metric_of(name).title for name in found.metrics]
-    columns += [f"Gap closed ({metric_of(name).title})" for name in gaps] + ["Sent", "Received", "CPU"]
+    columns += [f"Gap closed ({metric_of(name).title})" for name in gaps] + list(COST_TITLES)
     rows: list[tuple[str, list[str], str]] = []
     for row in found.references:
         scores = [plus_minus(row.scores[name], name) for name in found.metrics]
@@ -62,6 +63,6 @@ def sheet(found: Comparison) -> Sheet:
             best = "*" if several and position in found.best.get(name, ()) else ""
             cells.append(f"{plus_minus(row.scores[name], name)}{best}{found.mark(name, position)}")
         cells += [MISSING if row.gap[name] is None else f"{percent(row.gap[name], 0)} %" for name in gaps]
-        cells += [data_size(row.upload_bytes), data_size(row.download_bytes), duration(row.cpu_seconds)]
+        cells += [text for text, _ in costs(row)]
         rows.append((row.label, cells, ""))
     return Sheet("Test, %", columns, rows)

@@ -51,6 +51,7 @@ def sheet(record: RunRecord) -> Sheet:
         "Sent",
         "Received",
         "CPU",
+        "of it server",
         *(["Gap closed"] if gap is not None else []),
     ]
     main = [
@@ -59,6 +60,7 @@ def sheet(record: RunRecord) -> Sheet:
         data_size(record.summary.upload_bytes),
         data_size(record.summary.download_bytes),
         duration(mean(seed.cpu_seconds for seed in record.seeds)),
+        duration(mean(seed.server_cpu_seconds for seed in record.seeds)),
     ]
     if gap is not None:
         closed = gap.get(names[0]) if names else None

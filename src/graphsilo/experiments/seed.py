@@ -288,7 +288,8 @@ class SeedRun:
         self._kept_rounds = len(before)
         spent = clock.stop()
         self._since_save, self._save_seconds = 0.0, spent["wall_seconds"]
-        (last[0] if last else progress.setup).update({f"checkpoint_{name}": value for name, value in spent.items()})
+        kept = ("cpu_seconds", "wall_seconds")
+        (last[0] if last else progress.setup).update({f"checkpoint_{name}": spent[name] for name in kept})
 
 
 _WAYS = ("upload_bytes", "download_bytes")
@@ -302,12 +303,18 @@ class _Clock:
         self.start()
 
     def start(self) -> None:
-        self._cpu = time.process_time() + self.federation.client_cpu_seconds
-        self._wall = time.perf_counter()
+        self._began = self._now()
 
     def stop(self) -> dict[str, float]:
-        cpu = time.process_time() + self.federation.client_cpu_seconds - self._cpu
-        return {"cpu_seconds": cpu, "wall_seconds": time.perf_counter() - self._wall}
+        """Everybody's CPU seconds, those of them that were no client's step, and seconds of the clock."""
+        return {name: now - self._began[name] for name, now in self._now().items()}
+
+    def _now(self) -> dict[str, float]:
+        here, clients = time.process_time(), self.federation.client_cpu_seconds
+        everybody = here + self.federation.elsewhere_cpu_seconds
+        return {
+            "cpu_seconds": everybody, "server_cpu_seconds": everybody - clients, "wall_seconds": time.perf_counter()
+        }  # fmt: skip
 
 
 def _bytes(total: Mapping[str, int]) -> dict[str, int]:

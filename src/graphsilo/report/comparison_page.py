@@ -10,8 +10,6 @@ from graphsilo.report import tables
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.formats import (
     MISSING,
-    data_size,
-    duration,
     in_sentence,
     listed,
     percent,
@@ -91,9 +89,7 @@ def _comparison_table(table: tables.Comparison) -> Context:
             closed = row.gap[gap]
             cells.append(_cell(MISSING if closed is None else f"{percent(closed, 0)} %", closed))
         cells += [
-            _cell(data_size(row.upload_bytes), row.upload_bytes),
-            _cell(data_size(row.download_bytes), row.download_bytes),
-            _cell(duration(row.cpu_seconds), row.cpu_seconds),
+            *(_cell(text, value) for text, value in tables.costs(row)),
             _cell(str(len(row.seeds)), len(row.seeds)),
         ]
         rows.append({"label": row.label, "cells": cells})
@@ -101,11 +97,11 @@ def _comparison_table(table: tables.Comparison) -> Context:
         {
             "label": row.label,
             "cells": [plus_minus(row.scores[name], name) for name in table.metrics],
-            "blank": len(columns) + 4 - len(table.metrics),
+            "blank": len(columns) + len(tables.COST_TITLES) + 1 - len(table.metrics),
         }
         for row in table.references
     ]
-    return {"columns": [*columns, "Sent", "Received", "CPU", "Seeds"], "rows": rows, "references": references}
+    return {"columns": [*columns, *tables.COST_TITLES, "Seeds"], "rows": rows, "references": references}
 
 
 def _cell(text: str, value: Any) -> Context:

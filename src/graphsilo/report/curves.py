@@ -9,7 +9,7 @@ import numpy as np
 
 from graphsilo.evaluate.metrics import metric_of, ordered
 from graphsilo.experiments.storage.records import Seed
-from graphsilo.report.formats import MODES, in_sentence, words
+from graphsilo.report.formats import MODES, in_sentence, mean, words
 from graphsilo.report.plot import (
     DASHES,
     HOVER,
@@ -141,9 +141,12 @@ def trade_off(
     )
 
 
+_SECONDS = {"cpu_seconds": "processor", "server_cpu_seconds": "of it server", "wall_seconds": "clock"}
+
+
 def round_cost(run: Run) -> list[Figure]:
     """Bytes and seconds of each round, mean over seeds."""
-    rounds = _mean_rounds(run, ("upload_bytes", "download_bytes", "cpu_seconds", "wall_seconds"))
+    rounds = _mean_rounds(run, ("upload_bytes", "download_bytes", *_SECONDS))
     figures = []
     sizes = [value for key in ("upload_bytes", "download_bytes") for value in rounds[key] if value]
     if sizes:
@@ -157,14 +160,15 @@ def round_cost(run: Run) -> list[Figure]:
                 {"bytes": _cost_plot(rounds, {"upload_bytes": "sent", "download_bytes": "received"}, factor, unit)},
             )
         )
-    if any(value for key in ("cpu_seconds", "wall_seconds") for value in rounds[key]):
+    if any(value for key in _SECONDS for value in rounds[key]):
         figures.append(
             Figure(
                 "round-seconds",
-                "Seconds per round, mean over seeds: processor time of all clients and the server, and the clock.",
+                "Seconds per round, mean over seeds: processor time of all, of it the server and scoring; "
+                "and the clock.",
                 "Line chart of processor and clock seconds per round",
                 260,
-                {"seconds": _cost_plot(rounds, {"cpu_seconds": "processor", "wall_seconds": "clock"}, 1, "Seconds")},
+                {"seconds": _cost_plot(rounds, _SECONDS, 1, "Seconds")},
             )
         )
     return figures
@@ -270,7 +274,7 @@ def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
     common = [common[place] for place in spaced(len(common), _POINTS)]
     return {
         "round": common,
-        **{key: [float(np.mean([getattr(rows[when], key) for rows in seeds])) for when in common] for key in keys},
+        **{key: [mean(getattr(rows[when], key) for rows in seeds) for when in common] for key in keys},
     }
 
 

@@ -120,6 +120,7 @@ def cost_section(run: Run) -> Context:
     setup = [mean(getattr(seed.setup, key) for seed in seeds) for key in _BYTES]
     facts = [
         ("Processor time of training and evaluation, per seed", duration(mean(seed.cpu_seconds for seed in seeds))),
+        ("Of this, the server and scoring, per seed", duration(mean(seed.server_cpu_seconds for seed in seeds))),
         ("Clock time of training and evaluation, per seed", duration(mean(seed.wall_seconds for seed in seeds))),
         ("Processor time of checkpoints, per seed", duration(mean(seed.checkpoint_cpu_seconds for seed in seeds))),
         ("Processor time of the whole run, to this page", duration(whole.cpu_seconds) if whole else NOT_RECORDED),

@@ -61,7 +61,8 @@ class Row:
         scores: Metric to mean and deviation over seeds; None where it was not scored.
         by_seed: Metric to seed to score.
         gap: Share of the gap between local and global that the run closes, by metric.
-        upload_bytes, download_bytes, cpu_seconds, wall_seconds: Means per seed; None where not recorded.
+        upload_bytes, download_bytes, cpu_seconds, server_cpu_seconds, wall_seconds: Means per seed; None where not
+            recorded.
     """
 
     label: str
@@ -73,6 +74,7 @@ class Row:
     upload_bytes: float | None = None
     download_bytes: float | None = None
     cpu_seconds: float | None = None
+    server_cpu_seconds: float | None = None
     wall_seconds: float | None = None
 
 
@@ -245,11 +247,11 @@ def _narrowed(run: Run, clients: set[int]) -> Run:
 
 def to_markdown(table: Comparison, *, digits: int = 1) -> str:
     """The table as GitHub Markdown: signs, differing settings and warnings stand below."""
-    header = ["Method", *(metric_of(name).title for name in table.metrics), *_COST_TITLES]
+    header = ["Method", *(metric_of(name).title for name in table.metrics), *COST_TITLES]
     lines = [_markdown_line(header), _markdown_line(["---", *["---:"] * (len(header) - 1)])]
     for row in table.references:
         scores = [plus_minus(row.scores[name], name, digits) for name in table.metrics]
-        lines.append(_markdown_line([f"*{_markdown(row.label)}*", *scores, *[MISSING] * len(_COST_TITLES)]))
+        lines.append(_markdown_line([f"*{_markdown(row.label)}*", *scores, *[MISSING] * len(COST_TITLES)]))
     for position, row in enumerate(table.rows):
         scores = []
         for name in table.metrics:
@@ -267,7 +269,7 @@ def to_latex(table: Comparison, *, digits: int = 1, costs: bool = False) -> str:
         digits: Decimals of the percentages.
         costs: Adds what was sent and received and the processor time.
     """
-    titles = [metric_of(name).title for name in table.metrics] + (list(_COST_TITLES) if costs else [])
+    titles = [metric_of(name).title for name in table.metrics] + (list(COST_TITLES) if costs else [])
     above = (*table.legend, *table.notes, *(f"Warning: {text}" for text in table.warnings))
     lines = [f"% {text}" for text in above]
     lines = [line.replace("\n", " ").replace("\r", " ") for line in lines]
@@ -275,7 +277,7 @@ def to_latex(table: Comparison, *, digits: int = 1, costs: bool = False) -> str:
     lines += ["\\toprule", _latex_line(["Method", *map(_latex, titles)]), "\\midrule"]
     for row in table.references:
         cells = [_latex_score(row.scores[name], name, digits) for name in table.metrics]
-        blank = ["--"] * len(_COST_TITLES) if costs else []
+        blank = ["--"] * len(COST_TITLES) if costs else []
         lines.append(_latex_line([f"\\emph{{{_latex(row.label)}}}", *cells, *blank]))
     if table.references:
         lines.append("\\midrule")
@@ -294,7 +296,7 @@ def to_csv(table: Comparison) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     scores = [f"{name}_{part}" for name in table.metrics for part in ("mean", "std", "p")]
-    costs = ["upload_bytes", "download_bytes", "cpu_seconds", "wall_seconds"]
+    costs = [*(name for _, name, _ in _COSTS), "wall_seconds"]
     writer.writerow(["label", "row", "run", "seeds", *scores, *costs, "remarks"])
     said = " ".join([*table.notes, *(f"Warning: {text}" for text in table.warnings)])
     for position, row in [*((None, row) for row in table.references), *enumerate(table.rows)]:
@@ -307,7 +309,7 @@ def to_csv(table: Comparison) -> str:
             cells.append(None if difference is None else difference.adjusted_p)
         kind, where = ("reference", "") if row.path is None else ("run", str(row.path))
         seeds = " ".join(map(str, row.seeds))
-        spent = [row.upload_bytes, row.download_bytes, row.cpu_seconds, row.wall_seconds]
+        spent = [getattr(row, name) for name in costs]
         # A comment line would be a row of one cell to most readers: what holds of all runs stands in each one's row.
         writer.writerow([row.label, kind, where, seeds, *cells, *spent, said if row.path is not None else ""])
     return file.getvalue()
@@ -356,11 +358,22 @@ def reference_spread(run: Run, key: str, name: str, scenario: str | None = None)
     return None if cell is None or cell.mean is None else Spread(cell.mean, cell.std, len(run.seeds))
 
 
-_COST_TITLES = ("Sent", "Received", "CPU")
+_COSTS: Sequence[tuple[str, str, Callable[[float | None], str]]] = (
+    ("Sent", "upload_bytes", data_size),
+    ("Received", "download_bytes", data_size),
+    ("CPU", "cpu_seconds", duration),
+    ("of it server", "server_cpu_seconds", duration),
+)
+COST_TITLES = tuple(title for title, _, _ in _COSTS)
+
+
+def costs(row: Row) -> list[tuple[str, float | None]]:
+    """What a row cost in each of ``COST_TITLES``, in words and as a number."""
+    return [(words(getattr(row, name)), getattr(row, name)) for _, name, words in _COSTS]
 
 
 def _costs(row: Row) -> list[str]:
-    return [data_size(row.upload_bytes), data_size(row.download_bytes), duration(row.cpu_seconds)]
+    return [text for text, _ in costs(row)]
 
 
 def _metrics(runs: Sequence[Run], wanted: Sequence[str] | None) -> list[str]:
@@ -392,6 +405,7 @@ def _row(run: Run, label: str, names: Iterable[str]) -> Row:
         upload_bytes=run.result.summary.upload_bytes,
         download_bytes=run.result.summary.download_bytes,
         cpu_seconds=mean(seed.cpu_seconds for seed in run.seeds),
+        server_cpu_seconds=mean(seed.server_cpu_seconds for seed in run.seeds),
         wall_seconds=mean(seed.wall_seconds for seed in run.seeds),
     )
 

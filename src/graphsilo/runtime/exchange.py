@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ class Exchange(Federation):
     def __init__(self, clients: Sequence[ClientId], ledger: Ledger | None = None):
         self.clients = tuple(sorted(clients))
         self.ledger = ledger or Ledger()
-        self.client_cpu_seconds = 0.0
+        self.client_cpu_seconds = self.elsewhere_cpu_seconds = 0.0  # of clients' steps; of those in other processes
         self.participants: set[ClientId] = set()
         self.failures: list[Failure] = []
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
@@ -43,6 +45,18 @@ class Exchange(Federation):
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         """Send each client its bytes and yield the answers in the order of clients."""
+
+    @contextmanager
+    def _client_works(self) -> Iterator[None]:
+        """What is done in it, in this process, is a client's step."""
+        started = time.process_time()
+        yield
+        self.client_cpu_seconds += time.process_time() - started
+
+    def _client_worked(self, seconds: float) -> None:
+        """Another process spent this on clients' steps."""
+        self.client_cpu_seconds += seconds
+        self.elsewhere_cpu_seconds += seconds
 
     def _check_counts(self, client: ClientId, message: Message) -> None:
         """Refuse a client that claims more items than its silo holds: it would outweigh everybody.

@@ -552,7 +552,15 @@ def numbers(tree: Mapping[str, Any]) -> str:
 
 
 COSTS = frozenset(
-    ("cpu_seconds", "wall_seconds", "checkpoint_cpu_seconds", "checkpoint_wall_seconds", "peak_rss_bytes", "process")
+    (
+        "cpu_seconds",
+        "server_cpu_seconds",
+        "wall_seconds",
+        "checkpoint_cpu_seconds",
+        "checkpoint_wall_seconds",
+        "peak_rss_bytes",
+        "process",
+    )
 )
 """What of a result may differ between equal runs."""
 

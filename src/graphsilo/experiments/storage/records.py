@@ -172,6 +172,8 @@ class RoundCost(Record):
     """Set-up or a round: bytes of the method's messages, and time, the clients' processes included.
 
     Attributes:
+        server_cpu_seconds: What of ``cpu_seconds`` was no client's step: the server, encoding, scoring. Missing where
+            it was not recorded.
         checkpoint_cpu_seconds, checkpoint_wall_seconds: Of the checkpoint that followed.
         failures: Clients that failed, in words.
         log: The server's own numbers.
@@ -185,6 +187,7 @@ class RoundCost(Record):
     checkpoint_wall_seconds: float | None = None
     failures: list[str] | None = None
     log: dict[str, Number | None] | None = None
+    server_cpu_seconds: float | None = None
 
 
 class CurvePair(Record):
@@ -247,6 +250,7 @@ class Seed(Record, kw_only=True):
         per_class_f1: As in ``test``.
         one_class: [client, class] of clients that answered one class for everything.
         untrained: [class, test items] of classes that nobody trains.
+        server_cpu_seconds: What of ``cpu_seconds`` was no client's step; missing where a step says none.
         peak_rss_bytes: Most memory of the largest process until the seed was done.
         study: What clients say of their inner workings, by client.
     """
@@ -268,6 +272,7 @@ class Seed(Record, kw_only=True):
     one_class: list[list[int]] | None = None
     untrained: list[list[int]] | None = None
     cpu_seconds: float
+    server_cpu_seconds: float | None = None
     checkpoint_cpu_seconds: float
     wall_seconds: float
     checkpoint_wall_seconds: float

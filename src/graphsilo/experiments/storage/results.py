@@ -113,12 +113,19 @@ def seed_result(
         one_class=one_class(counts) if counted else None,
         untrained=untrained(counts, len(simulation.clients)) if counted else None,
         cpu_seconds=sum(step.cpu_seconds for step in steps),
+        server_cpu_seconds=_total([step.server_cpu_seconds for step in steps]),
         wall_seconds=sum(step.wall_seconds for step in steps),
         # A step that no checkpoint followed has none of its own.
         checkpoint_cpu_seconds=sum(step.checkpoint_cpu_seconds or 0.0 for step in steps),
         checkpoint_wall_seconds=sum(step.checkpoint_wall_seconds or 0.0 for step in steps),
         peak_rss_bytes=peak_rss_bytes,
     )
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    """The sum; None where one is missing."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def _clients(kept: ViewProgress, mode: Mode, simulation: Participants) -> list[ClientScores]:

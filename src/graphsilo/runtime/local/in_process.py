@@ -42,7 +42,9 @@ class InProcess(Exchange):
         inboxes: dict[int, Inbox] = {}
         for client, encoded in outgoing.items():
             inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
-            yield client, self.cache.call(client, handler, round, inbox)
+            with self._client_works():
+                answer = self.cache.call(client, handler, round, inbox)
+            yield client, answer
 
     def remember(self, clients: Collection[ClientId] | None = None) -> None:
         self.cache.remember(clients)

@@ -284,7 +284,8 @@ class Workers(Exchange):
 
         def call(client: ClientId) -> Encoded | Failure:
             encoded = outgoing[client]
-            return self.here.call(client, handler, round, inboxes.setdefault(id(encoded), Inbox(encoded.data)))
+            with self._client_works():
+                return self.here.call(client, handler, round, inboxes.setdefault(id(encoded), Inbox(encoded.data)))
 
         yield from self._in_order(handler, sorted(outgoing), waiting, call)
 
@@ -332,7 +333,7 @@ class Workers(Exchange):
     ) -> None:
         """Take one answer of a process."""
         header, payloads = self.pool.answer(index)
-        self.client_cpu_seconds += header["cpu"]
+        self._client_worked(header["cpu"])
         client = header["client"]
         if "failure" in header:
             early[client] = Failure(client, handler, *header["failure"])

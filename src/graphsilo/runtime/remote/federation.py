@@ -205,7 +205,7 @@ class Remote(Exchange):
             raise FederationError(
                 f"site '{site}' was asked for clients {asked} and answered for {one_line(sorted(found))}."
             )
-        self.client_cpu_seconds += spent
+        self._client_worked(spent)
         return found
 
     def _ready(self, site: str) -> str | None:
