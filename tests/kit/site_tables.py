@@ -14,8 +14,11 @@ from graphsilo.testing.conformance import COSTS
 NAMES = ("north", "south", "west")
 
 
-def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60) -> Path:
-    """A small table pair, its description, and the silo.yaml beside it; every silo lacks another class."""
+def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60, linked: bool = False) -> Path:
+    """A small table pair, its description, and the silo.yaml beside it; every silo lacks another class.
+
+    Where silos are ``linked``, node i of each is, up to the 20th, to node i + 1 of the next of ``NAMES``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(number)
     labels = np.array([label for label in range(4) if label != number])[draw.integers(0, 3, nodes)]
@@ -34,6 +37,12 @@ def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60) -> Pa
         "edges": {"path": "edges.csv", "source": "source", "target": "target"},
         "classes": ["c0", "c1", "c2", "c3"],
     }
+    if linked:
+        before, after = NAMES[number - 1], NAMES[(number + 1) % len(NAMES)]
+        moved = [f"{name}{i},{after},{after}{i + 1}" for i in range(20)]
+        moved += [f"{name}{i + 1},{before},{before}{i}" for i in range(20)]
+        (folder / "moved.csv").write_text("own,silo,there\n" + "\n".join(moved) + "\n")
+        tables["outside"] = {"path": "moved.csv", "node": "own", "silo": "silo", "other": "there"}
     (folder / "tables.yaml").write_text(yaml.safe_dump(tables))
     (folder / "silo.yaml").write_text(yaml.safe_dump({"name": name, "data": "tables.yaml"}))
     return folder / "silo.yaml"

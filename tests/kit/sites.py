@@ -62,7 +62,7 @@ def make_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
             files, supervisors, said = {}, {}, []
             for number, name in enumerate(NAMES):
                 folder = tmp_path / name
-                files[name] = write_tables(folder / "data", name, number)
+                files[name] = write_tables(folder / "data", name, number, linked=True)
                 if policies and name in policies:
                     tree = yaml.safe_load(files[name].read_text())
                     files[name].write_text(yaml.safe_dump({**tree, "policy": policies[name]}))

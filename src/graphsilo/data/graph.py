@@ -36,6 +36,38 @@ def edge_type(num_nodes: int) -> type[np.integer]:
 
 
 @dataclass(frozen=True, eq=False)
+class OutsideLinks:
+    """Links between nodes of a silo and nodes of other silos, as the silo's own table names them.
+
+    Attributes:
+        node: [m] int64 row of the own end.
+        name: [m] int64 what the own end is called among silos.
+        other: [m] int64 what the other end is called.
+        home: [m] name of the own silo.
+        silo: [m] name of the other.
+    """
+
+    node: NDArray[np.int64]
+    name: NDArray[np.int64]
+    other: NDArray[np.int64]
+    home: NDArray[np.str_]
+    silo: NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> OutsideLinks:
+        """Some of them."""
+        parts = {key: getattr(self, key)[chosen] for key in self.__dataclass_fields__}
+        return OutsideLinks(**parts)
+
+    def moved(self, table: NDArray[np.signedinteger]) -> OutsideLinks:
+        """The same by the rows that a table gives to their own ends; without those of which it says -1."""
+        rows = table[self.node].astype(np.int64)
+        return replace(self, node=rows).where(rows >= 0)
+
+
+@dataclass(frozen=True, eq=False)
 class Graph:
     """One attributed graph. Arrays are treated as read-only by everyone.
 
@@ -58,6 +90,8 @@ class Graph:
         fills: What an empty cell of each feature is filled with, by the feature's name, where the graph came from
             tables that may have such cells.
         booleans: Words of 0 and words of 1 of each feature that was made of truth values.
+        outside: Links to nodes of other silos, where a silo's own tables name them; None where it is not known
+            whether there are any.
     """
 
     features: Features
@@ -73,6 +107,7 @@ class Graph:
     node_names: NDArray[np.str_] | None = None
     fills: Mapping[str, float] | None = None
     booleans: Mapping[str, Words] = field(default_factory=dict)
+    outside: OutsideLinks | None = None
 
     def __post_init__(self) -> None:
         n = self.features.shape[0]
@@ -223,6 +258,7 @@ class Graph:
         table = self.number_table() if table is None else table
         table[nodes] = np.arange(len(nodes))
         local = table[edges]
+        outside = None if self.outside is None else self.outside.moved(table)
         table[nodes] = -1
         kept = (local >= 0).all(axis=0)
         return replace(
@@ -236,6 +272,7 @@ class Graph:
             ),
             node_ids=self.global_ids[nodes],
             name=name or self.name,
+            outside=outside,
         )
 
     def number_table(self) -> NDArray[np.signedinteger]:
@@ -315,6 +352,8 @@ def content_hash(graphs: Sequence[Graph | GraphCollection]) -> str:
         arrays: list[np.ndarray] = [graph.edges, graph.labels]
         if graph.edge_weights is not None:
             arrays.append(graph.edge_weights)
+        if graph.outside is not None:
+            arrays += [graph.outside.node, graph.outside.name, graph.outside.other]
         if sp.issparse(graph.features):
             arrays += [graph.features.data, graph.features.indices, graph.features.indptr]
         else:

@@ -19,7 +19,7 @@ from graphsilo.data.partition import Partition, audit, partition_graphs
 from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
 from graphsilo.data.scales import Scaling
-from graphsilo.data.silos.between import with_cut_links
+from graphsilo.data.silos.between import check_sides, own_links, side_notes, sides_of, with_cut_links
 from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.parts import detached
 from graphsilo.data.silos.perturb import PerturbOptions, perturb
@@ -198,6 +198,8 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         if config.partition.split == "auto":
             _check_masks(single, names)
         _check_directions(single, config)
+        check_sides(list(single.values()))
+        notes += side_notes({graph.name: sides_of(graph) for graph in single.values()})
         graph, sizes = union([item for item in loaded if isinstance(item, Graph)], names=names)
         notes += truth_notes(truth_of(list(single.values()), [names[place] for place in single]))
     else:
@@ -226,7 +228,10 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         silos = build_silos(graph, partition, **asked)
         silos = [replace(silo, fills=fills[silo.client if sizes else 0]) for silo in silos]
         if method is not None and method.cut_links and (task, config.scenario.name) == ("node", "seen"):
-            silos = with_cut_links(silos, graph, partition)
+            if sizes:
+                silos = [replace(silo, cut=own_links(graph, partition.nodes[silo.client])) for silo in silos]
+            else:
+                silos = with_cut_links(silos, graph, partition)
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from graphsilo import compare
-from graphsilo.errors import RunError
+from graphsilo.errors import DataError, RunError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.jobs import Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.journal import read
+from graphsilo.federation.policy import DEFAULT_KINDS
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from kit import check_result
 from kit.same_machine import SameMachine
-from kit.site_tables import METHODS, assert_same
+from kit.site_tables import METHODS, NAMES, assert_same
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -27,6 +28,26 @@ def test_same_numbers_as_in_one_process(method: str, sites: Any, tmp_path: Path)
     config = sites.config(**{"method.name": method, **METHODS[method]})
     apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out").tree
     assert_same(run(config).tree, apart)
+
+
+def test_links_between_silos_give_the_same_numbers_as_in_one_process(
+    make_sites: Callable[..., Any], tmp_path: Path
+) -> None:
+    """FedGCN over the links that the tables of three silos name, down to what its models say of every node."""
+    policy = {"kinds": [*DEFAULT_KINDS, "topology"], "recoverable": True}
+    sites = make_sites(dict.fromkeys(NAMES, policy))
+    config = sites.config(method__name="fedgcn", method__rounds=2)
+    apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "linked").tree
+    whole = run(config, out=tmp_path / "whole")
+    assert_same(whole.tree, apart)
+    for number, name in enumerate(NAMES):
+        (folder,) = (sites.folder / name / "results").glob(f"linked-fedgcn-*/{name}")
+        one, other = (predict(path, client=number).probabilities for path in (tmp_path / "whole", folder))
+        assert one.tobytes() == other.tobytes()
+    moved = sites.files["west"].parent / "moved.csv"
+    moved.write_text(moved.read_text().replace("west0,", "west5,", 1))
+    with pytest.raises(DataError, match="silos north and west do not name the same links between them"):
+        run(config)
 
 
 def test_same_numbers_in_bfloat16(sites: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext
@@ -18,6 +19,7 @@ from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedgcn.messages import Border
 from graphsilo.models.view import GraphTensors
 from graphsilo.runtime.local.in_process import InProcess
+from kit.site_tables import NAMES, short_settings, write_tables
 
 
 def simulation_of(method="fedgcn", *, data="citation-sbm", **settings):
@@ -194,3 +196,34 @@ def test_a_border_that_cannot_be_is_refused():
         Border(own=torch.tensor([4, 4]), degrees=torch.tensor([2, 2]), beyond=one).check()
     with pytest.raises(MessageError, match="degree of 2"):
         Border(own=one, degrees=one, beyond=one).check()
+
+
+def test_silos_with_tables_of_their_own_are_one_graph(tmp_path):
+    """Over the links that their tables name, as if one graph had been cut."""
+    files = [write_tables(tmp_path / name, name, number, nodes=30, linked=True) for number, name in enumerate(NAMES)]
+    tables = [str(file.parent / "tables.yaml") for file in files]
+    config = load_config(overrides=short_settings(tables, {"method.name": "fedgcn", "data.scale": "none"}))
+    loaded = registry.load("fedgcn")
+    simulation = prepare(config, loaded)
+    typed, models, silos = config.method_config(), simulation.models, simulation.silos
+    federation = InProcess(
+        [0, 1, 2], lambda client: loaded.client(ClientContext(client, silos[client], typed, models[client], 0))
+    )
+    server = loaded.server(ServerContext(typed, simulation.schema, models, 0, federation.clients))
+    federation.at("setup", 0)
+    server.set_up(federation)
+    graph, here = simulation.graph, np.arange(20)
+    between = [np.stack([30 * k + here, 30 * ((k + 1) % 3) + here + 1]) for k in range(3)]
+    whole = graph.with_edges(np.concatenate([graph.edges, *between, *(pair[::-1] for pair in between)], axis=1))
+    expected = server.build_model()(GraphTensors(whole).full).detach()
+    for number in federation.clients:
+        client = federation.client(number)
+        part = expected[30 * number : 30 * number + 30]
+        assert torch.allclose(client.predict(client.data), part, rtol=1e-5, atol=1e-3)  # features reach 250,000
+
+
+def test_tables_that_name_no_links_to_others_are_refused(tmp_path):
+    files = [write_tables(tmp_path / name, name, number, nodes=30) for number, name in enumerate(NAMES)]
+    tables = [str(file.parent / "tables.yaml") for file in files]
+    with pytest.raises(UnsupportedError, match=r"tables that all name their links to other silos \(outside\)"):
+        run(load_config(overrides=short_settings(tables, {"method.name": "fedgcn"})))

@@ -148,7 +148,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     whole = held.graph
     graph = whole.union if isinstance(whole, GraphCollection) else whole
     if described.tables is not None:
-        for part, source in zip(("nodes", "edges"), described.tables.places, strict=True):
+        for part, source in described.tables.places.items():
             if isinstance(source, Query):
                 from graphsilo.data.sources.sql import describe
 
@@ -337,6 +337,7 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
         ("classes", classes),
         ("links", "with a direction" if text["directed"] else "without direction"),
         ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links; {items}"),
+        *((f"links to {silo}", f"{count(links)}, and a checksum") for silo, (links, _) in text["outside"].items()),
         ("split", split),
     ]
 
@@ -351,7 +352,7 @@ def stays(described: SiloFile, held: Silo) -> str:
         if described.missing.rules:
             kept.append("what empty cells were filled with")
         kept.append("names of files, and tables and columns that are not used")
-        if any(isinstance(source, Query) for source in described.tables.places):
+        if any(isinstance(source, Query) for source in described.tables.places.values()):
             kept.append("queries, and address and password of the database")
     else:
         kept.append("names of nodes")

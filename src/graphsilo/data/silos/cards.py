@@ -1,13 +1,14 @@
 """What a federation learns of a silo before round 1: its card, and the comparison of all cards.
 
 A card holds names and counts, never a row: no feature, no label, no id, no link, and of the classes how many occur,
-not how often each does. Nothing else is reported of the data before training; ``graphsilo silo check`` shows it.
+not how often each does. Where links lead to other silos, it says to which, how many, and a checksum of them. Nothing
+else is reported of the data before training; ``graphsilo silo check`` shows it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
@@ -18,6 +19,7 @@ from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.adjacency import undirected_links
 from graphsilo.data.partition.splits import GRAPH_RATIOS
 from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
+from graphsilo.data.silos.between import compare_sides, side_notes, sides_of
 from graphsilo.data.silos.link_task import enough_links
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.columns import Vocabulary, share_words, sorted_words
@@ -76,6 +78,7 @@ class Card:
         scale, scale_by: How features are scaled; see :class:`graphsilo.data.scales.Scaling`.
         counts: How much it holds.
         split: How items were divided: mode, ratios and seed.
+        outside: How many links lead to each other silo, by its name, and a checksum of them.
     """
 
     graphsilo: str
@@ -96,6 +99,7 @@ class Card:
     scale_by: ScaleBy
     counts: ItemCounts
     split: dict[str, Any]
+    outside: dict[str, tuple[Count, str]] = field(default_factory=dict)
 
 
 def card(silo_file: SiloFile, client: ClientId) -> dict[str, Any]:
@@ -160,6 +164,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
             classes=len(np.unique(labels[labels >= 0])),
         ),
         split=split,
+        outside=sides_of(graph),
     )
     return asdict(made)
 
@@ -223,6 +228,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
                 f"silo '{first.name}' scales its features so: {_scaling(first)}; silo '{other.name}' so: "
                 f"{_scaling(other)}. Write the same `features: {{scale: ..., scale_by: ...}}` into every silo.yaml."
             )
+    compare_sides({one.name: one.outside for one in reported})
     count, names = _classes(reported)
     return Schema(
         task=_task(tasks[0]),
@@ -236,7 +242,8 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
 
 def card_notes(cards: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """What a person should know of cards that agree."""
-    return truth_notes(_truth([_parse(item) for item in cards]))
+    reported = [_parse(item) for item in cards]
+    return (*truth_notes(_truth(reported)), *side_notes({one.name: one.outside for one in reported}))
 
 
 def _truth(reported: Sequence[Card]) -> list[BooleanWords]:
@@ -312,7 +319,7 @@ def _reported_names(one: Card) -> Iterator[str]:
     yield from (one.name, one.graphsilo, *one.tasks, *(one.feature_names or ()), *(one.class_names or ()))
     for column, words in one.one_hot.items():
         yield from (column, *words)
-    yield from one.booleans
+    yield from (*one.booleans, *one.outside)
 
 
 def _same_features(one: Card, other: Card) -> None:

@@ -39,6 +39,7 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.partition.options import Seed
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, Ratios, check_ratios
 from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
+from graphsilo.data.silos.between import own_links
 from graphsilo.data.silos.cards import card, compare_cards
 from graphsilo.data.silos.scenarios import build_silo
 from graphsilo.data.silos.silo import Schema, Silo
@@ -48,7 +49,16 @@ from graphsilo.data.sources import catalog
 from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.description import Description, Name, Names
 from graphsilo.data.sources.missing import REFUSE, Missing
-from graphsilo.data.sources.tables import EdgeTable, FeatureOptions, NodeTable, Reading, TableSpec, read_spec, spec_of
+from graphsilo.data.sources.tables import (
+    EdgeTable,
+    FeatureOptions,
+    NodeTable,
+    OutsideTable,
+    Reading,
+    TableSpec,
+    read_spec,
+    spec_of,
+)
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import Share, setting, wanted
@@ -60,7 +70,7 @@ OwnMode: TypeAlias = Literal["stratified", "predefined"]
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
 DEFAULT_SEED = 2024
 
-_INLINE = ("nodes", "edges", "directed", "classes")
+_INLINE = ("nodes", "edges", "outside", "directed", "classes")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -96,6 +106,7 @@ class SiloDescription(Description):
     data: Name | None = setting(None, "a description of tables (.yaml)")
     nodes: NodeTable | None = setting(None, "or the table of nodes itself")
     edges: EdgeTable | None = setting(None, "and the table of edges")
+    outside: OutsideTable | None = setting(None, "beside them, as in a description of tables")
     directed: bool | None = setting(None, "beside them, as in a description of tables")
     classes: Names | None = setting(None, "beside them, as in a description of tables")
     store: Name | None = setting(None, "or the folder of a silo that `graphsilo silo export` wrote")
@@ -210,6 +221,8 @@ class SiloFile:
             whole, partition, client=client, scenario=scenario, task=chosen, link_ratios=self.split.ratios
         )
         silo = replace(silo, fills=read.graph.fills)
+        if (chosen, scenario) == ("node", "seen"):
+            silo = replace(silo, cut=own_links(whole, partition.nodes[0]))
         return silo if schema is None else replace(silo, schema=replace(schema, task=chosen))
 
     def read(self, learned: Learned | None = None) -> Reading:
@@ -271,6 +284,11 @@ def read_silo_file(path: str | os.PathLike[str]) -> SiloFile:
             file, description.name, store=store, policy=description.policy, scaling=_stored_scaling(description, file)
         )
     assert tables is not None
+    if tables.outside is not None and tables.name != description.name:
+        raise ConfigError(
+            f"{file}: the silo is '{description.name}', and {tables.file.name} calls its graph '{tables.name}'. Links "
+            f"of other silos lead to it by one name: write name: {description.name} in {tables.file.name}."
+        )
     options = _with_features(description, tables, file)
     catalog.LoadOptions.parse(options, name=description.name, origin=str(file))
     return SiloFile(

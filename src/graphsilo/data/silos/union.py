@@ -7,13 +7,14 @@ trains on the same numbers there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
+from graphsilo.data.graph import Features, Graph, GraphCollection, OutsideLinks, PublishedSplits
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
@@ -78,6 +79,7 @@ def union(
         node_names=_joined_names(graphs),
         edge_weights=_joined_weights(graphs, called),
         booleans=join_truth(truth_of(graphs, called)),
+        outside=_joined_outside(graphs, shifts),
     )
     return joined, sizes
 
@@ -100,6 +102,20 @@ def _joined_weights(graphs: Sequence[Graph], called: Sequence[str]) -> NDArray[n
             f"them everywhere, or nowhere."
         )
     return np.concatenate(given) if given else None
+
+
+def _joined_outside(graphs: Sequence[Graph], shifts: NDArray[np.int64]) -> OutsideLinks | None:
+    """Links to other silos by rows of the union; None unless every silo says which it has."""
+    given = [
+        replace(graph.outside, node=graph.outside.node + shift)
+        for graph, shift in zip(graphs, shifts, strict=True)
+        if graph.outside is not None
+    ]
+    if len(given) < len(graphs):
+        return None
+    return OutsideLinks(
+        **{key: np.concatenate([getattr(part, key) for part in given]) for key in OutsideLinks.__dataclass_fields__}
+    )
 
 
 def _joined_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:

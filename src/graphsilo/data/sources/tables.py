@@ -14,6 +14,7 @@ nodes:
   empty: ["-99", "?"]         # further words that mean an empty cell
   split: split                # optional column with train, val, test
 edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight and its decimal are optional
+outside: {path: moved.csv, node: patient, silo: hospital, other: patient_there}   # optional: links to other silos
 directed: false
 classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
 features: {missing: {age: median, "lab_*": indicator}}   # or one word for all: refuse, mean, median, indicator
@@ -44,7 +45,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from graphsilo import documents
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Graph, OutsideLinks
 from graphsilo.data.sources.columns import DateColumn, DateOrder, FeatureTable, Learned, read_features, sorted_words
 from graphsilo.data.sources.description import Character, Day, Description, Name, Names, Pairs, Vocabularies
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
@@ -113,6 +114,14 @@ class EdgeTable(_Source):
     decimal: Literal[".", ","] = setting(".", "how weights are written")
 
 
+class OutsideTable(_Source):
+    """The table of links to nodes of other silos; both silos have each of them, and a table may have no rows."""
+
+    node: Name = setting(..., "column of the silo's own node")
+    silo: Name = setting(..., "column of the other silo's name")
+    other: Name = setting(..., "column of the id that the node at the other end has there")
+
+
 class FeatureOptions(Description):
     """What ``features:`` says in a description of tables."""
 
@@ -125,6 +134,7 @@ class TableDescription(Description):
     name: Name | None = setting(None, "of the graph; none: the file's")
     nodes: NodeTable = setting(..., "the table of nodes")
     edges: EdgeTable = setting(..., "the table of edges")
+    outside: OutsideTable | None = setting(None, "the table of links to nodes of other silos")
     directed: bool = setting(False, "whether a row of the edge table is a link in one direction only")
     classes: Names | None = setting(None, "fixed vocabulary, in the order of class numbers; none: the words that occur")
     features: FeatureOptions = setting(FeatureOptions(), "what holds for features")
@@ -147,7 +157,8 @@ class TableSpec:
     name: str
     nodes: NodeTable
     edges: EdgeTable
-    places: tuple[TableFile | Query, TableFile | Query]
+    outside: OutsideTable | None
+    places: Mapping[str, TableFile | Query]
     missing: Missing
     directed: bool
     classes: tuple[str, ...] | None
@@ -213,13 +224,24 @@ def spec_of(content: object, file: Path) -> TableSpec:
         ConfigError: A key is unknown or missing, or a value is of the wrong kind.
     """
     description = TableDescription.of(content, origin=str(file))
-    nodes, edges = description.nodes, description.edges
+    nodes, edges, beyond = description.nodes, description.edges, description.outside
+    if beyond is not None and (description.directed or edges.weight is not None):
+        raise ConfigError(
+            f"{file}: links to other silos (outside) have neither direction nor weight, and edges have "
+            f"{'directions' if description.directed else 'weights'} here. Leave out outside, or "
+            f"{'directed' if description.directed else 'edges.weight'}."
+        )
     spec = TableSpec(
         file=file,
         name=description.name or file.stem,
         nodes=nodes,
         edges=edges,
-        places=(_source(file, nodes, "nodes"), _source(file, edges, "edges")),
+        outside=beyond,
+        places={
+            part: _source(file, table, part)
+            for part, table in (("nodes", nodes), ("edges", edges), ("outside", beyond))
+            if table is not None
+        },
         missing=Missing.said(description.features.missing),
         directed=description.directed,
         classes=description.classes,
@@ -285,15 +307,16 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     """
     if missing is not None:
         spec = replace(spec, missing=missing)
-    queries = [source for source in spec.places if isinstance(source, Query)]
+    queries = [source for source in spec.places.values() if isinstance(source, Query)]
     fetched = dict(zip(queries, read_queries(queries), strict=True))
     faults = Faults(spec.file)
-    nodes, edges = (_table(part, spec, fetched, faults) for part in ("nodes", "edges"))
+    nodes, edges, outside = (_table(part, spec, fetched, faults) for part in ("nodes", "edges", "outside"))
     ids: Any = None
     features, labels = FeatureTable(np.zeros((0, 0), dtype=np.float32)), np.zeros(0, dtype=np.int64)
     class_names: tuple[str, ...] = ()
     splits: dict[str, NDArray[np.bool_]] = {}
     rows, weights = np.zeros((2, 0), dtype=np.int64), None
+    links: OutsideLinks | None = None
     if nodes is not None:
         with faults.collect():
             ids = _read_ids(nodes, spec.nodes.id)
@@ -311,9 +334,12 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         if spec.edges.weight is not None:
             with faults.collect():
                 weights = _read_weights(edges, spec.edges.weight, spec.edges.decimal)
+    if outside is not None:
+        with faults.collect():
+            links = _read_outside(outside, spec, ids, "" if nodes is None else nodes.short)
     faults.raise_if_any()
     assert nodes is not None
-    if isinstance(spec.places[1], Query):
+    if isinstance(spec.places["edges"], Query):
         # Parallel edges by weight, too: their sum must not depend on the order in which a database gives them.
         order = np.lexsort((rows[1], rows[0]) if weights is None else (weights, rows[1], rows[0]))
         rows, weights = np.ascontiguousarray(rows[:, order]), None if weights is None else weights[order]
@@ -330,14 +356,17 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         node_names=np.array(ids.to_pylist(), dtype=np.str_),
         fills=features.fills or None,
         booleans=_booleans(spec),
+        outside=links,
     )
     graph = merge_parallel(graph) if spec.directed else undirected(graph)
     return Reading(graph, features.empty, rows)
 
 
 def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Faults) -> Table | None:
-    """One of the two tables; None if it cannot be read, which is noted."""
-    source = spec.places[0 if part == "nodes" else 1]
+    """One of the tables; None if there is none, or if it cannot be read, which is noted."""
+    source = spec.places.get(part)
+    if source is None:
+        return None
     with faults.collect():
         table = Table.of(source, part, fetched, faults)
         if part == "nodes" and not table.rows:
@@ -386,6 +415,67 @@ def _read_edges(edges: Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[
                 edges.refuse(name, strange, "the edge names an unknown node", values=words, todo=todo)
                 ends.append(np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64))
     return np.stack(ends) if len(ends) == 2 else np.zeros((2, 0), dtype=np.int64)
+
+
+def _read_outside(table: Table, spec: TableSpec, ids: Any, nodes: str) -> OutsideLinks | None:
+    """Links to nodes of other silos, each once; without ``ids``, only whether the table is one."""
+    import pyarrow.compute as pc
+
+    asked = spec.outside
+    assert asked is not None
+    node, silo, other = (table.text(getattr(asked, key), key=f"outside.{key}") for key in ("node", "silo", "other"))
+    for name, words in ((asked.node, node), (asked.silo, silo), (asked.other, other)):
+        empty = mask(pc.is_null(words))
+        table.refuse(name, empty, "a link to another silo is empty", todo="Name both nodes and the silo, or remove it.")
+    here = mask(pc.fill_null(pc.equal(silo, spec.name), False))
+    table.refuse(
+        asked.silo, here, f"both ends of a link are at {spec.name}", values=silo,
+        todo="Links between two nodes of this silo stand in the table of edges; here, name the other silo.",
+    )  # fmt: skip
+    if ids is None:
+        return None
+    place = pc.index_in(node, value_set=ids)
+    strange = mask(pc.is_null(place)) & ~mask(pc.is_null(node))
+    todo = f"Own ends must occur in column '{spec.nodes.id}' of {nodes}; remove the link or add the node."
+    table.refuse(asked.node, strange, "the link names an unknown node", values=node, todo=todo)
+    if table.faults.found:
+        return None
+    whose = np.array(silo.to_pylist(), dtype=np.str_)
+    rows = place.to_numpy(zero_copy_only=False).astype(np.int64).reshape(-1)
+    home = np.full(len(rows), spec.name)
+    found = OutsideLinks(
+        node=rows,
+        name=names_among_silos(home, np.array(node.to_pylist(), dtype=np.str_)),
+        other=names_among_silos(whose, np.array(other.to_pylist(), dtype=np.str_)),
+        home=home,
+        silo=whose,
+    )
+    _, first = np.unique(np.stack([found.name, found.other]), axis=1, return_index=True)
+    return found.where(first)
+
+
+def names_among_silos(silos: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
+    """[n] int64, 0 to 2^53: what nodes of these silos with these ids are called wherever silos speak of them.
+
+    Both ends of a link compute the same without having spoken: FNV-1a over silo and id, mixed (as in SplitMix64), of
+    which 53 bits fit into a message. Two of 100,000 nodes share a name with a probability of 6e-7.
+    """
+    state = np.full(len(ids), 0xCBF29CE484222325, dtype=np.uint64)
+    for words in (silos, ids):
+        width = words.dtype.itemsize // 4
+        for column in np.ascontiguousarray(words).view(np.uint32).reshape(len(words), width).T if width else ():
+            # Shorter words are padded with zeros, of which how many there are must not matter.
+            state = np.where(column > 0, (state ^ column.astype(np.uint64)) * np.uint64(0x100000001B3), state)
+        state = mixed(state)
+    return (state >> np.uint64(11)).astype(np.int64)
+
+
+def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finisher of SplitMix64: every bit of the result depends on every bit."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
+    found: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
+    return found
 
 
 def _read_weights(edges: Table, name: str, decimal: str) -> NDArray[np.float32]:

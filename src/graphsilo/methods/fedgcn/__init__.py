@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
@@ -43,6 +43,11 @@ class Server(fedavg.Server[FedGCNConfig]):
         minimum = self.config.min_clients
         borders = federation.ask(Client.border, Empty()).require(minimum)
         ids, order = torch.cat([border.own for _, border in borders]).sort()
+        if bool((ids[1:] == ids[:-1]).any()):
+            raise FederationError(
+                "two clients call nodes of their own by one id, and links between silos need each node to be in one "
+                "silo only. Choose another partition rule, or other ids in the tables."
+            )
         degrees = torch.cat([border.degrees for _, border in borders])[order]
         requests = {}
         for client, border in borders:

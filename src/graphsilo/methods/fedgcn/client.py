@@ -46,8 +46,9 @@ class Client(fedavg.Client[FedGCNConfig]):
         if self.config.hops and (self.silo.cut is None or any(graph is not self.silo.graph for graph in scored)):
             raise UnsupportedError(
                 f"client {self.id}: FedGCN adds up neighbours over links between silos, on a graph both trained "
-                f"on and scored: one undirected graph cut into silos, scenario 'seen', nothing under perturb; or silos "
-                f"that `graphsilo silo export` wrote for fedgcn. --set method.hops=0 does without, and is FedAvg."
+                f"on and scored: one undirected graph cut into silos, scenario 'seen', nothing under perturb; tables "
+                f"that all name their links to other silos (outside); or silos that `graphsilo silo export` wrote for "
+                f"fedgcn. --set method.hops=0 does without, and is FedAvg."
             )
 
     @property
