@@ -46,9 +46,6 @@ class Interrupted(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
-    Args:
-        arguments: What stands behind ``graphsilo``; None takes ``sys.argv``.
-
     Returns:
         The exit code: 0 done, 1 failed run, 2 wrong usage or configuration, 130 stopped by Ctrl-C or SIGTERM.
     """

@@ -448,13 +448,7 @@ def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunCon
 
 
 def _replaced(path: Path | None, base: Door, call: Door) -> str:
-    """Fingerprint of the run that the call repeats with other clients; empty where it does not.
-
-    Args:
-        path: Of the configuration that the call is based on.
-        base: What it says.
-        call: What the call says.
-    """
+    """Fingerprint of the run that the call repeats with other clients; empty where it does not."""
     before, now = (clients_named(door.values.get("run.without") or []) for door in (base, call))
     if "run.without" not in call.values or now == before:
         # A run that goes on is still the same; one with other settings is another.

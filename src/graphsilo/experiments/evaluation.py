@@ -247,12 +247,6 @@ def believable(
     """The answers without those that cannot be: their clients have failed.
 
     Looked at are silos elsewhere, of which it is known what they said they hold (``limits``).
-
-    Args:
-        federation: Which gave the answers; hears of the failures.
-        answers: As they came.
-        views: What was asked for.
-        classes: C.
     """
     limits: Mapping[ClientId, float] = getattr(federation, "limits", {})
     seen = Counter((name, tuple(kinds)) for _, reply in answers for name, kinds in reply.kinds.items())

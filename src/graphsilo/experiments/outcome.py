@@ -36,10 +36,6 @@ def untrained(scores: SetScores, clients: int) -> list[list[int]]:
     """[class, items] of the classes that are tested and that no client has a training item of.
 
     Known from the tables that clients send to be evaluated; nothing where one of them sent none.
-
-    Args:
-        scores: Of all clients.
-        clients: How many they should be.
     """
     if scores.counts is None or len(scores.clients) < clients or not {"train", "test"} <= set(scores.kinds):
         return []
@@ -48,13 +44,7 @@ def untrained(scores: SetScores, clients: int) -> list[list[int]]:
 
 
 def outcome_warnings(seeds: Sequence[Seed], method: Method, participants: Participants) -> list[str]:
-    """What the outcome says that a person should know.
-
-    Args:
-        seeds: Results of all seeds.
-        method: By which method.
-        participants: Who took part.
-    """
+    """What the outcome says that a person should know."""
     lost = [] if participants.has_data else seeds[0].untrained or []  # who has the data knew before
     return [
         *([untrained_words(lost, participants.schema.class_names)] if lost else ()),

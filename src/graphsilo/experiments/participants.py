@@ -118,12 +118,7 @@ class Federations(Protocol):
     """Where the clients of a run live: makes a federation for each seed."""
 
     def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Exchange:
-        """All clients, made anew for one seed.
-
-        Args:
-            setup: What they are made from.
-            ledger: Where bytes are noted.
-        """
+        """All clients, made anew for one seed."""
 
     def for_reference(self, name: str) -> Federations:
         """The same clients for a reference row, apart from the run that it stands beside."""
@@ -198,14 +193,7 @@ def _there_are(count: int) -> str:
 
 
 def absent_words(without: Sequence[ClientId], count: int, replaces: str, names: Mapping[ClientId, str]) -> str:
-    """Says who was left out of a run, and which run it takes the place of.
-
-    Args:
-        without: Their numbers.
-        count: How many clients there are with them.
-        replaces: Fingerprint of that run; empty where there is none.
-        names: What they are called, where they have names.
-    """
+    """Says who was left out of a run, and which run it takes the place of."""
     shown = several((f"'{names[client]}'" if client in names else client for client in without), _MAX)
     who = f"client {shown} is" if len(without) == 1 else f"clients {shown} are"
     text = f"; it replaces run {replaces[:12]}" if replaces else ""

@@ -261,13 +261,7 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema, booleans: Mappin
 
 
 def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | GraphCollection, seen: Graph) -> None:
-    """Refuse links that are of another kind than those that the model was trained on: its answers would be others.
-
-    Args:
-        given: What was asked about.
-        target: It, as it was read and prepared.
-        seen: What the client trained on.
-    """
+    """Refuse links that are of another kind than those that the model was trained on: its answers would be others."""
     links = target.union if isinstance(target, GraphCollection) else target
     if not (links.num_edges and seen.num_edges):
         return

@@ -44,12 +44,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
 
 
 def gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:
-    """Per metric, how far from local to global training a run gets.
-
-    Args:
-        test: Of the run.
-        local, central: Of the references.
-    """
+    """Per metric, how far from local to global training a run gets."""
     closed = {}
     for metric in test.metrics:
         means = [found.mean for part in (test, local, central) if (found := part.metrics.get(metric)) is not None]

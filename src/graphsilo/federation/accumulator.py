@@ -68,11 +68,6 @@ class Accumulator(Generic[Reply]):
     def add(self, client: ClientId, message: Reply, shapes: Mapping[str, Any] | None = None) -> None:
         """Add one client's message. Its tensors must stay as they are until ``message`` is called.
 
-        Args:
-            client: Whose it is.
-            message: What is added.
-            shapes: Its ``message_shapes``, where they are known.
-
         Raises:
             MessageError: It lacks something, its weight cannot be one, or the sum would overflow with it; the sum stays
                 as it was.
@@ -314,11 +309,7 @@ def _size(value: Any, weight: float) -> float:
 
 
 class RowAccumulator:
-    """Adds up rows by their ids, in float64, in the order given; holds the sums and nothing else.
-
-    Args:
-        width: Columns that every row must have.
-    """
+    """Adds up rows by their ids, in float64, in the order given; holds the sums and nothing else."""
 
     def __init__(self, width: int) -> None:
         self._ids = torch.zeros(0, dtype=torch.int64)

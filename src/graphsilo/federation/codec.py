@@ -198,13 +198,7 @@ def decode_known(
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """How the fields of a message are read: each as what it is declared, so that anything else ends the reading.
-
-    Attributes:
-        kind: The message.
-        decode: A header's fields, each still as bytes.
-        readers: Of each field.
-    """
+    """How the fields of a message are read: each as what it is declared, so that anything else ends the reading."""
 
     kind: type[Message]
     decode: Callable[[msgspec.Raw], Any]
@@ -456,13 +450,7 @@ class Unpacker:
 
 
 def _largest(spec: FieldSpec, dtype: torch.dtype | None, weights: float | None) -> float | None:
-    """Largest size of a field's numbers: infinity where they need only be finite, None where they may be anything.
-
-    Args:
-        spec: The field.
-        dtype: Of a tensor; None for plain numbers.
-        weights: As ``largest_value`` in ``decode``.
-    """
+    """Largest size of a field's numbers: infinity where they need only be finite, None where they may be anything."""
     whole = dtype is not None and dtype not in FLOATS
     if spec.allow_nan or dtype is torch.bool:
         return None

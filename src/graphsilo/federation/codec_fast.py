@@ -168,9 +168,6 @@ def outgoing(like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     What was sent belongs to the message: nobody may write into these tensors any more. If they are sent again, or
     with others, they are copied like any other tensor, and so are small ones.
 
-    Args:
-        like: Gives names, types and shapes.
-
     Returns:
         By name, uninitialised.
     """

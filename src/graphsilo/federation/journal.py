@@ -197,9 +197,6 @@ class Journal:
     def card(self, content: Mapping[str, Any]) -> None:
         """Note the silo's card, which is about to leave.
 
-        Args:
-            content: Plain values.
-
         Raises:
             DisclosureError: It cannot be logged, and must not be sent.
         """

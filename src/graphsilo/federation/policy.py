@@ -311,10 +311,6 @@ class Gate:
     def check(self, handler: str, reply: Message) -> int:
         """Let a message pass.
 
-        Args:
-            handler: The step that made it.
-            reply: The message.
-
         Returns:
             Its bytes of tensors and text, which are added to ``sent_bytes``.
 

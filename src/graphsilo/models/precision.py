@@ -27,12 +27,7 @@ def is_reduced(like: Tensor) -> bool:
 
 
 def reduced(device: str, *, on: bool = True) -> contextlib.AbstractContextManager[Any]:
-    """Dense products in bfloat16 while this is open.
-
-    Args:
-        device: Kind of device, ``cpu`` or ``cuda``.
-        on: False changes nothing.
-    """
+    """Dense products in bfloat16 while this is open."""
     if not on:
         return _NOTHING
     global _times

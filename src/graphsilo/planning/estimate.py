@@ -103,15 +103,7 @@ class Trial:
 def plan_of(
     config: RunConfig, trial: Trial, *, machine: Memory | None, line: Connection | None = None, out: Path | None = None
 ) -> Plan:
-    """The plan of a run from its trial.
-
-    Args:
-        config: The run.
-        trial: What was found out.
-        machine: Its memory when the trial began.
-        line: Joins the sites, for a run between machines.
-        out: Where results will be written; None writes none.
-    """
+    """The plan of a run from its trial."""
     events, rounds, seeds, workers = trial.events, trial.rounds, len(config.run.seeds), trial.workers
     setup, first, evaluated = (trial.costs(phase, config.run.device) for phase in ("setup", "round", "evaluation"))
     # The first two rounds often differ: constants are made, the server has nothing to send yet.

@@ -194,10 +194,6 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def load(run_dir: Path | str, *, with_ledger: bool = True) -> Run:
     """Read a run folder.
 
-    Args:
-        run_dir: Folder with at least ``result.json``.
-        with_ledger: False leaves ledger.parquet unread (comparisons need only totals).
-
     Raises:
         RunError: The folder or its result is missing, damaged, or another version's.
     """

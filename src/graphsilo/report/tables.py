@@ -343,14 +343,7 @@ def run_gap(run: Run, name: str) -> float | None:
 
 
 def reference_spread(run: Run, key: str, name: str, scenario: str | None = None) -> Spread | None:
-    """A reference's score as the run recorded it; None when it did not.
-
-    Args:
-        run: The run.
-        key: Its name, as ``local`` or ``global``.
-        name: The metric.
-        scenario: Of which kind of items; all if None.
-    """
+    """A reference's score as the run recorded it; None when it did not."""
     means = run.result.reference_rows.get(key)
     if means is not None and scenario is not None:
         means = (means.beside.scenarios or {}).get(scenario)

@@ -37,13 +37,6 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
     ``DisclosureError``. The handler has run by then, and what it changed at the client stays, as with every call that
     fails after its work; nothing is taken back. A call that is refused for its round does not run the handler at all.
     The text of an unexpected error stays in ``Failure.trace``, unless the policy lets it out.
-
-    Args:
-        held: Whose handler.
-        name: Of the handler.
-        round_number: The current round, 0 during set-up.
-        inbox: What it received.
-        gate: What its answer must pass, in this process.
     """
     client = held.client
     try:

@@ -11,11 +11,7 @@ MAX_LOSSES = 3
 
 
 class StateLost(FederationError):
-    """A site or a worker process has forgotten its clients' state.
-
-    Attributes:
-        site: Which.
-    """
+    """A site or a worker process has forgotten its clients' state."""
 
     def __init__(self, site: str, reason: str):
         super().__init__(f"site '{site}' has lost its clients' state: {reason}")

@@ -30,11 +30,7 @@ class Memory:
 
 
 def memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory | None:
-    """Memory of this machine or container; None where the system does not say.
-
-    Args:
-        proc, groups: Where Linux tells of processes and of control groups.
-    """
+    """Memory of this machine or container; None where the system does not say."""
     table = _table(proc / "meminfo")
     if "MemTotal" not in table:
         return None

@@ -38,10 +38,6 @@ def send(connection: socket.socket, *parts: bytes | bytearray | memoryview) -> N
 def receive(connection: socket.socket, *, limit: int | None = None) -> bytearray:
     """Receive one byte string.
 
-    Args:
-        connection: The socket.
-        limit: Most bytes that are taken; None takes any length.
-
     Raises:
         EOFError: The other side has gone, is out of step, or sends more than ``limit``.
         OSError: A timeout of the socket has passed.
@@ -127,11 +123,7 @@ def connect(path: Path | str, *, timeout: float | None = None) -> socket.socket:
 
 
 class Connections:
-    """Connections to one unix socket, each used again once its user is done.
-
-    Args:
-        path: Of the socket.
-    """
+    """Connections to one unix socket, each used again once its user is done."""
 
     def __init__(self, path: Path):
         self.path = path

@@ -16,10 +16,6 @@ Body: TypeAlias = "bytes | bytearray | memoryview"
 class Unreachable(Exception):
     """No answer came from a site, and whether it has seen the request is not known. Sending again is safe: sites
     answer a request that they have already carried out with the answer they gave.
-
-    Attributes:
-        site: Who.
-        reason: In words.
     """
 
     def __init__(self, site: str, reason: str):

@@ -88,10 +88,6 @@ def shared_copy(tensors: Mapping[str, Tensor], device: str = "cpu") -> SharedTen
 
     A received tensor is a view of its whole message; who keeps it keeps the message. What is shared already and lies
     on the device is given back as it is, so that ``load_state`` may call this on what ``state`` gave.
-
-    Args:
-        tensors: On the CPU, or shared.
-        device: Where the copy lies.
     """
     global _last
 

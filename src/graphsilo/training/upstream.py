@@ -18,11 +18,6 @@ def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inp
 
     The same as ``torch.autograd.grad`` with ``grad_outputs``, which loads torch's symbolic shapes at its first call:
     over a second and 60 MB in every process.
-
-    Args:
-        outputs: What was computed.
-        upstream: A gradient for each of them, of its shape.
-        inputs: What to differentiate by.
     """
     with torch.enable_grad():
         ends = [_Given.apply(output, slope) for output, slope in zip(outputs, upstream, strict=True)]  # type: ignore[no-untyped-call]

@@ -114,15 +114,7 @@ def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, *, note:
 
 
 def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, results: bool, seeds: bool) -> Table:
-    """A line per job, with its round while it runs.
-
-    Args:
-        jobs: Oldest first.
-        tree: As ``Status.tree`` makes it, with ``serving``.
-        now: Unix time.
-        results: Whether the folders of the results are shown.
-        seeds: Whether the place among several seeds is.
-    """
+    """A line per job, with its round while it runs."""
     names = ["job", "state", "round", "best %", "took", "left", *(["results"] if results else [])]
     grid = terminal.table(*names, numbers=range(2, 6))
     for column in grid.columns:

@@ -49,13 +49,7 @@ _ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def about(name: str, default: Any, meaning: str = "") -> Any:
-    """A setting of generated data: all kinds of it mean and allow the same, with other defaults.
-
-    Args:
-        name: Of the setting.
-        default: Of this kind of data.
-        meaning: Where it means something else there.
-    """
+    """A setting of generated data: all kinds of it mean and allow the same, with other defaults."""
     text, bounds = _ABOUT[name]
     return setting(default, meaning or text, **bounds)
 

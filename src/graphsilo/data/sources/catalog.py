@@ -275,9 +275,6 @@ def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | 
 def check_distinct(names: Sequence[str]) -> None:
     """Refuses a data set that two clients would hold: one's test nodes would be the other's training nodes.
 
-    Args:
-        names: Data sets or files, one per client.
-
     Raises:
         DataError: Two names stand for the same data.
     """

@@ -74,11 +74,6 @@ REFUSE = Missing({})
 def fill_value(rule: Rule, values: NDArray[np.float64], where: str) -> float:
     """What an empty cell of a column of numbers becomes.
 
-    Args:
-        rule: Any but ``refuse``.
-        values: The numbers of the rows that count.
-        where: What an error calls the column.
-
     Raises:
         DataError: There is no number to go by.
     """

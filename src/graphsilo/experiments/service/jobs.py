@@ -28,16 +28,7 @@ JobState: TypeAlias = Literal["queued", "running", "done", "failed", "stopped"]
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a coordinator.
-
-    Attributes:
-        id: Name of its folder.
-        state: How it is.
-        submitted, started, finished: Unix times, 0 where not yet.
-        method: Which method it runs.
-        out: Folder of its results.
-        error: Why it failed.
-    """
+    """One job of a coordinator."""
 
     id: str
     state: JobState
@@ -50,11 +41,7 @@ class Job:
 
 
 class Jobs:
-    """The jobs in a coordinator's kit.
-
-    Args:
-        kit: The kit's folder.
-    """
+    """The jobs in a coordinator's kit."""
 
     def __init__(self, kit: Path):
         self.folder = kit / "jobs"

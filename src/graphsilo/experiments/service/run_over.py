@@ -48,11 +48,7 @@ _WHERE_DATA_IS = ("data", "partition", "scenario", "perturb")
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteParticipants(Participants):
-    """Participants of whom only the cards are known.
-
-    Attributes:
-        cards: What each silo reported about itself.
-    """
+    """Participants of whom only the cards are known."""
 
     cards: Mapping[ClientId, Mapping[str, Any]]
 
@@ -69,13 +65,6 @@ def remote_participants(
     names: Mapping[ClientId, str] | None = None,
 ) -> RemoteParticipants:
     """Compare the silos' cards and make participants of them.
-
-    Args:
-        config: What is run.
-        name: Of the federation.
-        cards: Of the silos that take part.
-        without: Those that are left out.
-        names: What silos are called.
 
     Raises:
         DataError: They do not describe their nodes and classes alike; names silos and the first difference.

@@ -32,15 +32,7 @@ _EVERY = 1.0
 
 
 class Status:
-    """How a coordinator is, for whoever looks: kept in memory, written to ``run/status.json``.
-
-    Args:
-        kit: The kit's folder.
-        federation: Its name.
-        silos: Names of the silos by client number.
-        engine: Name of the engine.
-        sites: Where the silos live: client numbers by site.
-    """
+    """How a coordinator is, for whoever looks: kept in memory, written to ``run/status.json``."""
 
     def __init__(
         self,

@@ -159,15 +159,7 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Participants) -> list[C
 def assemble(
     config: RunConfig, method: Method, simulation: Participants, seeds: Sequence[Seed], run_fingerprint: str
 ) -> RunRecord:
-    """What ``result.json`` holds, but for the references and what the process took.
-
-    Args:
-        config: What was run.
-        method: By which method.
-        simulation: On which data.
-        seeds: Each seed's result.
-        run_fingerprint: The run's fingerprint.
-    """
+    """What ``result.json`` holds, but for the references and what the process took."""
     totals = {
         key: [sum(getattr(step, key) for step in (seed.setup, *seed.rounds)) for seed in seeds]
         for key in ("upload_bytes", "download_bytes")

@@ -121,12 +121,7 @@ class Points(NamedTuple):
 
 
 class PointEncoder:
-    """A model's encoder on points: nodes without neighbours, then the two halves of joined pairs.
-
-    Args:
-        model: The backbone; its parameters are read, never copied.
-        rate: Dropout behind each hidden layer.
-    """
+    """A model's encoder on points: nodes without neighbours, then the two halves of joined pairs."""
 
     def __init__(self, model: Model, rate: float):
         self.layers = layers_of(model)

@@ -79,11 +79,7 @@ def site_engine(kit: Kit, *, say: Callable[[str], None]) -> NvflareSite | Flower
 
 
 def request_check(kit: Kit) -> Callable[[Body], memoryview] | None:
-    """What a site's supervisor looks at every request with; None where the engine's own check is all there is.
-
-    Args:
-        kit: Of the site.
-    """
+    """What a site's supervisor looks at every request with; None where the engine's own check is all there is."""
     if kit.federation.engine == "flower":  # its coordinator is started by the engine, without a kit
         return None
     from graphsilo.runtime.engines.nvflare.signing import Verifier

@@ -17,14 +17,7 @@ from graphsilo.types import ClientId
 
 
 class InProcess(Exchange):
-    """Serial execution in this process.
-
-    Args:
-        clients: Who takes part.
-        make_client: Makes one of them.
-        ledger: Where bytes are noted.
-        budget: How many clients stay in memory; None for all.
-    """
+    """Serial execution in this process."""
 
     def __init__(
         self,

@@ -45,12 +45,7 @@ class MemoryBudget:
     processes: int = 1
 
     def limit(self, clients: int, state_bytes: int) -> int | None:
-        """How many of the clients stay in memory; None for all of them.
-
-        Args:
-            clients: How many live in this process.
-            state_bytes: Of a fresh client's state.
-        """
+        """How many of the clients stay in memory; None for all of them."""
         if self.wanted is not None:
             limit = max(1, self.wanted // self.processes)
             return None if limit >= clients else limit
@@ -91,10 +86,6 @@ def expected_work(silo: Silo) -> int:
 
 def beside_coordinator(work: Mapping[ClientId, int], processes: int) -> list[tuple[ClientId, ...]]:
     """Clients spread over processes of which the first coordinates as well, and has fewer of them for that.
-
-    Args:
-        work: Of each client.
-        processes: How many; at most as many as clients.
 
     Returns:
         Each process's clients; none for the first where coordinating is a full share.

@@ -239,9 +239,6 @@ class Remote(Exchange):
     def _together(self, headers: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Ask several sites at once. One that does not answer is left out where the method can do without it.
 
-        Args:
-            headers: What is asked, by site.
-
         Returns:
             The sites that did it.
 

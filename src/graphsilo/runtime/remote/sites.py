@@ -249,11 +249,6 @@ class RemoteSites:
     def request(self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> Packet:
         """Ask one site until it answers or is given up.
 
-        Args:
-            site: Which.
-            header: What is asked.
-            payloads: With which bytes.
-
         Raises:
             Gone: No answer came in time.
             ProtocolError: Its answer stays damaged.

@@ -17,12 +17,7 @@ SOCKET_VARIABLE = "GRAPHSILO_SITE"
 
 
 class FlowerSite:
-    """Stands where other engines start their client process.
-
-    Args:
-        kit: The site's kit.
-        say: Is called with how a SuperNode is started.
-    """
+    """Stands where other engines start their client process."""
 
     def __init__(self, kit: Kit, *, say: Callable[[str], None]):
         self._kit, self._say = kit, say

@@ -169,10 +169,6 @@ def make_request(name: str, key: rsa.RSAPrivateKey) -> bytes:
 def read_request(path: Path, name: str) -> rsa.RSAPublicKey:
     """The public key of a signing request.
 
-    Args:
-        path: PEM file.
-        name: Whom it must be made out to.
-
     Raises:
         RunError: It is no request, is made out to somebody else, or is not signed by its own key.
     """

@@ -38,9 +38,6 @@ _KEY_PURPOSE, _REQUEST_PURPOSE = b"graphsilo session key\0", b"graphsilo request
 class Signer:
     """Signs the requests of a coordinator.
 
-    Args:
-        kit: Folder of its kit.
-
     Raises:
         RunError: Its key or certificate cannot be read.
     """
@@ -60,10 +57,6 @@ class Signer:
 
 class Verifier:
     """Checks at a site that requests are the coordinator's.
-
-    Args:
-        kit: Folder of the site's kit.
-        site: Name of the site.
 
     Raises:
         RunError: The root's certificate cannot be read.

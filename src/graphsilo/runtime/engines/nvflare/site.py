@@ -27,9 +27,6 @@ class NvflareSite:
 
     The supervisor must listen at ``socket_path`` (``pipe.listen``); it is asked over several connections at once.
 
-    Args:
-        kit: Folder of the site's kit.
-
     Raises:
         RunError: It is no site's kit.
     """
@@ -99,9 +96,6 @@ class NvflareSite:
 
 def probe(kit: Kit) -> str:
     """Why a site cannot connect to its coordinator.
-
-    Args:
-        kit: Of the site.
 
     Returns:
         Words; empty if it can.

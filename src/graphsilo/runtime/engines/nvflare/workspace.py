@@ -37,9 +37,6 @@ def socket_path(kit: Kit) -> Path:
 def write_workspace(kit: Kit) -> Path:
     """Write the engine's working folder into ``KIT/run/engine``; what an earlier run left there goes away.
 
-    Args:
-        kit: Whose.
-
     Returns:
         The folder.
     """
