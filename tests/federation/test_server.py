@@ -50,3 +50,18 @@ def test_fresh_models_differ_by_what_they_are_drawn_for():
     )
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_state_holds_the_attributes_that_are_named():
+    class Counting(Server):
+        kept = ("sums", "total")
+
+    one, other = Counting.__new__(Counting), Counting.__new__(Counting)
+    one.sums, one.total, one.beside = {"a": torch.ones(2)}, 3.0, 7
+    state = one.state()
+    assert state.keys() == {"sums", "total"}
+    one.sums["b"] = torch.zeros(1)
+    other.load_state(state)
+    assert (list(other.sums), other.total) == (["a"], 3.0)
+    other.sums.clear()
+    assert list(state["sums"]) == ["a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ class AveragingServer(ServerBase[ConfigT], Generic[ConfigT]):
         weights: The shared model.
     """
 
+    kept: ClassVar[tuple[str, ...]] = ("weights",)
+
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
         self.weights: dict[str, Tensor] = weights_of(self.build_model())
@@ -75,12 +77,6 @@ class AveragingServer(ServerBase[ConfigT], Generic[ConfigT]):
 
     def aggregate(self) -> Tensors | None:
         return self.weights
-
-    def state(self) -> dict[str, Any]:
-        return {"weights": dict(self.weights)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.weights = dict(state["weights"])
 
 
 class MixingServer(ServerBase[ConfigT], Generic[ConfigT, ReplyT]):

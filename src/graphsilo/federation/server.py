@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 
@@ -54,7 +54,10 @@ class ServerBase(ABC, Generic[ConfigT]):
         config: Settings of the method.
         schema: What all clients agree on.
         log: Numbers worth a curve; the runner stores them with the round and clears them.
+        kept: Names of the attributes that are the server's state; a method names its own.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, context: ServerContext[ConfigT]):
         self.context = context
@@ -97,11 +100,13 @@ class ServerBase(ABC, Generic[ConfigT]):
         return dict.fromkeys(self.context.clients, common) if common else {}
 
     def state(self) -> dict[str, Any]:
-        """Everything that must survive a restart: tensors and plain values."""
-        return {}
+        """Everything that must survive a restart: tensors and plain values, here the attributes in ``kept``."""
+        return {name: _copied(getattr(self, name)) for name in self.kept}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
+        for name in self.kept:
+            setattr(self, name, _copied(state[name]))
 
     def generator(self, *names: Name) -> torch.Generator:
         """A generator for one purpose of the server."""
@@ -128,3 +133,7 @@ class ServerBase(ABC, Generic[ConfigT]):
             return everyone
         order = torch.randperm(len(everyone), generator=self.generator("round", number, "select"))[:count]
         return tuple(sorted(everyone[index] for index in order.tolist()))
+
+
+def _copied(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value

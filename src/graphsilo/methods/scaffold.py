@@ -106,6 +106,7 @@ class Server(fedavg.Server[ScaffoldConfig]):
     """Keeps w and c; needs only sums."""
 
     client = Client
+    kept = ("weights", "control", "total")
 
     def __init__(self, context: ServerContext[ScaffoldConfig]):
         super().__init__(context)
@@ -128,13 +129,6 @@ class Server(fedavg.Server[ScaffoldConfig]):
         super().combine(total)
         part = {name: value / self.total for name, value in total.control.items()} if self.total else {}
         self.control.update((name, (self.control[name].double() + value).float()) for name, value in part.items())
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "control": dict(self.control), "total": self.total}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self.control, self.total = dict(state["control"]), float(state["total"])
 
 
 METHOD = Method(

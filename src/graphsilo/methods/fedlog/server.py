@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -27,6 +26,7 @@ class Server(ServerBase[FedLoGConfig]):
     """Keeps the shared modules and the global synthetic nodes; needs only sums."""
 
     client: ClassVar[type[Client]] = Client
+    kept = ("weights", "synthetic")
 
     def __init__(self, context: ServerContext[FedLoGConfig]):
         super().__init__(context)
@@ -62,10 +62,3 @@ class Server(ServerBase[FedLoGConfig]):
 
     def aggregate(self) -> Tensors | None:
         return self.weights
-
-    def state(self) -> dict[str, Any]:
-        return {"weights": dict(self.weights), "synthetic": self.synthetic}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.weights = dict(state["weights"])
-        self.synthetic = state["synthetic"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import Tensor
 
 from graphsilo.federation.interface import Federation
@@ -20,6 +17,8 @@ from graphsilo.training.condensation import (
 
 class Server(ServerBase[OpFGLConfig]):
     """Sums statistics once and sends back what all clients train on."""
+
+    kept = ("download",)
 
     def __init__(self, context: ServerContext[OpFGLConfig]):
         super().__init__(context)
@@ -61,9 +60,3 @@ class Server(ServerBase[OpFGLConfig]):
         else:
             total = federation.sum(Client.personalise, SurrogateRequest(**self.download))
         total.require(self.config.min_clients)
-
-    def state(self) -> dict[str, Any]:
-        return {"download": dict(self.download)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.download = dict(state["download"])
