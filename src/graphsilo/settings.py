@@ -62,6 +62,10 @@ Widths: TypeAlias = Annotated[tuple[Width, ...], Field(min_length=1)]
 """Types of what stands in a list or is one of several things; a plain number has its bounds in ``setting``."""
 
 
+_LARGEST = 10**18
+"""Whole numbers stay below it, as what is stored and sent holds 64 bits of one."""
+
+
 def wanted(text: str) -> Exception:
     """What a validator of a single value raises: the refusal then says that the setting must be this.
 
@@ -149,7 +153,10 @@ class Settings(BaseModel):
         if isinstance(value, list | tuple):
             kinds = {get_origin(arm) for arm, _ in _arms(cls.model_fields[str(info.field_name)].annotation)}
             made: type = tuple if tuple in kinds else list
-            return made(item.tolist() if hasattr(item, "tolist") else item for item in value)
+            value = made(item.tolist() if hasattr(item, "tolist") else item for item in value)
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, int) and abs(item) >= _LARGEST:
+                raise wanted("below 1e18 in size")
         return value
 
 

@@ -47,10 +47,15 @@ def test_a_run_that_does_not_fit_is_planned_and_refused(call, small, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--latency", "5"], "a line has a bandwidth above 0 (in Mbit/s)"),
-        (["--bandwidth", "0"], "got bandwidth 0.0 and latency None"),
-        (["--bandwidth", "1", "--latency", "-5"], "a latency of at least 0 (in ms)"),
-        (["--seconds", "0"], "--seconds takes a time above 0"),
+        (["--latency", "5"], "latency is given as 5 without a bandwidth"),
+        (["--bandwidth", "0"], "bandwidth must be a finite number above 0, in Mbit/s; got 0."),
+        (["--bandwidth", "1", "--latency", "-5"], "latency must be a finite number at least 0, in ms; got -5."),
+        (["--bandwidth", "10mbit"], "--bandwidth must be a number; got '10mbit'."),
+        (["--bandwidth", "inf"], "bandwidth must be a finite number above 0, in Mbit/s; got inf."),
+        (["--bandwidth", "1", "--latency", "nan"], "latency must be a finite number at least 0, in ms; got nan."),
+        (["--seconds", "0"], "seconds must be a finite number above 0; got 0."),
+        (["--seconds", "nan"], "seconds must be a finite number above 0; got nan."),
+        (["--clients", "three"], "--clients must be a whole number; got 'three'."),
         (["--method", "fedavgg"], "did you mean 'fedavg'?"),
     ],
 )

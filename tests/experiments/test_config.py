@@ -106,6 +106,8 @@ def test_types_of_assignments():
         ("method={mu: 1, mu: 2}", "the key 'mu' stands there a second time"),
         ("run.seeds=3", r"^run\.seeds must be a list of one or more whole numbers; got 3\.$"),
         ("run.seeds=[]", r"^run\.seeds must be a list of one or more whole numbers; got \[\]\.$"),
+        (f"run.seeds=[{2**70}]", rf"^run\.seeds must be below 1e18 in size; got \[{2**70}\]\.$"),
+        (f"data.seed=-{10**18}", rf"^data\.seed must be below 1e18 in size; got -{10**18}\.$"),
         ("run.seeds=[1, 1]", r"run\.seeds must differ"),
         ("run.workers=0", r"^run\.workers must be at least 1; got 0\.$"),
         ("partition.clients=0", r"partition\.clients"),
@@ -213,7 +215,7 @@ def test_a_setting_of_the_chosen_method_without_its_section():
 
 def test_data_may_be_a_list_of_names(tmp_path):
     assert load_config(written(tmp_path, "data: [Cora, PubMed]\n")).data.name == ["Cora", "PubMed"]
-    with pytest.raises(ConfigError, match=r"^data\.0 should be a valid string; got 1\.$"):
+    with pytest.raises(ConfigError, match=r"^data\.0 should be text; got 1\.$"):
         load_config(written(tmp_path, "data: [1]\n"))
 
 

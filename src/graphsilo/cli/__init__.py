@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -15,7 +16,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 
-from graphsilo.errors import GraphsiloError
+from graphsilo.errors import GraphsiloError, shown
 
 BEGUN = time.perf_counter()
 """When this process started, but for the interpreter itself."""
@@ -112,6 +113,12 @@ def _is_usage_error(error: Exception) -> bool:
 
 def _usage_text(error: Exception) -> str:
     text = " ".join(str(error.format_message()).split())  # type: ignore[attr-defined]
+    number = re.search(r"'(--[\w-]+)': Input should be a valid (integer|number)", text)
+    errors = getattr(error.__cause__, "errors", None)  # pydantic's, which say what came
+    if number is not None and errors is not None:
+        flag, kind = number.groups()
+        came = errors()[0]["input"]
+        text = f"{flag} must be a {'whole number' if kind == 'integer' else kind}; got {shown(came)}."
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "graphsilo"
     text = text[:1].lower() + text[1:]

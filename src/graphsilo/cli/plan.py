@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli import terminal
-from graphsilo.errors import ConfigError, RunError
+from graphsilo.errors import RunError
 from graphsilo.experiments.config import load_config
 from graphsilo.report.formats import MISSING, data_size, duration
 
@@ -41,8 +41,6 @@ def plan_command(
     from graphsilo.cli.run import RUNS
     from graphsilo.planning import Connection, plan
 
-    if seconds <= 0:
-        raise ConfigError(f"--seconds takes a time above 0; got {seconds:g}.")
     line = Connection.of(bandwidth, latency)
     config = load_config(path, overrides=overrides, assignments=assignments)
     if not as_json and terminal.is_terminal(sys.stderr):
@@ -63,12 +61,12 @@ def plan_command(
 def show(plan: Plan) -> None:
     """Print a plan as tables."""
     about = plan.about
-    seeds = f"{about['seeds']} seed{'' if about['seeds'] == 1 else 's'}"
+    rounds, seeds = (f"{about[name]} {name[:-1] if about[name] == 1 else name}" for name in ("rounds", "seeds"))
     workers = f", {about['workers']} workers" if about["workers"] > 1 else ""
     device = "" if about["device"] == "cpu" else f", on {about['device']}"
     terminal.say(
         f"{about['method']['title']} on {about['data']['name']}: {about['clients']} clients ({about['rule']}), "
-        f"{about['rounds']} rounds, {seeds}{workers}{device}."
+        f"{rounds}, {seeds}{workers}{device}."
     )
     terminal.say(f"Known from: {plan.basis}.")
     terminal.say()

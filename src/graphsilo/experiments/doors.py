@@ -159,7 +159,7 @@ class Door:
         if section == "data" and isinstance(value, list):
             wrong = next((place for place, item in enumerate(value) if not isinstance(item, str)), None)
             if wrong is not None:
-                raise ConfigError(f"data.{wrong} should be a valid string; got {shown(value[wrong])}.")
+                raise ConfigError(f"data.{wrong} should be text; got {shown(value[wrong])}.")
         if section == "partition" and isinstance(value, str) and value.endswith(".npz"):
             key = "file"
         self._set(f"{section}.{key}", value, how)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import graphsilo.errors
-from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.errors import ConfigError, GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.planning.estimate import Trial, plan_of
 from graphsilo.planning.plan import Connection, Plan
@@ -48,8 +49,11 @@ def plan(
         finish: ``module:function`` that the run calls with its folder at the end.
 
     Raises:
+        ConfigError: ``seconds`` is no time above 0.
         GraphsiloError: As the run itself would: its data, its settings, or a step of its method.
     """
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"seconds must be a finite number above 0; got {seconds:g}.")
     machine = memory()
     with tempfile.TemporaryDirectory(prefix="graphsilo-plan-") as name:
         folder = Path(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal
 
@@ -31,12 +32,14 @@ class Connection:
         """
         if bandwidth is None and latency is None:
             return None
-        if bandwidth is None or not bandwidth > 0 or (latency or 0) < 0:
-            raise ConfigError(
-                f"a line has a bandwidth above 0 (in Mbit/s) and a latency of at least 0 (in ms); got bandwidth "
-                f"{bandwidth} and latency {latency}."
-            )
-        return cls(bandwidth, latency or 0.0)
+        if bandwidth is None:
+            raise ConfigError(f"latency is given as {latency:g} without a bandwidth: give the rate of the line, too.")
+        if not 0 < bandwidth < math.inf:
+            raise ConfigError(f"bandwidth must be a finite number above 0, in Mbit/s; got {bandwidth:g}.")
+        latency = latency or 0.0
+        if not 0 <= latency < math.inf:
+            raise ConfigError(f"latency must be a finite number at least 0, in ms; got {latency:g}.")
+        return cls(bandwidth, latency)
 
     def seconds(self, size: int) -> float:
         """For so many bytes, there and back."""

@@ -251,7 +251,7 @@ def test_a_silo_that_has_changed_since_is_noticed(trio: list[SiloFile], tmp_path
         ({"split": {"mode": "predefned"}}, r"split\.mode must be .*; got 'predefned'\. Did you mean 'predefined'"),
         ({"split": {"mode": "predefined"}}, r"no column says which node trains"),
         ({"split": {"ratio": [1, 0, 0]}}, r"unknown setting 'split\.ratio'; did you mean 'split\.ratios'"),
-        ({"split": {"ratios": [0.5, 0.6, 0.1]}}, r"north\.yaml: split ratios must be three shares"),
+        ({"split": {"ratios": [0.5, 0.6, 0.1]}}, r"north\.yaml: split\.ratios must be three shares"),
         ({"split": {"ratios": "0.2/0.4/0.4"}}, r"split\.ratios must be a list of 3 numbers"),
         ({"split": {"seed": "x"}}, r"split\.seed must be a whole number .*; got 'x'"),
     ],

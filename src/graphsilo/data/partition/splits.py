@@ -66,8 +66,8 @@ def ratios_for(data_name: str) -> Ratios:
     return _RATIOS.get(data_name.lower().replace("_", "-"), DEFAULT_RATIOS)
 
 
-def check_ratios(ratios: Sequence[float]) -> Ratios:
-    """Three shares, each at least 0 and training above 0, that add up to 1.
+def check_ratios(ratios: Sequence[float], name: str = "partition.ratios") -> Ratios:
+    """Three shares, each at least 0 and training above 0, that add up to 1; ``name`` is the setting, for errors.
 
     Raises:
         ConfigError: They are not.
@@ -75,11 +75,11 @@ def check_ratios(ratios: Sequence[float]) -> Ratios:
     values = tuple(float(value) for value in ratios)
     if len(values) != 3 or not all(0.0 <= value <= 1.0 for value in values) or abs(sum(values) - 1.0) > 1e-6:
         raise ConfigError(
-            f"split ratios must be three shares (train, val, test) from 0 to 1 that add up to 1; got "
+            f"{name} must be three shares (train, val, test) from 0 to 1 that add up to 1; got "
             f"{', '.join(f'{value:g}' for value in values)}. An example is 0.2, 0.4, 0.4."
         )
     if values[0] == 0.0:
-        raise ConfigError("split ratios must leave something to train on; the training share is 0.")
+        raise ConfigError(f"{name} must leave something to train on; the training share is 0.")
     return values[0], values[1], values[2]
 
 

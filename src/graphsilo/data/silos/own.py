@@ -361,7 +361,7 @@ def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SplitChoice
             f"{tables.file.name}, or use 'stratified'."
         )
     try:
-        ratios = None if description.ratios is None else check_ratios(description.ratios)
+        ratios = None if description.ratios is None else check_ratios(description.ratios, "split.ratios")
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
     return SplitChoice(mode, ratios, description.seed)
