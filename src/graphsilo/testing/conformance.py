@@ -58,7 +58,7 @@ def check_method(
 
     Args:
         method: The registry entry.
-        settings: Settings for the small runs; none: ``Method.quick``.
+        settings: Settings for the small runs; none: ``Method.quick``, and every setting is tried as well.
         trials: How settings are tried of which their type does not say it.
         workers: Also compare with process workers; the method must be importable by its module's name.
 
@@ -72,7 +72,8 @@ def check_method(
         for variant in variants(method).values():
             for check in CHECKS:
                 check(variant, wanted)
-        check_settings(method, wanted, trials)
+        if settings is None or trials is not None:
+            check_settings(method, wanted, trials)
         if workers:
             check_workers(method, wanted)
     finally:

@@ -7,6 +7,7 @@ a client's.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -161,12 +162,14 @@ def _values(method: Method, name: str, settings: Mapping[str, Any], trial: Trial
         return [not usual]
     if get_origin(annotation) is Literal:
         return [each for each in get_args(annotation) if each != usual]
-    if isinstance(usual, int | float):
-        for value in (usual * 2 or 1, usual // 2 if isinstance(usual, int) else usual / 2):
-            try:
-                method.config(**{**settings, name: value})
-            except ConfigError:
-                continue
+    others: Sequence[Any] = ()
+    if isinstance(usual, tuple) and usual and isinstance(usual[0], int | float):
+        others = [(usual[0] * 2 or 1, *usual[1:])]
+    elif isinstance(usual, int | float):
+        others = (usual * 2 or 1, usual // 2 if isinstance(usual, int) else usual / 2 or 0.5)
+    for value in others:
+        with contextlib.suppress(ConfigError):
+            method.config(**{**settings, name: value})
             if value != usual:
                 return [value]
     raise ConformanceError(
