@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Tracks, round_line, score, short_time
-from graphsilo.experiments.observer import Progress
+from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Several, Tracks, round_line, score, short_time
+from graphsilo.experiments.observer import Progress, Working
 
 DESCRIPTION = {
     "label": "FedAvg", "method": "fedavg",
@@ -108,6 +108,26 @@ def test_live_lines_fit_the_terminal(monkeypatch, width):
     assert text.count("✓") == 2
     assert "Warning: careful" in text
     live.finish()  # a second time changes nothing
+
+
+def test_the_servers_work_is_shown_until_a_round_ends(monkeypatch):
+    working = Working(seed=4, index=1, seeds=2, name="surrogate", step=3, steps=100, seconds=1.0)
+    lines: list[str] = []
+    plain = PlainProgress(lines.append)
+    plain.started(DESCRIPTION)
+    plain.worked(working)
+    assert len(lines) == 1  # something was said a moment ago
+    plain._reported -= 61
+    plain.worked(working)
+    assert lines[1:] == ["server: surrogate, 3 of 100 steps"]
+    monkeypatch.setenv("TERM", "xterm")
+    live = LiveProgress(Terminal())
+    Several(live, plain).started(DESCRIPTION)
+    Several(live, plain).worked(working)
+    assert str(live._draw().text) == "server: surrogate, 3 of 100 steps"
+    live.progressed(event(1))
+    assert "1/10" in live._draw().plain
+    live.finish()
 
 
 def test_a_log_that_cannot_be_written_is_given_up(tmp_path, capsys):

@@ -11,7 +11,7 @@ import pytest
 from graphsilo.experiments.storage.records import RunRecord, record_of
 from graphsilo.report import curves
 from graphsilo.report.record import Run, load
-from kit import result_tree
+from kit import COSTS, result_tree, seed_tree
 
 
 def test_mean_curve_covers_the_rounds_all_seeds_reached(tmp_path: Path, sample: ModuleType) -> None:
@@ -44,3 +44,12 @@ def test_no_rounds_no_curves(tmp_path: Path) -> None:
     empty: list[Any] = []
     assert curves.curves(run) == empty
     assert curves.round_cost(run) == empty
+
+
+def test_the_servers_work_is_a_figure_with_a_line_for_each_seed(tmp_path: Path) -> None:
+    works = [{"name": "surrogate", "steps": 3, "curves": {"loss": [[1, 0.5], [3, None]]}}]
+    seeds = [seed_tree(number, setup={**COSTS, "works": works}) for number in (0, 4)]
+    (figure,) = curves.server_work(Run(tmp_path, record_of(result_tree(seeds=seeds), RunRecord)))
+    (plot,) = figure.plots.values()
+    assert [trace["name"] for trace in plot["data"]] == ["seed 0", "seed 4"]
+    assert [list(trace["x"]) for trace in plot["data"]] == [[1.0, 3.0]] * 2

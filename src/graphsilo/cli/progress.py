@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from graphsilo.experiments.observer import Observer, Progress
+    from graphsilo.experiments.observer import Observer, Progress, Working
 
 SILENT_SECONDS = 60.0
 """Longest time without a plain line while rounds go on."""
@@ -187,6 +187,11 @@ class PlainProgress:
         if progress.round % step == 0 or time.monotonic() - self._reported > SILENT_SECONDS:
             self._print(round_line(track))
 
+    def worked(self, working: Working) -> None:
+        """Say how far the server's work is, if nothing was said for long."""
+        if time.monotonic() - self._reported > SILENT_SECONDS:
+            self._print(str(working))
+
     def warned(self, text: str) -> None:
         """Pass a warning on."""
         self._print(f"warning: {text}")
@@ -216,6 +221,7 @@ class LiveProgress:
         self.tracks = Tracks()
         self._spinner = Spinner("dots", "Preparing data ...")
         self._headed = False
+        self._doing = ""
         self._digits = 3
         self._live = Live(
             console=self.console, get_renderable=self._draw, refresh_per_second=5, transient=True, redirect_stdout=False
@@ -236,6 +242,11 @@ class LiveProgress:
         """Take note; the screen follows by itself."""
         ended, _ = self.tracks.advance(progress)
         self._end(ended)
+        self._doing = ""
+
+    def worked(self, working: Working) -> None:
+        """Take note."""
+        self._doing = str(working)
 
     def warned(self, text: str) -> None:
         """Show a warning above the line."""
@@ -261,10 +272,10 @@ class LiveProgress:
 
     def _draw(self) -> RenderableType:
         track = self.tracks.current
-        if track is not None and not track.closed:
+        if track is not None and not track.closed and not self._doing:
             return self._row(track)
         if self._headed:
-            self._spinner.update(text="Working ...")
+            self._spinner.update(text=self._doing or "Working ...")
         return self._spinner
 
     def _row(self, track: Track) -> Text:
@@ -354,6 +365,11 @@ class Several:
         """Pass on."""
         for observer in self.observers:
             observer.progressed(progress)
+
+    def worked(self, working: Working) -> None:
+        """Pass on."""
+        for observer in self.observers:
+            observer.worked(working)
 
     def warned(self, text: str) -> None:
         """Pass on."""

@@ -111,6 +111,10 @@ class _Begun:
         """A round has ended, and its checkpoint is written: a good moment to stop."""
         check_stopped()
 
+    def worked(self, working: Any) -> None:
+        """A step of the server's work has ended."""
+        check_stopped()
+
     def warned(self, text: str) -> None:
         """Keep it, so that it is not shown twice."""
         self.warnings.append(text)

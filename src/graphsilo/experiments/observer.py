@@ -35,6 +35,32 @@ class Progress:
     label: str = ""
 
 
+@dataclass(frozen=True)
+class Working:
+    """What an observer hears now and then while the server is at a long piece of work.
+
+    Attributes:
+        seed: Seed of training.
+        index, seeds: Which of how many seeds this is, from 1.
+        name: Of the work.
+        step, steps: Steps taken, of how many.
+        seconds: Wall time of this seed so far in this process.
+        label: As of Progress.
+    """
+
+    seed: int
+    index: int
+    seeds: int
+    name: str
+    step: int
+    steps: int
+    seconds: float
+    label: str = ""
+
+    def __str__(self) -> str:
+        return f"server: {self.name}, {self.step} of {self.steps} steps"
+
+
 class Observer(Protocol):
     """Receives the progress of a run. Nothing an observer does changes a number."""
 
@@ -43,6 +69,9 @@ class Observer(Protocol):
 
     def progressed(self, progress: Progress) -> None:
         """A round has ended."""
+
+    def worked(self, working: Working) -> None:
+        """A step of a long piece of the server's work has ended; heard a few times a second."""
 
     def warned(self, text: str) -> None:
         """Something a person should know."""
@@ -55,6 +84,9 @@ class Silent:
         """Nothing."""
 
     def progressed(self, progress: Progress) -> None:
+        """Nothing."""
+
+    def worked(self, working: Working) -> None:
         """Nothing."""
 
     def warned(self, text: str) -> None:

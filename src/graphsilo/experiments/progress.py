@@ -92,6 +92,12 @@ class SeedProgress:
             # A number that is not finite is missing, as everywhere in the result.
             target["log"] = {name: value if math.isfinite(value) else None for name, value in server.log.items()}
             server.log.clear()
+        works = [
+            {"name": work.name, "steps": work.steps, "curves": work.curves} for work in server.works if work.curves
+        ]
+        server.works.clear()
+        if works:
+            (self.rounds[-1] if self.rounds else self.setup)["works"] = works
 
     def state(self) -> dict[str, Any]:
         """All but the rounds, of which there are ever more."""

@@ -16,7 +16,7 @@ from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import evaluate, modes_of, scored_clients, selection_metric
-from graphsilo.experiments.observer import Observer, Progress
+from graphsilo.experiments.observer import Observer, Progress, Working
 from graphsilo.experiments.participants import Federations, Participants
 from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.simulation import Simulation
@@ -25,7 +25,6 @@ from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embe
 from graphsilo.experiments.storage.records import Seed, record_of, tree_of
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
-from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
@@ -38,11 +37,14 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.offloading import OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
 from graphsilo.runtime.setup import ClientSetup
+from graphsilo.training.work import Work
 
 CHECKPOINT_SHARE = 0.05
 """Most of a run's time that checkpoints take, where nobody says how often they are written."""
 LEAST_SECONDS = 0.05
 """What a checkpoint is taken to cost before the first: the first one comes after a second of training."""
+REPORT_SECONDS = 0.2
+"""Least time between two reports of a long piece of the server's work."""
 MUCH_TRAFFIC = 5 * 10**9
 """Bytes one way in a run that a person is warned of beforehand."""
 
@@ -77,8 +79,10 @@ class SeedRun:
         agrees = not (method.alone or method.pooled)
         self.scaling = simulation.scaling if agrees else simulation.scaling.alone
         self.scale: FeatureScale | None = None
-        self._agreed_in: dict[str, float] = {}
-        self._failed_before: list[Failure] = []
+        # Of set-up: what it took and who failed before the stretch that the clock measures now.
+        self._taken: dict[str, float] = {}
+        self._failed_before: list[str] = []
+        self._reported = 0.0
 
     def federation(self, ledger: Ledger) -> Exchange:
         """Clients of this seed in this process, or where they live."""
@@ -123,6 +127,18 @@ class SeedRun:
         server = self._server(federation)
         clock = _Clock(federation)
         noted = index > 0  # the first seed speaks for all
+
+        def after_step(work: Work) -> None:
+            self._worked(work, server, federation, ledger, clock)
+            now = time.perf_counter()
+            if now - self._reported >= REPORT_SECONDS or work.done == work.steps:
+                self._reported = now
+                seeds = len(self.config.run.seeds)
+                observer.worked(
+                    Working(self.seed, index + 1, seeds, work.name, work.done, work.steps, now - started, label)
+                )
+
+        server.after_step = after_step
         if state is None:
             noted = noted or self._note_traffic(server.expected_bytes(), observer, of=" of tensors")
             self._set_up(server, federation, ledger, clock)
@@ -134,6 +150,9 @@ class SeedRun:
             self.progress = SeedProgress.from_state(state["progress"], rounds)
             self._kept_rounds = len(state["history"]["rounds"])
             self.best = Aggregates.from_state(state["best"])
+            if state.get("work") is not None:
+                self._continue_set_up(state["work"], server)
+                self._set_up(server, federation, ledger, clock)
         progress = self.progress
         sent = {key: sum(row[key] for row in (progress.setup, *progress.rounds)) for key in _WAYS}
         for number in range(progress.round + 1, server.rounds + 1):
@@ -194,9 +213,9 @@ class SeedRun:
         federation.at("setup", 0)
         clock = _Clock(federation)
         self.scale = agree(federation, self.method_config.min_clients)
-        self._failed_before = list(federation.failures)
+        self._failed_before = list(map(str, federation.failures))
         self._hand_out(encode(message_of(self.scale)), federation)
-        self._agreed_in = clock.stop()
+        self._taken = clock.stop()
 
     def _hand_out(self, scale: Encoded, federation: Exchange) -> None:
         """Every client will be made with the scale."""
@@ -208,17 +227,45 @@ class SeedRun:
         clock.start()
         before = ledger.total("setup")["up"]
         server.set_up(federation)
-        taken = clock.stop()
-        for key, seconds in self._agreed_in.items():
-            taken[key] += seconds
-        self.progress.setup = {**_bytes(ledger.total("setup")), **taken}
-        failures = [*self._failed_before, *federation.failures]
-        if failures:
-            self.progress.setup["failures"] = [str(failure) for failure in failures]
+        self._note_set_up(federation, ledger, clock)
         self.progress.logs(server)
         # What was agreed on before is made again faster than it is kept.
         if self.config.run.checkpoint_every != 0 and ledger.total("setup")["up"] > before:
             self._save(server, federation, ledger, clock)
+
+    def _note_set_up(self, federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
+        """What set-up came to so far. The clock begins anew."""
+        for key, seconds in clock.stop().items():
+            self._taken[key] = self._taken.get(key, 0.0) + seconds
+        failures = [*self._failed_before, *map(str, federation.failures)]
+        kept = {key: value for key, value in self.progress.setup.items() if key.startswith("checkpoint_")}
+        self.progress.setup = {**_bytes(ledger.total("setup")), **self._taken, **kept}
+        if failures:
+            self.progress.setup["failures"] = failures
+        clock.start()
+
+    def _worked(self, work: Work, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
+        """A step of a long piece of work has ended: in set-up, from which clients go on as they are, keep it if due."""
+        saved = work.saved() if ledger.phase == "setup" and self._is_due_within(clock) else None
+        if saved is not None:
+            self._note_set_up(federation, ledger, clock)
+            self._save(server, federation, ledger, clock, {**saved, "log": dict(server.log)})
+            clock.start()
+
+    def _is_due_within(self, clock: _Clock) -> bool:
+        """Whether a checkpoint follows this step of a long piece of work."""
+        since = clock.wall_seconds()
+        return self.config.run.checkpoint_every != 0 and (
+            CHECKPOINT_SHARE * since >= max(self._save_seconds, LEAST_SECONDS)
+        )
+
+    def _continue_set_up(self, work: Mapping[str, Any], server: ServerBase[Any]) -> None:
+        """Take back what set-up came to before it was stopped within a piece of work."""
+        setup = self.progress.setup
+        self._taken = {key: setup[key] for key in ("cpu_seconds", "server_cpu_seconds", "wall_seconds")}
+        self._failed_before = list(setup.get("failures", ()))
+        server.unfinished = work
+        server.log.update(work["log"])
 
     def _round(
         self,
@@ -265,8 +312,16 @@ class SeedRun:
             return every > 0 and number % every == 0
         return CHECKPOINT_SHARE * self._since_save >= max(self._save_seconds, LEAST_SECONDS)
 
-    def _save(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
-        """Keep a checkpoint; what it costs is no part of the round's cost, and stands beside it."""
+    def _save(
+        self,
+        server: ServerBase[Any],
+        federation: Exchange,
+        ledger: Ledger,
+        clock: _Clock,
+        work: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep a checkpoint, within set-up of a piece of work; what it costs is no part of the round's cost, and stands
+        beside it."""
         if self.checkpoints is None:
             return
         clock.start()
@@ -282,14 +337,16 @@ class SeedRun:
                 "best": self.best.state(),
                 "last_round": last,
                 "scale": None if self.scale is None else scale_tensors(self.scale),
+                "work": work,
             },
             {"ledger": ledger.take(), "rounds": before[self._kept_rounds :]},
         )
         self._kept_rounds = len(before)
         spent = clock.stop()
         self._since_save, self._save_seconds = 0.0, spent["wall_seconds"]
-        kept = ("cpu_seconds", "wall_seconds")
-        (last[0] if last else progress.setup).update({f"checkpoint_{name}": spent[name] for name in kept})
+        row = last[0] if last else progress.setup
+        for name in ("cpu_seconds", "wall_seconds"):
+            row[f"checkpoint_{name}"] = row.get(f"checkpoint_{name}", 0.0) + spent[name]
 
 
 _WAYS = ("upload_bytes", "download_bytes")
@@ -308,6 +365,10 @@ class _Clock:
     def stop(self) -> dict[str, float]:
         """Everybody's CPU seconds, those of them that were no client's step, and seconds of the clock."""
         return {name: now - self._began[name] for name, now in self._now().items()}
+
+    def wall_seconds(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._began["wall_seconds"]
 
     def _now(self) -> dict[str, float]:
         here, clients = time.process_time(), self.federation.client_cpu_seconds

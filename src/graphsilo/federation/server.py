@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models.base import Model
 from graphsilo.random import Name, generator
+from graphsilo.training.work import Work
 from graphsilo.types import ClientId
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
@@ -55,6 +56,7 @@ class ServerBase(ABC, Generic[ConfigT]):
         schema: What all clients agree on.
         log: Numbers worth a curve; the runner stores them with the round and clears them.
         kept: Names of the attributes that are the server's state; a method names its own.
+        works: Long pieces of its work since the last round, as ``work`` made them; the runner takes them as well.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -64,6 +66,10 @@ class ServerBase(ABC, Generic[ConfigT]):
         self.config = context.config
         self.schema = context.schema
         self.log: dict[str, float] = {}
+        self.works: list[Work] = []
+        # The runner's: hears of every step, and what a checkpoint within a piece of work has kept of it.
+        self.after_step: Callable[[Work], None] = lambda work: None
+        self.unfinished: Mapping[str, Any] | None = None
 
     @property
     def rounds(self) -> int:
@@ -85,6 +91,33 @@ class ServerBase(ABC, Generic[ConfigT]):
     @abstractmethod
     def round(self, federation: Federation, number: int) -> None:
         """One communication round; numbers start at 1."""
+
+    def work(
+        self,
+        name: str,
+        steps: int,
+        state: Callable[[], Mapping[str, Any]] | None = None,
+        load_state: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> Work:
+        """The steps of a long piece of work: ``for step in self.work(...)`` says to people how far it is.
+
+        In set-up a run that was stopped goes on after the last step of which a checkpoint knows. ``set_up`` is then
+        called again, on a server that ``load_state`` was called on: what came before the work must be in the state.
+
+        Args:
+            name: What a person reads, such as "surrogate".
+            steps: How many.
+            state: All that the next step depends on; None where clients change from step to step as well: then no
+                checkpoint is kept within.
+            load_state: Takes it back.
+        """
+        work = Work(name, steps, state, self.after_step)
+        if self.unfinished is not None and load_state is not None and self.unfinished["name"] == name:
+            load_state(self.unfinished["state"])
+            work.continued(self.unfinished)
+            self.unfinished = None
+        self.works.append(work)
+        return work
 
     def aggregate(self) -> Tensors | None:
         """The model every client would download now; None where the method has none, or one for each client."""

@@ -167,7 +167,12 @@ class MeteredRun(SeedRun):
         run = self.config.run
         return number in WEIGHED and (run.checkpoint_every != 0 or run.resident_clients is not None)
 
-    def _save(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any) -> None:
+    def _is_due_within(self, clock: Any) -> bool:
+        return False
+
+    def _save(
+        self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any, work: Any = None
+    ) -> None:
         """Weigh a checkpoint; a disk that has no room for it ends the trial's checkpoints, not the trial."""
         if self.checkpoints is None:
             return
@@ -175,7 +180,7 @@ class MeteredRun(SeedRun):
         started = time.process_time()
         size = None
         with contextlib.suppress(RunError):
-            super()._save(server, federation, ledger, clock)
+            super()._save(server, federation, ledger, clock, work)
             size = sum(sizes(self.checkpoints.folder).values())
         self.meter.emit({"event": "checkpoint", "bytes": size, "spent": time.process_time() - started})
 

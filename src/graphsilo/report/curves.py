@@ -174,6 +174,35 @@ def round_cost(run: Run) -> list[Figure]:
     return figures
 
 
+def server_work(run: Run) -> list[Figure]:
+    """What the server noted along its long pieces of work in set-up, a figure for each, a line for each seed."""
+    found: dict[str, dict[str, list[tuple[int, list[Any]]]]] = {}
+    for seed in run.seeds:
+        for work in seed.setup.works or ():
+            for name, points in work.curves.items():
+                found.setdefault(work.name, {}).setdefault(name, []).append((seed.seed, list(points)))
+    figures = []
+    for title, curves_of in found.items():
+        plots = {}
+        for name, lines in curves_of.items():
+            data = []
+            for position, (number, points) in enumerate(lines):
+                style = {"color": colour(position), "dash": DASHES[position % len(DASHES)], "width": 2}
+                y = [None if value is None else short(value) for _, value in points]
+                data.append(line_trace([float(step) for step, _ in points], y, f"seed {number}", style, digits=3))
+            plots[name] = {"data": data, "layout": layout_of("Step", words(name))}
+        figures.append(
+            Figure(
+                f"work-{title}",
+                f"The server's work in set-up ({title}), step by step.",
+                f"Line chart of the server's {title} along its steps",
+                260,
+                plots,
+            )
+        )
+    return figures
+
+
 class _Track:
     """Scores and cumulative bytes of one seed along its rounds."""
 

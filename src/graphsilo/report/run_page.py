@@ -62,7 +62,7 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "clients": present(figures.client_scores(rows, run.main_metric)),
         "classes": present(figures.confusion(_pooled_confusion(run), names), figures.per_class(_per_class(run), names)),
         "ledger": present(figures.kinds(run.ledger), figures.uploads(run.ledger)) if run.ledger else [],
-        "cost": curves.round_cost(run),
+        "cost": [*curves.server_work(run), *curves.round_cost(run)],
         "study": study_drawn,
         "kernel": bound_drawn,
     }

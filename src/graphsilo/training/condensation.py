@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,7 @@ from torch import Tensor
 
 from graphsilo.errors import ConfigError
 from graphsilo.training.optimizer import Adam
+from graphsilo.training.work import Begin, Work
 
 Array: TypeAlias = "NDArray[np.float64]"
 LinkRule: TypeAlias = Literal["learned", "edgeless", "direct", "cosine"]
@@ -416,6 +417,7 @@ def condense(
     generator: torch.Generator,
     *,
     device: str = "cpu",
+    begin: Begin | None = None,
 ) -> tuple[Surrogate, dict[str, float]]:
     """Fit a surrogate graph to class statistics.
 
@@ -425,6 +427,7 @@ def condense(
         settings: How.
         generator: Source of the initial features and links.
         device: Where it computes; the result lies on the CPU.
+        begin: Makes the steps a piece of work that people hear of, with the loss as its curve; None: nobody does.
 
     Returns:
         The surrogate of the last step, and numbers about it: ``loss`` (of the statistics, α_f included), ``links``
@@ -449,15 +452,34 @@ def condense(
     moments = Moments(statistics, labels, settings, device)
     by_features = Adam([features], lr=settings.lr_features)
     by_links = Adam(links.parameters, lr=settings.lr_links) if links is not None and links.parameters else None
-    for step in range(settings.steps):
+    tensors = [features, *(links.parameters if links is not None else ())]
+    optimizers = [by_features, *([by_links] if by_links is not None else ())]
+
+    def state() -> dict[str, Any]:
+        return {"tensors": tensors, "optimizers": [each.state() for each in optimizers]}
+
+    def load_state(saved: Mapping[str, Any]) -> None:
+        for mine, tensor in zip(tensors, saved["tensors"], strict=True):
+            mine.copy_(tensor)
+        for optimizer, kept in zip(optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state(kept)
+
+    alone = Work("surrogate", settings.steps, state, lambda work: None)
+    work = alone if begin is None else begin(settings.steps, state, load_state)
+    for step in work:
+        found: Tensor | None = None
         if step % settings.cycle < settings.link_steps:
             if links is not None and by_links is not None:
-                by_links.step(_gradients(moments, links, features, settings, links.parameters)[1])
+                found, _, gradients = _gradients(moments, links, features, settings, links.parameters)
+                by_links.step(gradients)
         elif links is None:
-            by_features.step([moments(features, None)[1]])
+            found, slope, _ = moments(features, None)
+            by_features.step([slope])
         else:
-            direct, (through,) = _gradients(moments, links, features, settings, [features])
+            found, direct, (through,) = _gradients(moments, links, features, settings, [features])
             by_features.step([direct.add_(through)])
+        if found is not None and work.is_noted:
+            work.note(loss=float(found))
     with torch.no_grad():
         adjacency = features.new_zeros(count, count)
         if links is not None:
@@ -499,8 +521,9 @@ def _links(settings: Condensation, count: int, width: int, generator: torch.Gene
 
 def _gradients(
     moments: Moments, links: SurrogateLinks, features: Tensor, settings: Condensation, wanted: list[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
-    """The statistics' gradient for the features with Ã' held fixed, and what flows to ``wanted`` through the links."""
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The statistics' loss, its gradient for the features with Ã' held fixed, and what flows to ``wanted`` through the
+    links."""
     for tensor in wanted:
         tensor.requires_grad_(True)
     try:
@@ -508,7 +531,7 @@ def _gradients(
             adjacency = keep_links(links.soft(features), settings.delta)
             propagation = symmetric_norm(adjacency)
             with torch.no_grad():
-                _, direct, pull = moments(features.detach(), propagation.detach())
+                loss, direct, pull = moments(features.detach(), propagation.detach())
             assert pull is not None
             total = (propagation * pull).sum()
             if settings.smooth_weight:
@@ -519,10 +542,14 @@ def _gradients(
     finally:
         for tensor in wanted:
             tensor.requires_grad_(False)
-    return direct, [
-        torch.zeros_like(tensor) if gradient is None else gradient
-        for tensor, gradient in zip(wanted, found, strict=True)
-    ]
+    return (
+        loss,
+        direct,
+        [
+            torch.zeros_like(tensor) if gradient is None else gradient
+            for tensor, gradient in zip(wanted, found, strict=True)
+        ],
+    )
 
 
 __all__ = [

@@ -61,6 +61,8 @@ def test_the_live_view_without_rounds(tree):
     assert any("waits for south, for 6 min 30 s" in line for line in text_of(draw(tree, None, 80, 24), 80))
     tree["sites"] = []
     assert any("gets ready, for 6 min 30 s" in line for line in text_of(draw(tree, None, 80, 24), 80))
+    tree["job"]["work"] = "server: surrogate, 3 of 100 steps"
+    assert any("server: surrogate, 3 of 100 steps, for 6 min" in line for line in text_of(draw(tree, None, 80, 24), 80))
     tree["job"]["state"] = "failed"
     assert any(
         "no job runs; the last one, 0002-fedavg, is failed" in line for line in text_of(draw(tree, None, 80, 24), 80)

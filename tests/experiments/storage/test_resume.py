@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.experiments import seed
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.resume import differences, some
+from graphsilo.federation import registry
+from graphsilo.methods.opfgl.server import Server
 from graphsilo.testing import conformance
 from kit import check_result
 from kit.stopped import Stop, StopAfter, stopped
@@ -122,6 +125,44 @@ def test_resuming_with_workers_gives_the_same(small, tmp_path):
         run(config, out=tmp_path / "run", observer=StopAfter(0, 2))
     spread = small(run__checkpoint_every=1, run__workers=2)
     assert conformance.numbers(run(spread, out=tmp_path / "run", resume=True).tree) == conformance.numbers(whole)
+
+
+@pytest.mark.parametrize("settings", [{}, {"method__links": "learned"}], ids=str)
+def test_stopped_within_the_servers_work_it_goes_on_there(small, tmp_path, monkeypatch, settings):
+    """O-pFGL's server takes 12 steps in set-up; after 5 of them, of which a checkpoint knows, the run is stopped."""
+    for name, value in (("CHECKPOINT_SHARE", 1e9), ("LEAST_SECONDS", 0.0), ("REPORT_SECONDS", 0.0)):
+        monkeypatch.setattr(seed, name, value)
+    quick = {f"method__{name}": value for name, value in registry.load("opfgl").quick.items()}
+    config = small(
+        **{**quick, "method__name": "opfgl", "method__rounds": None, "method__surrogate_steps": 12, **settings}
+    )
+    asked, steps = [], []
+    collect = Server._ask
+    monkeypatch.setattr(Server, "_ask", lambda self, federation: (asked.append(1), collect(self, federation)))
+
+    class Heard(Silent):
+        def worked(self, working):
+            steps.append(working.step)
+            assert str(working) == f"server: surrogate, {working.step} of 12 steps"
+            if working.step == stop:
+                raise Stop
+
+    stop = None
+    whole = run(config, observer=Heard()).tree
+    assert steps == list(range(1, 13))
+    (work,) = whole["seeds"][0]["setup"]["works"]
+    assert (work["name"], work["steps"]) == ("surrogate", 12)
+    assert [step for step, _ in work["curves"]["loss"]][-1] == 12
+    stop = 5
+    with pytest.raises(Stop):
+        run(config, out=tmp_path / "run", observer=Heard())
+    asked.clear()
+    steps.clear()
+    stop = None
+    resumed = run(config, out=tmp_path / "run", resume=True, observer=Heard()).tree
+    assert (asked, steps) == ([], list(range(6, 13)))  # clients are not asked again, and seven steps were left
+    assert conformance.numbers(resumed) == conformance.numbers(whole)
+    assert resumed["seeds"][0]["setup"]["checkpoint_wall_seconds"] > 0
 
 
 def test_finished_seeds_are_not_run_again(small, tmp_path):

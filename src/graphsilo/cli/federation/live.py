@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from graphsilo.cli import terminal
 from graphsilo.cli.federation.view import TROUBLE, age, printable, sites_table, state
 from graphsilo.cli.progress import PlainProgress, Track, Tracks, end_line, headline, round_line
-from graphsilo.experiments.observer import Observer, Progress, Silent
+from graphsilo.experiments.observer import Observer, Progress, Silent, Working
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -121,6 +121,9 @@ class LiveScreen:
         ended, _ = self.tracks.advance(progress)
         self._end(ended)
 
+    def worked(self, working: Working) -> None:
+        """Nothing: the status says it."""
+
     def warned(self, text: str) -> None:
         """Nothing: warnings are events of the coordinator already."""
 
@@ -196,7 +199,7 @@ def _job(tree: Mapping[str, Any], track: Track | None, width: int) -> list[Rende
     line = Text.assemble((f"{state('running').plain[0]} ", "cyan"), (name, "bold"))
     if track is None:
         away = [site["site"] for site in tree["sites"] if site["state"] == "waiting"]
-        doing = f"waits for {printable(', '.join(away))}" if away else "gets ready"
+        doing = f"waits for {printable(', '.join(away))}" if away else job.get("work") or "gets ready"
         return [line, Padding(Text(f"{doing}, for {age(tree['at'] - job['started'])}"), (0, 2))]
     place = f" {track.last.round}/{track.last.rounds}"
     space = min(50, width - len(name) - len(place) - 6)

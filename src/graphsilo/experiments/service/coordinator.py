@@ -14,7 +14,7 @@ from typing import Any
 
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.observer import Observer, Progress, Silent
+from graphsilo.experiments.observer import Observer, Progress, Silent, Working
 from graphsilo.experiments.service.jobs import Job, Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.experiments.service.watch import Status
@@ -44,6 +44,11 @@ class _Watching:
     def progressed(self, progress: Progress) -> None:
         self.status.progressed(progress)
         self.inner.progressed(progress)
+        self.check()
+
+    def worked(self, working: Working) -> None:
+        self.status.worked(working)
+        self.inner.worked(working)
         self.check()
 
     def check(self) -> None:

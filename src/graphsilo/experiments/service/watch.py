@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import RunError, one_line
-from graphsilo.experiments.observer import Progress
+from graphsilo.experiments.observer import Progress, Working
 from graphsilo.experiments.service.jobs import Job
 from graphsilo.experiments.storage import disk
 from graphsilo.types import ClientId
@@ -100,6 +100,7 @@ class Status:
             self._rounds.append(row)
             if self._tree["job"] is not None:
                 self._tree["job"].update(
+                    work=None,
                     seed=progress.seed,
                     index=progress.index,
                     seeds=progress.seeds,
@@ -110,6 +111,13 @@ class Status:
                     download_bytes=progress.download_bytes,
                     seconds=progress.seconds,
                 )
+        self.write()
+
+    def worked(self, working: Working) -> None:
+        """A step of a long piece of the server's work has ended."""
+        with self._lock:
+            if self._tree["job"] is not None:
+                self._tree["job"]["work"] = str(working)
         self.write()
 
     def tree(self) -> dict[str, Any]:

@@ -168,6 +168,14 @@ class Means(Open):
 # -- one seed ------------------------------------------------------------------------------------------------------
 
 
+class ServerWork(Record):
+    """A long piece of the server's work; by name, [step, value] along its steps."""
+
+    name: str
+    steps: int
+    curves: dict[str, list[tuple[Number, Share]]]
+
+
 class RoundCost(Record):
     """Set-up or a round: bytes of the method's messages, and time, the clients' processes included.
 
@@ -177,6 +185,7 @@ class RoundCost(Record):
         checkpoint_cpu_seconds, checkpoint_wall_seconds: Of the checkpoint that followed.
         failures: Clients that failed, in words.
         log: The server's own numbers.
+        works: Curves of its long pieces of work.
     """
 
     upload_bytes: int
@@ -188,6 +197,7 @@ class RoundCost(Record):
     failures: list[str] | None = None
     log: dict[str, Number | None] | None = None
     server_cpu_seconds: float | None = None
+    works: list[ServerWork] | None = None
 
 
 class CurvePair(Record):

@@ -70,7 +70,8 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         # A client's generator depends on no other's: one client after the other needs the least memory.
         nodes = generated = 0.0
         left = set(everyone.clients)  # whoever fails from now on is not asked to compare any more
-        for client in everyone.clients:
+        for place in self.work("generators of the clients", len(everyone.clients)):
+            client = everyone.clients[place]
             for epoch in range(self.config.generator_epochs):
                 gradients = self._exchange(federation, client, left, epoch)
                 if gradients is None:
@@ -197,7 +198,7 @@ class Server(fedavg.Server[FedSagePlusConfig]):
             drawn = neighgen.slot_weights(sizes, self.generator("neighgen", f"slot {slot}"))
             weights.update(zip(neighgen.slot_names(slot), drawn, strict=True))
         optimizer = Adam(list(weights.values()), lr=config.generator_lr, weight_decay=config.generator_weight_decay)
-        for _ in range(config.local_generator_epochs + config.generator_epochs):
+        for _ in self.work("common generator", config.local_generator_epochs + config.generator_epochs):
             total = federation.sum(Client.shared_gradient, SharedRequest(weights=weights)).require(config.min_clients)
             if total.clients:
                 optimizer.step([total.gradient[name].div_(total.clients).float() for name in weights])

@@ -44,6 +44,7 @@ from graphsilo.training.local import load_model_state, load_weights, model_state
 from graphsilo.training.objective import PredictLinks, link_scores
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.sharing import shared
+from graphsilo.training.work import Begin
 from graphsilo.types import Task
 
 
@@ -336,13 +337,18 @@ class Client(ClientBase[OpFGLConfig]):
 
 
 def fit_surrogate(
-    statistics: ClassStatistics, labelled: Tensor, config: OpFGLConfig, seed: int, device: str
+    statistics: ClassStatistics,
+    labelled: Tensor,
+    config: OpFGLConfig,
+    seed: int,
+    device: str,
+    begin: Begin | None = None,
 ) -> tuple[Surrogate, dict[str, float]]:
     """The surrogate that server or client would fit, from public facts alone, and numbers about it."""
     labels = surrogate_labels(
         statistics.counts, labelled, per_class=config.nodes_per_class, percent=config.nodes_percent
     )
-    return condense(statistics, labels, config.condensation(), generator(seed, "surrogate"), device=device)
+    return condense(statistics, labels, config.condensation(), generator(seed, "surrogate"), device=device, begin=begin)
 
 
 def view_of(surrogate: Surrogate, num_classes: int, device: str) -> View:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor
 
 from graphsilo.federation.interface import Federation
@@ -18,14 +20,24 @@ from graphsilo.training.condensation import (
 class Server(ServerBase[OpFGLConfig]):
     """Sums statistics once and sends back what all clients train on."""
 
-    kept = ("download",)
+    kept = ("pooled", "download")
 
     def __init__(self, context: ServerContext[OpFGLConfig]):
         super().__init__(context)
+        self.pooled: dict[str, Tensor] = {}
         self.download: dict[str, Tensor] = {}
 
     def set_up(self, federation: Federation) -> None:
         """The one upload, and the surrogate."""
+        if not self.pooled:  # else this goes on within the surrogate's steps
+            self._ask(federation)
+        if self.config.condense_at == "clients":
+            self.download = self.pooled
+        else:
+            self._condense()
+        self.pooled = {}
+
+    def _ask(self, federation: Federation) -> None:
         config = self.config
         asked = self.select(federation, 1)
         total = federation.sum(Client.statistics, StatisticsRequest(), to=asked).require(config.min_clients)
@@ -36,11 +48,13 @@ class Server(ServerBase[OpFGLConfig]):
         statistics = ClassStatistics(pooled.counts, pooled.mean.float(), pooled.variance.float())
         self.log["statistics_nodes"] = float(pooled.counts.sum())
         self.log["classes_without_statistics"] = float((pooled.counts == 0).sum())
-        if config.condense_at == "clients":
-            self.download = {**statistics._asdict(), "labelled": total.labelled}
-            return
+        self.pooled = {**statistics._asdict(), "labelled": total.labelled}
+
+    def _condense(self) -> None:
+        statistics = ClassStatistics(*(self.pooled[name] for name in ClassStatistics._fields))
         surrogate, facts = fit_surrogate(
-            statistics, total.labelled, config, self.context.seed, self.context.device
+            statistics, self.pooled["labelled"], self.config, self.context.seed, self.context.device,
+            begin=partial(self.work, "surrogate"),
         )  # fmt: skip
         self.log.update({f"surrogate_{name}": value for name, value in facts.items()})
         self.log["surrogate_nodes"] = float(len(surrogate.labels))

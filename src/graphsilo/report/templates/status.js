@@ -165,10 +165,10 @@
       bar.setAttribute("aria-valuemax", now.rounds);
       bar.setAttribute("aria-valuenow", now.round);
       bar.firstElementChild.style.width = `${(100 * now.round) / Math.max(1, now.rounds)}%`;
-      set(by("rounds"), `Round ${now.round} of ${now.rounds}${seeds}`);
+      set(by("rounds"), `Round ${now.round} of ${now.rounds}${seeds}${now.work ? `; ${now.work}` : ""}`);
     } else {
       const away = (tree.sites ?? []).filter((site) => site.state === "waiting").map((site) => site.site);
-      const what = away.length ? `Waits for ${away.join(", ")}.` : "The sites get ready: no round has ended yet.";
+      const what = away.length ? `Waits for ${away.join(", ")}.` : now.work ? `The ${now.work}.` : "The sites get ready: no round has ended yet.";
       set(by("rounds"), running ? what : { done: "Done.", failed: "Failed.", stopped: "Stopped." }[now.state] ?? now.state);
     }
     pairs(by("facts"), [
