@@ -191,7 +191,7 @@ def run(
         out: Folder for results, checkpoints, models and the report; None writes nothing.
         resume: Go on from the checkpoints in ``out``.
         report: Draw the report page, where there is a folder.
-        progress: Show progress on stderr; or an observer that hears of every round.
+        progress: Show progress on stderr; or an observer that is called after every round.
         settings: Single settings by dotted name, e.g. ``**{"evaluation.every": 5}``.
 
     Returns:

@@ -13,36 +13,19 @@ import torch.nn.functional as F
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import MessageError, UnsupportedError
-from graphsilo.federation.client import (
-    ClientBase,
-    ClientContext,
-    EvaluateRequest,
-    ModelSpec,
-)
+from graphsilo.federation.client import ClientContext, EvaluateRequest, ModelSpec
 from graphsilo.federation.scoring import _parts, _score_classes, probabilities
 from graphsilo.federation.settings import MethodConfig
+from kit.clients import OneNumber
 
 
-class Oracle(ClientBase[MethodConfig]):
-    """Predicts what it was given; its model is one number, its embedding twice that."""
+class Oracle(OneNumber):
+    """Predicts what it was given."""
 
     output: torch.Tensor
-    model = 1.0
 
     def predict(self, data, view="own"):
         return self.output if view == "own" else -self.output
-
-    def final_models(self):
-        return {"own": {"x": torch.tensor([self.model])}}
-
-    def load_final(self, models):
-        self.model = float(models["own"]["x"])
-
-    def embed(self, data):
-        return torch.full((2, 1), 2 * self.model)
-
-    def study(self):
-        return {"model": self.model}
 
 
 def path(labels, classes=2):

@@ -29,12 +29,3 @@ def silo_of(client, labels, *, train=None, classes=3, nodes=12, features=5):
 
 def build(kit, silos, **settings):
     return kit.build("fedlog", silos, model="sage", **{**SHORT, **settings})
-
-
-def rounds(server, federation, count=2):
-    federation.at("setup", 0)
-    server.set_up(federation)
-    for number in range(1, count + 1):
-        federation.at("round", number)
-        server.round(federation, number)
-    return server

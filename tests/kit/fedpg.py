@@ -16,15 +16,6 @@ from graphsilo.training.local import weights_of
 SHORT = {"server_epochs": 5, "mu": 0.5, "centred": False, "confidence": 0.0}
 
 
-def run(server, federation, count=3):
-    federation.at("setup", 0)
-    server.set_up(federation)
-    for number in range(1, count + 1):
-        federation.at("round", number)
-        server.round(federation, number)
-    return server
-
-
 def silo_of(client: int, nodes: int = 24, classes: int = 3, seed: int = 0, only: tuple[int, ...] | None = None) -> Silo:
     """A sparse random graph whose features tell the class; a third of the nodes train."""
     draw = np.random.default_rng(1000 * seed + client)

@@ -11,7 +11,8 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods.fedlog import METHOD
 from graphsilo.testing import conformance
-from kit.fedlog import SHORT, build, rounds, silo_of
+from graphsilo.testing.small import play
+from kit.fedlog import SHORT, build, silo_of
 
 
 def test_no_message_carries_features_of_nodes(kit):
@@ -73,13 +74,13 @@ def test_variants_run_and_change_the_numbers(plain_scores, settings):
 @pytest.mark.parametrize("settings", [{"interp": 0}, {"prototypes": 1}, {"batch_size": 0}, {"networks": 1}], ids=str)
 def test_edges_of_settings_run(kit, settings):
     server, federation = build(kit, [silo_of(0, [0, 1, 2]), silo_of(1, [1, 1])], **settings)
-    rounds(server, federation, 2)
+    play(server, federation, 2)
     assert all(torch.isfinite(value).all() for value in server.weights.values())
 
 
 def test_messages_are_as_large_as_the_formulas_say(kit):
     server, federation = build(kit, [silo_of(0, [0, 1, 2])])
-    rounds(server, federation, 0)
+    play(server, federation, 0)
     reply = federation.client(0).reply()
     client, width, features = federation.client(0), SHORT["embedding_dim"], 5
     encoder = 2 * features * 4 + 4 + 2 * 4 * width + width

@@ -12,14 +12,15 @@ from graphsilo.federation import registry
 from graphsilo.federation.codec import encode
 from graphsilo.models import pool
 from graphsilo.testing.conformance import check_method
-from kit.fedpg import SHORT, federation_of, run, silo_of, weights_in
+from graphsilo.testing.small import play
+from kit.fedpg import SHORT, federation_of, silo_of, weights_in
 from kit.messages import by_kind
 
 
 def test_unlabelled_nodes_count_with_their_predicted_class(kit):
     silo = silo_of(0)
     server, federation = kit.build("fedpg", [silo], **SHORT)
-    run(server, federation, 1)
+    play(server, federation, 1)
     client = federation.client(0)
     predicted = client.predict(client.data).argmax(1).numpy()
     expected = predicted.copy()
@@ -33,7 +34,7 @@ def test_isolated_nodes_have_prototypes_at_hop_zero_alone(kit):
     bare = silo.graph.with_edges(np.zeros((2, 0), dtype=np.int64))
     silo = replace(silo, graph=bare, evaluations=(replace(silo.seen, graph=bare),))
     server, federation = kit.build("fedpg", [silo], **SHORT)
-    run(server, federation)
+    play(server, federation, 3)
     assert server.present[0, :, 0].any()
     assert not server.present[0, :, 1:].any()
 
@@ -54,7 +55,7 @@ def test_isolated_nodes_have_prototypes_at_hop_zero_alone(kit):
 def test_every_switch_runs_and_stays_finite(kit, settings):
     silos = [silo_of(client) for client in range(3)]
     server, federation = kit.build("fedpg", silos, **{**SHORT, **settings})
-    run(server, federation)
+    play(server, federation, 3)
     assert torch.isfinite(server.targets).all()
     assert all(torch.isfinite(value).all() for weights in weights_in(federation) for value in weights.values())
 
@@ -63,7 +64,7 @@ def test_noise_and_centring_change_what_is_sent_but_not_the_model_at_first(kit):
     sent = []
     for settings in ({}, {"noise": 0.25}, {"centred": True}):
         server, federation = kit.build("fedpg", [silo_of(0), silo_of(1)], **{**SHORT, **settings})
-        run(server, federation, 1)
+        play(server, federation, 1)
         sent.append((server.prototypes, weights_in(federation)))
     (plain, weights), (noisy, _), (centred, after) = sent
     assert all(torch.equal(value, after[0][name]) for name, value in weights[0].items())
@@ -80,7 +81,7 @@ def test_the_pool_of_five_models(kit):
     silos = [silo_of(client) for client in range(5)]
     server, federation = federation_of(silos, models)
     before = [{name: value.clone() for name, value in weights.items()} for weights in weights_in(federation)]
-    run(server, federation)
+    play(server, federation, 3)
     assert (server.hops, server.width) == (2, 8)
     assert server.present.flatten(1).any(1).all()
     for old, new in zip(before, weights_in(federation), strict=True):
@@ -95,7 +96,7 @@ def test_bytes_of_a_round_by_formula(kit, hidden, hops):
     """Up 4 (C (L + 1) p + C), down 4 C (L + 1) p and a truth value per row; each tensor is padded to 64 bytes."""
     silos = [silo_of(client, classes=5) for client in range(3)]
     server, federation = kit.build("fedpg", silos, model_options={"hidden": hidden}, hops=hops, **SHORT)
-    run(server, federation, 2)
+    play(server, federation, 2)
     rows = 5 * (hops + 1)
     payload = {"up": 4 * (rows * hidden + 5), "down": 4 * rows * hidden + rows}
     sizes = {"up": (4 * rows * hidden, 20), "down": (4 * rows * hidden, rows)}
@@ -116,7 +117,7 @@ def test_bytes_of_a_round_by_formula(kit, hidden, hops):
 
 def test_what_is_sent_is_named(kit):
     server, federation = kit.build("fedpg", [silo_of(0), silo_of(1)], **SHORT)
-    run(server, federation, 2)
+    play(server, federation, 2)
     assert set(by_kind(federation.ledger, "up")) == {"prototype", "counts", "control"}
     assert set(by_kind(federation.ledger, "down")) == {"prototype", "control"}
     request = server._requests([0])[0]

@@ -10,47 +10,21 @@ import torch
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
-from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
+from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.hosted import HostedClient
+from kit.clients import OneNumber
 
 
-class Number(ClientBase[MethodConfig]):
-    """Its model is one number, its embedding twice that."""
-
-    model = 1.0
-
-    def predict(self, data, view="own"):
-        return torch.zeros(2, 2)
-
-    def state(self):
-        return {"model": self.model}
-
-    def load_state(self, state):
-        self.model = state["model"]
-
-    def final_models(self):
-        return {"own": {"x": torch.tensor([self.model])}}
-
-    def load_final(self, models):
-        self.model = float(models["own"]["x"])
-
-    def embed(self, data):
-        return torch.full((2, 1), 2 * self.model)
-
-    def study(self):
-        return {"model": self.model}
-
-
-def resident():
+def hosted():
     graph = Graph(np.eye(2, dtype=np.float32), np.array([[0, 1], [1, 0]]), np.array([0, 1]), 2)
     silo = Silo(0, graph, np.array([0]), (EvaluationSet("seen", graph, {}),), Schema("node", 2, 2))
-    return HostedClient(Number(ClientContext(0, silo, MethodConfig(), ModelSpec("gcn", {}), 0)))
+    return HostedClient(OneNumber(ClientContext(0, silo, MethodConfig(), ModelSpec("gcn", {}), 0)))
 
 
 def test_models_scale_and_embeddings_at_the_end():
-    held = resident()
+    held = hosted()
     client = held.client
     result = held.finish(embeddings=True, study=False)
     assert sorted(result) == ["best", "embeddings", "last"]
@@ -74,7 +48,7 @@ def drawn(client, *names):
 
 
 def test_a_step_that_is_asked_again_in_a_round_draws_anew():
-    held = resident()
+    held = hosted()
     client = held.client
     held.begin("train", 1)
     first = drawn(client, "batches")
@@ -93,7 +67,7 @@ def test_a_step_that_is_asked_again_in_a_round_draws_anew():
 
 
 def test_a_client_that_is_made_again_goes_on_where_it_was():
-    held, again = resident(), resident()
+    held, again = hosted(), hosted()
     held.begin("train", 1)
     held.begin("train", 1)
     held.remember()

@@ -37,7 +37,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Working:
-    """What an observer hears now and then while the server is at a long piece of work.
+    """What an observer is sent now and then while the server is at a long piece of work.
 
     Attributes:
         seed: Seed of training.
@@ -71,7 +71,7 @@ class Observer(Protocol):
         """A round has ended."""
 
     def worked(self, working: Working) -> None:
-        """A step of a long piece of the server's work has ended; heard a few times a second."""
+        """A step of a long piece of the server's work has ended; called a few times a second."""
 
     def warned(self, text: str) -> None:
         """Something a person should know."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ _MAX = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Participants:
+class Participants(ABC):
     """Everything a run, its checks and its result need of the participants' data, without the data itself.
 
     Attributes:
@@ -92,9 +93,9 @@ class Participants:
             )
         return [*found, *self.notes]
 
+    @abstractmethod
     def keep(self, folder: Path) -> None:
         """Write into a run's folder what is needed to know the cut again."""
-        raise NotImplementedError
 
 
 def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:

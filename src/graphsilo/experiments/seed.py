@@ -79,7 +79,7 @@ class SeedRun:
         agrees = not (method.alone or method.pooled)
         self.scaling = simulation.scaling if agrees else simulation.scaling.alone
         self.scale: FeatureScale | None = None
-        # Of set-up: what it took and who failed before the stretch that the clock measures now.
+        # Of set-up: what it took and who failed before the clock was last started.
         self._taken: dict[str, float] = {}
         self._failed_before: list[str] = []
         self._reported = 0.0
@@ -353,7 +353,7 @@ _WAYS = ("upload_bytes", "download_bytes")
 
 
 class _Clock:
-    """CPU and wall time of a stretch, the clients' processes included."""
+    """CPU and wall time since a start, the clients' processes included."""
 
     def __init__(self, federation: Exchange):
         self.federation = federation

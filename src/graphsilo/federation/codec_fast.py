@@ -88,8 +88,8 @@ def contents_of(message: Message) -> Contents | None:
 
 
 def in_order(value: Any) -> Any:
-    """A plain value with its tables as lists of pairs: tables in another order are equal, but not on the wire, and an
-    answer's counts stand in the order of its table."""
+    """A plain value of one's own, with its tables as lists of pairs: tables in another order are equal, but not on the
+    wire, and an answer's counts stand in the order of its table."""
     if isinstance(value, dict):
         return [[key, in_order(item)] for key, item in value.items()]
     return [in_order(item) for item in value] if isinstance(value, list) else value
@@ -152,9 +152,9 @@ class Template:
         return memory[_HEADROOM - len(self.prefix) :] if lie == wanted else None
 
     def kept(self) -> Template:
-        """The same without the tensors, and with plain values that nobody else can change."""
+        """The same without the tensors."""
         mine = self.contents
-        return self if mine is None else replace(self, contents=replace(mine, plain=copied(mine.plain), tensors=[]))
+        return self if mine is None else replace(self, contents=replace(mine, tensors=[]))
 
 
 TEMPLATES: dict[tuple[type[Message], tuple[Any, ...]], Template] = {}

@@ -55,7 +55,7 @@ class Listing:
             its own steps use the weights.
         model: The paper's backbone as ``model`` settings, taken where the user names none; or such settings per task,
             ``{"node": {"name": ...}, "graph": {"name": ...}}``.
-        alone: Its clients hear nothing of each other (a reference, not a federation).
+        alone: Its clients receive nothing from each other (a reference, not a federation).
         backbone: Whether its clients run a backbone, so that ``model`` settings mean something.
         elsewhere: What the method is on other backbones than the paper's, where that is another method.
         cut_links: Whether its clients use the links between silos, of which each knows those of its own nodes.

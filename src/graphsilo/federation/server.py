@@ -67,7 +67,7 @@ class ServerBase(ABC, Generic[ConfigT]):
         self.schema = context.schema
         self.log: dict[str, float] = {}
         self.works: list[Work] = []
-        # The runner's: hears of every step, and what a checkpoint within a piece of work has kept of it.
+        # The runner's: called after every step, and what a checkpoint within a piece of work has kept of it.
         self.after_step: Callable[[Work], None] = lambda work: None
         self.unfinished: Mapping[str, Any] | None = None
 

@@ -74,8 +74,8 @@ def peak() -> int:
     known = memory_use().peak
     if known:
         return known
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else largest * 1024
 
 
 def _table(path: Path) -> dict[str, int]:

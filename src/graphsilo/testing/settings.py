@@ -98,7 +98,7 @@ def check_settings(method: Method, settings: Mapping[str, Any], trials: Mapping[
 
 
 def check_case(method: Method, case: Case) -> None:
-    """One change, heard or idle as it should be.
+    """One change, effective or idle as it should be.
 
     Raises:
         ConformanceError: It is not.
@@ -106,15 +106,15 @@ def check_case(method: Method, case: Case) -> None:
     idle = case.off is not None
     before = learned(method, case.settings, case.task, models=idle)
     after = learned(method, {**case.settings, case.field: case.value}, case.task, models=idle)
-    told = f"{method.name}: setting '{case.field}' changed to {case.value!r}"
+    what = f"{method.name}: setting '{case.field}' changed to {case.value!r}"
     if idle and before != after:
         raise ConformanceError(
-            f"{told} does something where its `when` says that it has nothing to do, with '{case.off}' at "
+            f"{what} does something where its `when` says that it has nothing to do, with '{case.off}' at "
             f"{case.settings.get(case.off or '', case.task)!r}."
         )
     if not idle and before == after:
         raise ConformanceError(
-            f"{told} changes nothing that clients have learned after {ROUNDS} rounds. Honour it (`download` of a "
+            f"{what} changes nothing that clients have learned after {ROUNDS} rounds. Honour it (`download` of a "
             f"TrainingClient does reset_optimizer), leave it out of the settings, say with `when` where it acts, or "
             f"give check_method a Trial: other values, what else must be set, or the reason."
         )

@@ -427,7 +427,7 @@ def condense(
         settings: How.
         generator: Source of the initial features and links.
         device: Where it computes; the result lies on the CPU.
-        begin: Makes the steps a piece of work that people hear of, with the loss as its curve; None: nobody does.
+        begin: Makes the steps a piece of work whose progress is shown, with the loss as its curve; None: not shown.
 
     Returns:
         The surrogate of the last step, and numbers about it: ``loss`` (of the statistics, α_f included), ``links``

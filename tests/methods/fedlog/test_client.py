@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kit.fedlog import SHORT, build, rounds, silo_of
+from graphsilo.testing.small import play
+from kit.fedlog import SHORT, build, silo_of
 
 
 def test_one_client_of_one_class_gets_its_own_head_nodes_back(kit):
     server, federation = build(kit, [silo_of(0, [1, 1, 1])])
-    rounds(server, federation, 1)
+    play(server, federation, 1)
     client = federation.client(0)
     assert client.rates().tolist() == [0.0, 1.0, 0.0]
     each = SHORT["prototypes"]
@@ -51,7 +52,7 @@ def test_untrained_generators_are_drawn_again_and_not_kept_in_checkpoints(kit):
     server, federation = build(kit, [silo_of(0, [0, 1, 2])], class_generators=False)
     client = federation.client(0)
     assert client.state()["generators"] is None
-    rounds(server, federation, 1)
+    play(server, federation, 1)
     state, held = client.state(), client.generators
     assert state["generators"] == {}
     client.load_state({**state, "generators": None})
@@ -65,7 +66,7 @@ def test_features_beyond_one_ask_for_an_open_end(kit):
     far = replace(far, graph=far.graph.with_features(3.0 * far.graph.features))
     for silos, wanted in (([near], "tanh"), ([near, far], "identity")):
         server, federation = build(kit, silos)
-        rounds(server, federation, 0)
+        play(server, federation, 0)
         assert federation.client(0).output == wanted
 
 
@@ -122,7 +123,7 @@ def test_the_papers_difficulty_never_falls(kit):
 
 def test_a_client_without_training_nodes_counts_nothing_and_learns_from_the_others(kit):
     server, federation = build(kit, [silo_of(0, [0, 1, 2]), silo_of(1, [0, 1, 2], train=[])])
-    rounds(server, federation, 1)
+    play(server, federation, 1)
     alone, empty = (federation.client(client) for client in (0, 1))
     assert empty.weight == 0.0
     assert all(torch.equal(server.weights[name], value) for name, value in alone.weights.items())
@@ -136,14 +137,14 @@ def test_a_client_without_training_nodes_counts_nothing_and_learns_from_the_othe
 def test_without_the_adaptive_factor_nothing_becomes_harder(kit, adaptive):
     settings = {"adaptive_factor": adaptive, "difficulty_threshold": 0.0, "difficulty_step": 0.25}
     server, federation = build(kit, [silo_of(0, [0, 1, 2])], **settings)
-    rounds(server, federation, 3)
+    play(server, federation, 3)
     assert bool((federation.client(0).difficulty > 0).any()) is adaptive
 
 
 def test_pretraining_goes_on_in_round_1_and_reads_no_test_label(kit):
     def trained(silo, **settings):
         server, federation = build(kit, [silo], **settings)
-        rounds(server, federation, 1)
+        play(server, federation, 1)
         return server.weights
 
     silo = silo_of(0, [0, 1, 2, 0, 1, 2])
@@ -159,7 +160,7 @@ def test_pretraining_goes_on_in_round_1_and_reads_no_test_label(kit):
 
 def test_study_tells_of_real_and_learned_features(kit):
     server, federation = build(kit, [silo_of(0, [0, 1, 2])])
-    rounds(server, federation, 2)
+    play(server, federation, 2)
     facts = federation.client(0).study()
     assert facts["real_features"].shape == (3, 5)
     assert facts["synthetic_features"].shape == (6, 5)

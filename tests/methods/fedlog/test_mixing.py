@@ -7,12 +7,13 @@ import torch
 
 from graphsilo.methods.fedlog.messages import ClassGenerators, GeneratorRequest
 from graphsilo.methods.fedlog.mixing import mix_generators, mix_nodes
-from kit.fedlog import build, rounds, silo_of
+from graphsilo.testing.small import play
+from kit.fedlog import build, silo_of
 
 
 def test_synthetic_nodes_are_the_rate_weighted_mean(kit):
     server, federation = build(kit, [silo_of(0, [0, 0, 0, 1]), silo_of(1, [0, 1])])
-    rounds(server, federation, 1)
+    play(server, federation, 1)
     first, second = (federation.client(client).prototypes[0] for client in (0, 1))
     # r_0 = (3/4, 1/4, 0), r_1 = (1/2, 1/2, 0); nobody has class 2, so both count alike there.
     share = torch.tensor([0.6, 1 / 3, 0.5]).repeat_interleave(2)[:, None]
@@ -26,7 +27,7 @@ def test_class_generators_mix_by_rate_and_uniformly_where_nobody_has_a_class(kit
         client = federation.client(number)
         found = client.fit_generator(GeneratorRequest(output="tanh"))
         own[number] = found.generators["0.weight"][0] / found.class_weights[0]
-    rounds(server, federation, 0)
+    play(server, federation, 0)
     mixed = federation.client(0).generators["0.weight"]
     torch.testing.assert_close(mixed, federation.client(1).generators["0.weight"])
     for label, share in enumerate((0.6, 1 / 3, 0.5)):
@@ -57,7 +58,7 @@ def test_noisy_rates_are_drawn_once(kit):
     server, federation = build(kit, [silo_of(0, [0, 0, 0, 1])], rate_noise=0.5)
     client = federation.client(0)
     first = client.rates()
-    rounds(server, federation, 2)
+    play(server, federation, 2)
     assert torch.equal(client.rates(), first)
     assert not torch.equal(first, plain)
     assert first[2] == 0.0  # noise grows with the rate

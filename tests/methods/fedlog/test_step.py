@@ -7,7 +7,8 @@ import torch
 
 from graphsilo.methods import fedlog
 from graphsilo.methods.fedlog import step as fedlog_step
-from kit.fedlog import build, rounds, silo_of
+from graphsilo.testing.small import play
+from kit.fedlog import build, silo_of
 
 
 def test_steps_on_synthetic_nodes_beside_the_batches_or_after_them(kit, monkeypatch):
@@ -22,7 +23,7 @@ def test_steps_on_synthetic_nodes_beside_the_batches_or_after_them(kit, monkeypa
     for generalization in ("joint", "sequential"):
         settings = {"batch_size": 4, "generalization": generalization}
         server, federation = build(kit, [silo_of(0, [0, 1, 2, 0, 1, 2, 0, 1])], **settings)
-        rounds(server, federation, 2)
+        play(server, federation, 2)
     joint, sequential = seen[:4], seen[4:]
     assert joint == [(4, 0, None)] * 2 + [(4, 6, None)] * 2
     assert sequential == [(4, 0, None)] * 4 + [(0, 4, 0.0), (0, 2, 0.0)]
@@ -30,7 +31,7 @@ def test_steps_on_synthetic_nodes_beside_the_batches_or_after_them(kit, monkeypa
 
 def test_prediction_with_all_pairs_takes_few_nodes_at_once(kit, monkeypatch):
     server, federation = build(kit, [silo_of(0, [0, 1, 2])], interp=0)
-    rounds(server, federation, 1)
+    play(server, federation, 1)
     client, seen = federation.client(0), []
     whole = client.predict(client.data)
     forward = client.network.classifiers.forward
@@ -59,7 +60,7 @@ def test_prediction_with_all_pairs_takes_few_nodes_at_once(kit, monkeypatch):
 )
 def test_the_gradient_of_a_step_is_that_of_its_loss(kit, settings, part):
     server, federation = build(kit, [silo_of(0, [0, 1, 2, 0, 1])], norm_weight=0.3, prototypes=4, **settings)
-    rounds(server, federation, 2)
+    play(server, federation, 2)
     client, batch = federation.client(0), torch.tensor([0, 2, 3])
     for name, value in client.weights.items():
         if name.endswith("move.2.weight"):

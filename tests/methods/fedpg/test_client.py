@@ -15,8 +15,9 @@ from graphsilo.methods.fedpg.client import depth_of
 from graphsilo.methods.fedpg.prototypes import centre
 from graphsilo.models import build as build_model
 from graphsilo.testing.conformance import hide_labels
+from graphsilo.testing.small import play
 from graphsilo.training.local import weights_of
-from kit.fedpg import SHORT, federation_of, run, silo_of, weights_in
+from kit.fedpg import SHORT, federation_of, silo_of, weights_in
 
 
 def graphs_of(client: int, count: int = 30) -> Silo:
@@ -53,7 +54,7 @@ def same_weights(left, right) -> bool:
 def test_without_a_pull_it_is_local_training_bit_for_bit(kit, settings):
     silos = [silo_of(client) for client in range(3)]
     server, federation = kit.build("fedpg", silos, dropout=0.5, **{**SHORT, "mu": 0.0}, **settings)
-    run(server, federation)
+    play(server, federation, 3)
     plain = {name: value for name, value in settings.items() if name != "reset_optimizer"}
     for client in range(3):
         alone = kit.build("local", silos, dropout=0.5, **plain)[1].client(client)
@@ -70,7 +71,7 @@ def test_prototypes_at_hop_zero_are_fedprotos(kit):
     """Class means of the labelled nodes' embeddings after training, without dropout, and their counts."""
     silos = [silo_of(client) for client in range(3)]
     server, federation = kit.build("fedpg", silos, dropout=0.5, annotation="labelled", hops=0, **SHORT)
-    run(server, federation)
+    play(server, federation, 3)
     for place, silo in enumerate(silos):
         client = federation.client(silo.client)
         with torch.no_grad():
@@ -87,7 +88,7 @@ def test_a_step_has_the_gradient_of_the_whole_loss(kit):
     silo = silo_of(0)
     settings = {**SHORT, "optimizer": "sgd", "lr": 0.1, "weight_decay": 0.0, "local_epochs": 1, "reduction": "norm_sum"}
     server, federation = kit.build("fedpg", [silo], **settings)
-    run(server, federation, 1)
+    play(server, federation, 1)
     client = federation.client(0)
     membership, targets = client._membership, server.targets[0]
     data = client.data
@@ -117,7 +118,7 @@ def test_the_pull_pulls(kit, setting):
         settings.update(lr=0.05, weight_decay=0.0)
         wide = {"model_options": {"hidden": 16}}
         server, federation = kit.build("fedpg", silos, **wide, **{**settings, **setting}, mu=mu)
-        run(server, federation, 15)
+        play(server, federation, 15)
         gaps = centre(server.prototypes - server.targets, server.present)
         return float(gaps[server.present].norm(dim=-1).mean())
 
@@ -136,11 +137,11 @@ def test_labels_of_validation_and_test_change_no_prototype_and_no_weight(kit, ma
     silos = [make(client) for client in range(3)]
     model = {"model": "gin", "model_options": {"hidden": 16}} if make is graphs_of else {"dropout": 0.5}
     server, federation = kit.build("fedpg", silos, **model, **{**SHORT, **settings})
-    run(server, federation, 4)
+    play(server, federation, 4)
     hidden = [hide_labels(silo) for silo in silos]
     assert any(not np.array_equal(left.labels, right.labels) for left, right in zip(silos, hidden, strict=True))
     other_server, other = kit.build("fedpg", hidden, **model, **{**SHORT, **settings})
-    run(other_server, other, 4)
+    play(other_server, other, 4)
     assert torch.equal(server.prototypes, other_server.prototypes)
     assert torch.equal(server.counts, other_server.counts)
     assert torch.equal(server.targets, other_server.targets)
@@ -151,7 +152,7 @@ def test_a_client_without_training_nodes_uploads_nothing_and_keeps_its_weights(k
     silos = [silo_of(0), replace(silo_of(1), train=np.empty(0, dtype=np.int64)), silo_of(2)]
     server, federation = kit.build("fedpg", silos, **SHORT)
     before = {name: value.clone() for name, value in weights_of(federation.client(1).model).items()}
-    run(server, federation)
+    play(server, federation, 3)
     assert not server.present[1].any()
     assert server.counts[1].sum() == 0
     after = weights_of(federation.client(1).model)
@@ -173,7 +174,7 @@ def test_models_without_a_hidden_layer_are_refused(name):
     with pytest.raises(ConfigError, match=rf"client 0: .*{name} .*no hidden layer.*model.layers to 2"):
         federation_of(silos, [(name, {"layers": 1})] * 2)
     server, federation = federation_of(silos, [(name, {"layers": 2, "hidden": 4})] * 2)
-    run(server, federation, 2)
+    play(server, federation, 2)
     assert server.width == 4
 
 
@@ -206,7 +207,7 @@ def test_depth_of_models(name, depth):
 def test_graph_classification(kit, settings):
     silos = [graphs_of(client) for client in range(3)]
     server, federation = kit.build("fedpg", silos, model="gin", model_options={"hidden": 16}, **SHORT, **settings)
-    run(server, federation, 4)
+    play(server, federation, 4)
     assert server.hops == 2
     assert server.present[:, :, 0].all()
     # A lower threshold reaches at least as far.
@@ -223,7 +224,7 @@ def test_a_restored_client_of_graphs_goes_on_as_before(kit):
         return kit.build("fedpg", [graphs_of(0), graphs_of(1)], model="gin", **settings)
 
     server, federation = build()
-    run(server, federation, 2)
+    play(server, federation, 2)
     other_server, other = build()
     other.at("setup", 0)
     other_server.load_state(server.state())
@@ -240,7 +241,7 @@ def test_study_stays_at_the_client(kit):
     server, federation = kit.build("fedpg", [silo_of(0)], **SHORT)
     client = federation.client(0)
     assert client.study() == {}
-    run(server, federation)
+    play(server, federation, 3)
     facts = client.study()
     assert facts["annotated"] == 24  # the confidence asked for is 0
     guessed = np.setdiff1d(np.arange(24), client.silo.train)

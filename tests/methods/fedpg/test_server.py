@@ -16,15 +16,16 @@ from graphsilo.methods.fedpg.messages import HelloReply
 from graphsilo.methods.fedpg.server import mean_cosine
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing.conformance import assemble
+from graphsilo.testing.small import play
 from graphsilo.training.local import weights_of
-from kit.fedpg import SHORT, run, silo_of, weights_in
+from kit.fedpg import SHORT, silo_of, weights_in
 
 
 def test_mixing_everybody_without_the_generator_is_fedprotos_mean(kit):
     """Σ n_kc P_kc / Σ n_kc over those who have the class."""
     silos = [silo_of(0), silo_of(1, only=(0, 2)), silo_of(2)]
     server, federation = kit.build("fedpg", silos, annotation="labelled", hops=0, alpha=0.0, similarity=-1.0, **SHORT)
-    run(server, federation, 1)
+    play(server, federation, 1)
     weights = server.counts.float().unsqueeze(-1)
     mean = (weights * server.prototypes[:, :, 0]).sum(0) / weights.sum(0)
     for place in range(3):
@@ -38,7 +39,7 @@ def test_the_servers_first_two_rounds_written_out(kit):
     server, federation = kit.build(
         "fedpg", [silo_of(client) for client in range(4)], similarity=0.6, alpha=0.3, **settings
     )
-    run(server, federation, 0)
+    play(server, federation, 0)
     leaves = [part.clone().requires_grad_() for part in server.universal.parameters]
     steps = torch.optim.SGD(leaves, lr=0.5)
     for number in (1, 2):
@@ -99,9 +100,9 @@ def test_a_fixed_code_needs_no_other_client(kit):
     """α = 1 with the code: what a client learns does not depend on who else takes part."""
     settings = {**SHORT, "generator": "code", "alpha": 1.0, "norm": 4.0}
     server, federation = kit.build("fedpg", [silo_of(0), silo_of(1)], **settings)
-    run(server, federation)
+    play(server, federation, 3)
     alone_server, alone = kit.build("fedpg", [silo_of(0)], **settings)
-    run(alone_server, alone)
+    play(alone_server, alone, 3)
     mine, his = weights_of(federation.client(0).model), weights_of(alone.client(0).model)
     assert all(torch.equal(value, his[name]) for name, value in mine.items())
     lengths = server.targets[0][server.present[0]].norm(dim=-1)
@@ -115,7 +116,7 @@ def test_an_absent_class_receives_nothing(kit):
     silos = [silo_of(0), silo_of(1, only=(1,)), silo_of(2)]
     settings = {**SHORT, "annotation": "labelled"}
     server, federation = kit.build("fedpg", silos, **settings)
-    run(server, federation, 4)
+    play(server, federation, 4)
     assert server.counts[1, [0, 2]].tolist() == [0, 0]
     assert not server.present[1, [0, 2]].any()
     assert (server.targets[1, [0, 2]] == 0).all()
@@ -126,7 +127,7 @@ def test_an_absent_class_receives_nothing(kit):
 def test_a_class_that_nobody_has(kit):
     silos = [silo_of(client, only=(0, 2)) for client in range(2)]
     server, federation = kit.build("fedpg", silos, annotation="labelled", **SHORT)
-    run(server, federation)
+    play(server, federation, 3)
     assert not server.present[:, 1].any()
     assert torch.isfinite(server.targets).all()
 
@@ -134,7 +135,7 @@ def test_a_class_that_nobody_has(kit):
 def test_nobody_with_training_nodes(kit):
     silos = [replace(silo_of(client), train=np.empty(0, dtype=np.int64)) for client in range(2)]
     server, federation = kit.build("fedpg", silos, **SHORT)
-    run(server, federation)
+    play(server, federation, 3)
     assert server.targets is None
 
 
@@ -159,7 +160,7 @@ def test_similar_clients_by_threshold(kit):
     silos = [silo_of(client) for client in range(3)]
     for threshold, size in ((2.0, 1.0), (-1.0, 3.0)):
         server, federation = kit.build("fedpg", silos, similarity=threshold, **SHORT)
-        run(server, federation, 2)
+        play(server, federation, 2)
         assert server.log["similar_clients"] == size
 
 
@@ -181,7 +182,7 @@ def test_client_that_lies_of_its_model_fails_whoever_it_is(width, depth):
 def test_uploads_of_another_shape_are_refused(kit):
     silos = [silo_of(client) for client in range(2)]
     server, federation = kit.build("fedpg", silos, **SHORT)
-    run(server, federation, 1)
+    play(server, federation, 1)
     server._start(1, 4)
     federation.client(0)._upload = lambda hops: Client._upload(federation.client(0), 3)
     federation.at("round", 2)
@@ -201,7 +202,7 @@ def test_the_mean_cosine_is_of_different_rows():
 def test_too_few_answers_end_the_round(kit):
     silos = [silo_of(client) for client in range(2)]
     server, federation = kit.build("fedpg", silos, **SHORT)
-    run(server, federation, 1)
+    play(server, federation, 1)
     federation.client(1).run_epochs = federation.client(1)._train_towards = lambda *args: 1 / 0
     federation.at("round", 2)
     with pytest.raises(FederationError, match="client 1 failed in 'train'"):

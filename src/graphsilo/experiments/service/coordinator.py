@@ -101,7 +101,7 @@ class Coordinator:
         """Take jobs until ``close`` is called, or until none is left.
 
         Args:
-            observer: Makes who hears of a job's progress.
+            observer: Makes the observer of a job's progress.
             until_idle: Return when no job is left.
 
         Returns:

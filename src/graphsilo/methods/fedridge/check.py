@@ -53,7 +53,7 @@ def impossible(
     diagonal = square[starts].astype(np.float64)
     if num_samples < 0 or diagonal.min(initial=0.0) < 0:
         return f"{min(num_samples, diagonal.min(initial=0.0)):.3g} is less than any sum of squares or rows"
-    # The rows of each class, told by the constant.
+    # The rows of each class, by the constant.
     heavy = cross[:, constant] / CONSTANT
     rows = np.divide(heavy, weight, out=np.zeros(classes), where=weight > 0)
     if rows.min(initial=0.0) < -ROUNDING or abs(rows.sum() - num_samples) > ROUNDING * max(num_samples, 1):
