@@ -9,8 +9,7 @@ from pathlib import Path
 from graphsilo.cli.terminal import Sheet, say, show
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import Comparison, comparison, to_csv, to_latex, to_markdown, write_comparison
-from graphsilo.report.formats import MISSING, percent, plus_minus
-from graphsilo.report.tables import COST_TITLES, costs
+from graphsilo.report.formats import COST_TITLES, MISSING, cost_texts, percent, plus_minus
 
 
 def compare_command(
@@ -55,7 +54,7 @@ def sheet(found: Comparison) -> Sheet:
     rows: list[tuple[str, list[str], str]] = []
     for row in found.references:
         scores = [plus_minus(row.scores[name], name) for name in found.metrics]
-        rows.append((row.label, scores + [MISSING] * (len(columns) - len(scores)), "dim"))
+        rows.append((row.label, [*scores, *[MISSING] * len(gaps), *cost_texts(row.spent)], "dim"))
     several = len(found.rows) > 1
     for position, row in enumerate(found.rows):
         cells = []
@@ -63,6 +62,6 @@ def sheet(found: Comparison) -> Sheet:
             best = "*" if several and position in found.best.get(name, ()) else ""
             cells.append(f"{plus_minus(row.scores[name], name)}{best}{found.mark(name, position)}")
         cells += [MISSING if row.gap[name] is None else f"{percent(row.gap[name], 0)} %" for name in gaps]
-        cells += [text for text, _ in costs(row)]
+        cells += cost_texts(row.spent)
         rows.append((row.label, cells, ""))
     return Sheet("Test, %", columns, rows)

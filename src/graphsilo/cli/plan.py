@@ -108,7 +108,7 @@ def _steps(plan: Plan) -> None:
         ("Start, data and cut", plan.start, True),
         ("Set-up", plan.setup, exact),
         ("First round", plan.first_round, exact),
-        (f"Each later round of {about['rounds']}", plan.round, steady),
+        *([(f"Each later round of {about['rounds']}", plan.round, steady)] if about["rounds"] > 1 else []),
         (f"Each evaluation of {about['evaluations']}", plan.evaluation, exact),
         ("Each checkpoint", plan.checkpoint, True),
         ("Results and report", plan.finish, True),

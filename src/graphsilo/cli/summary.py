@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from graphsilo.cli.terminal import Sheet
 from graphsilo.errors import several
 from graphsilo.evaluate.metrics import METRICS, main_ones, metric_of
-from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord
+from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord, Spent
 from graphsilo.report.formats import (
+    COST_TITLES,
     MISSING,
     MODES,
     REFERENCES,
     Spread,
     absent_clients,
-    data_size,
-    duration,
-    mean,
+    cost_texts,
     percent,
     plus_minus,
 )
@@ -48,26 +47,20 @@ def sheet(record: RunRecord) -> Sheet:
         *(["Worst client"] if worst else []),
         *(SCENARIOS[name] for name in scenarios),
         "Best round",
-        "Sent",
-        "Received",
-        "CPU",
-        "of it server",
+        *COST_TITLES,
         *(["Gap closed"] if gap is not None else []),
     ]
     main = [
         *scores(test, record.summary.scenarios),
         _rounds([seed.best_round for seed in record.seeds]),
-        data_size(record.summary.upload_bytes),
-        data_size(record.summary.download_bytes),
-        duration(mean(seed.cpu_seconds for seed in record.seeds)),
-        duration(mean(seed.server_cpu_seconds for seed in record.seeds)),
+        *cost_texts(record.spent),
     ]
     if gap is not None:
         closed = gap.get(names[0]) if names else None
         main.append(MISSING if closed is None else f"{percent(closed, 0)} %")
     rows = [(record.method.title, main, "bold")]
     for name, means in record.reference_rows.items():
-        cells = scores(means, means.beside.scenarios)
+        cells = [*scores(means, means.beside.scenarios), MISSING, *cost_texts(means.beside.spent or Spent())]
         rows.append((REFERENCES[name], [*cells, *[MISSING] * (len(columns) - len(cells))], "dim"))
     absent = absent_clients(record.partition)
     seeds = len(record.seeds)

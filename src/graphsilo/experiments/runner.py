@@ -200,8 +200,11 @@ def _references(
             elsewhere=None if elsewhere is None else elsewhere.for_reference(name),
             label=name,
         )
-        summary = result.record.summary
-        rows[name] = Means(summary.test.metrics, replace(summary.test.beside, scenarios=summary.scenarios))
+        summary, spent = result.record.summary, result.record.spent
+        if registry.load(reference_method(name)).pooled:
+            spent = replace(spent, upload_bytes=None, download_bytes=None)
+        beside = replace(summary.test.beside, scenarios=summary.scenarios, spent=spent)
+        rows[name] = Means(summary.test.metrics, beside)
     if "local" in rows and "global" in rows:
         gaps = gaps_closed(record.summary.test, rows["local"], rows["global"])
     return References.of(rows, gaps)

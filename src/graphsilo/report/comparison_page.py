@@ -9,7 +9,10 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import tables
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.formats import (
+    COST_TITLES,
+    COSTS,
     MISSING,
+    cost_texts,
     in_sentence,
     listed,
     percent,
@@ -34,7 +37,8 @@ def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Conte
     main = table.metrics[0] if table.metrics else "accuracy"
     curves = overlaid_curves(runs, labels)
     sizes = [
-        None if row.upload_bytes is None else (row.upload_bytes + (row.download_bytes or 0)) / 1e6 for row in table.rows
+        None if row.spent.upload_bytes is None else (row.spent.upload_bytes + (row.spent.download_bytes or 0)) / 1e6
+        for row in table.rows
     ]
     trade = trade_off(labels, sizes, [row.scores.get(main) for row in table.rows], main)
     data = list(dict.fromkeys(run.result.data.name for run in runs))
@@ -89,7 +93,10 @@ def _comparison_table(table: tables.Comparison) -> Context:
             closed = row.gap[gap]
             cells.append(_cell(MISSING if closed is None else f"{percent(closed, 0)} %", closed))
         cells += [
-            *(_cell(text, value) for text, value in tables.costs(row)),
+            *(
+                _cell(text, getattr(row.spent, name))
+                for text, (_, name, _) in zip(cost_texts(row.spent), COSTS, strict=True)
+            ),
             _cell(str(len(row.seeds)), len(row.seeds)),
         ]
         rows.append({"label": row.label, "cells": cells})
@@ -97,11 +104,12 @@ def _comparison_table(table: tables.Comparison) -> Context:
         {
             "label": row.label,
             "cells": [plus_minus(row.scores[name], name) for name in table.metrics],
-            "blank": len(columns) + len(tables.COST_TITLES) + 1 - len(table.metrics),
+            "blank": len(columns) - len(table.metrics),
+            "costs": cost_texts(row.spent),
         }
         for row in table.references
     ]
-    return {"columns": [*columns, *tables.COST_TITLES, "Seeds"], "rows": rows, "references": references}
+    return {"columns": [*columns, *COST_TITLES, "Seeds"], "rows": rows, "references": references}
 
 
 def _cell(text: str, value: Any) -> Context:

@@ -7,13 +7,13 @@ Markdown table and the LaTeX table round alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import over_seeds
-from graphsilo.experiments.storage.records import PartitionFacts
+from graphsilo.experiments.storage.records import PartitionFacts, Spent
 
 MISSING = "–"
 """What stands where there is nothing to show: an empty group, a metric that was not recorded."""
@@ -190,3 +190,17 @@ def with_unit(value: Spread | None, name: str) -> str:
     """Mean ± deviation with the percent sign where it is one."""
     text = plus_minus(value, name)
     return f"{text} %" if metric_of(name).is_share and text != MISSING else text
+
+
+COSTS: Sequence[tuple[str, str, Callable[[float | None], str]]] = (
+    ("Sent", "upload_bytes", data_size),
+    ("Received", "download_bytes", data_size),
+    ("CPU", "cpu_seconds", duration),
+    ("of it server", "server_cpu_seconds", duration),
+)
+COST_TITLES = tuple(title for title, _, _ in COSTS)
+
+
+def cost_texts(spent: Spent) -> list[str]:
+    """What training took in each of ``COST_TITLES``."""
+    return [text(getattr(spent, name)) for _, name, text in COSTS]

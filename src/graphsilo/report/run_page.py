@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of, ordered
-from graphsilo.experiments.storage.records import ClientScores, PartitionFacts
+from graphsilo.experiments.storage.records import ClientScores, PartitionFacts, Spent
 from graphsilo.report import curves, figures, kernel, studies, tables
 from graphsilo.report.exchange import CLIENT_ROWS, cost_section, ledger_section
 from graphsilo.report.formats import (
@@ -170,11 +170,13 @@ def _reference_table(run: Run) -> Context | None:
     }
     if not found or not names:
         return None
-    rows = [(REFERENCES[key], scores, False) for key, scores in found.items()]
-    rows.insert(int("local" in found), (run.result.method.title, {name: run.spread(name) for name in names}, True))
+    spent = {key: means.beside.spent or Spent() for key, means in run.result.reference_rows.items()}
+    rows = [(REFERENCES[key], scores, spent[key], False) for key, scores in found.items()]
+    mine = {name: run.spread(name) for name in names}
+    rows.insert(int("local" in found), (run.result.method.title, mine, run.result.spent, True))
     reach = [
         edge
-        for _, scores, _ in rows
+        for _, scores, *_ in rows
         if (score := scores.get(main)) is not None
         for edge in (score.mean - (score.std or 0), score.mean + (score.std or 0))
     ]
@@ -186,19 +188,27 @@ def _reference_table(run: Run) -> Context | None:
         return f"{100 * (value - low) / (high - low):.2f}"
 
     lines = []
-    for title, scores, own in rows:
+    for title, scores, took, own in rows:
         score = scores.get(main)
         dot = None
         if score is not None:
             width = 200 * (score.std or 0) / (high - low)
             dot = {"at": at(score.mean), "from": at(score.mean - (score.std or 0)), "width": f"{width:.2f}"}
-        cells = [plus_minus(scores[name], name) for name in names]
+        cells = [
+            *(plus_minus(scores[name], name) for name in names),
+            data_size(took.upload_bytes),
+            duration(took.cpu_seconds),
+        ]
         lines.append({"title": title, "own": own, "dot": dot, "cells": cells})
     gaps = [(name, tables.run_gap(run, name)) for name in names]
     texts = [f"{percent(gap, 0)} % in {in_sentence(name)}" for name, gap in gaps if gap is not None]
     return {
         "metric": in_sentence(main),
-        "columns": [f"{each.title}, %" if each.is_share else each.title for each in map(metric_of, names)],
+        "columns": [
+            *(f"{each.title}, %" if each.is_share else each.title for each in map(metric_of, names)),
+            "Sent",
+            "CPU",
+        ],
         "rows": lines,
         "gap_sentence": f"Of the gap between local and global, this run closes {listed(texts)}." if texts else None,
         "explained": references_explained(found),
@@ -218,7 +228,7 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
         *tiles,
         ("Sent for training, per seed", data_size(run.result.summary.upload_bytes)),
         ("Received for training, per seed", data_size(run.result.summary.download_bytes)),
-        ("CPU time, per seed", duration(mean(seed.cpu_seconds for seed in run.seeds))),
+        ("CPU time, per seed", duration(run.result.spent.cpu_seconds)),
     ]
 
 

@@ -11,7 +11,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,15 @@ from msgspec import structs
 from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.evaluate.metrics import main_ones, metric_of, ordered
 from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
-from graphsilo.experiments.storage.records import BesideScores, Scores
+from graphsilo.experiments.storage.records import BesideScores, Scores, Spent
 from graphsilo.report.formats import (
-    MISSING,
+    COST_TITLES,
+    COSTS,
     MODES,
     REFERENCES,
     Spread,
     absent_clients,
-    data_size,
-    duration,
-    mean,
+    cost_texts,
     metric,
     plus_minus,
     references_explained,
@@ -61,8 +60,7 @@ class Row:
         scores: Metric to mean and deviation over seeds; None where it was not scored.
         by_seed: Metric to seed to score.
         gap: Share of the gap between local and global that the run closes, by metric.
-        upload_bytes, download_bytes, cpu_seconds, server_cpu_seconds, wall_seconds: Means per seed; None where not
-            recorded.
+        spent: What training took, per seed.
     """
 
     label: str
@@ -71,11 +69,7 @@ class Row:
     by_seed: dict[str, dict[int, float | None]]
     gap: dict[str, float | None]
     seeds: tuple[Any, ...] = ()
-    upload_bytes: float | None = None
-    download_bytes: float | None = None
-    cpu_seconds: float | None = None
-    server_cpu_seconds: float | None = None
-    wall_seconds: float | None = None
+    spent: Spent = field(default_factory=Spent)
 
 
 @dataclass(frozen=True)
@@ -159,7 +153,7 @@ class Comparison:
             sentences.append(f"No difference is significant ({test}).")
         labels = [row.label.partition(" (of ")[0] for row in self.references]
         shown = [key for key, title in REFERENCES.items() if title in labels]
-        if any(row.upload_bytes is not None for row in self.rows):
+        if any(row.spent.upload_bytes is not None for row in self.rows):
             sentences.append("Sent and received: for training, per seed, without evaluation.")
         return [*sentences, references_explained(shown)] if shown else sentences
 
@@ -251,13 +245,13 @@ def to_markdown(table: Comparison, *, digits: int = 1) -> str:
     lines = [_markdown_line(header), _markdown_line(["---", *["---:"] * (len(header) - 1)])]
     for row in table.references:
         scores = [plus_minus(row.scores[name], name, digits) for name in table.metrics]
-        lines.append(_markdown_line([f"*{_markdown(row.label)}*", *scores, *[MISSING] * len(COST_TITLES)]))
+        lines.append(_markdown_line([f"*{_markdown(row.label)}*", *scores, *cost_texts(row.spent)]))
     for position, row in enumerate(table.rows):
         scores = []
         for name in table.metrics:
             text = plus_minus(row.scores[name], name, digits)
             scores.append((f"**{text}**" if position in table.best[name] else text) + table.mark(name, position))
-        lines.append(_markdown_line([_markdown(row.label), *scores, *_costs(row)]))
+        lines.append(_markdown_line([_markdown(row.label), *scores, *cost_texts(row.spent)]))
     below = [*table.legend, *map(_markdown, table.notes), *(f"Warning: {_markdown(text)}" for text in table.warnings)]
     return "\n".join(lines) + "\n\n" + "\n\n".join(below) + "\n"
 
@@ -277,8 +271,11 @@ def to_latex(table: Comparison, *, digits: int = 1, costs: bool = False) -> str:
     lines += ["\\toprule", _latex_line(["Method", *map(_latex, titles)]), "\\midrule"]
     for row in table.references:
         cells = [_latex_score(row.scores[name], name, digits) for name in table.metrics]
-        blank = ["--"] * len(COST_TITLES) if costs else []
-        lines.append(_latex_line([f"\\emph{{{_latex(row.label)}}}", *cells, *blank]))
+        lines.append(
+            _latex_line(
+                [f"\\emph{{{_latex(row.label)}}}", *cells, *(map(_latex, cost_texts(row.spent)) if costs else ())]
+            )
+        )
     if table.references:
         lines.append("\\midrule")
     for position, row in enumerate(table.rows):
@@ -287,7 +284,7 @@ def to_latex(table: Comparison, *, digits: int = 1, costs: bool = False) -> str:
             text = _latex_score(row.scores[name], name, digits, bold=position in table.best[name])
             mark = {"†": "$^{\\dagger}$", "‡": "$^{\\ddagger}$"}.get(table.mark(name, position), "")
             cells.append(text + mark)
-        lines.append(_latex_line([_latex(row.label), *cells, *(map(_latex, _costs(row)) if costs else ())]))
+        lines.append(_latex_line([_latex(row.label), *cells, *(map(_latex, cost_texts(row.spent)) if costs else ())]))
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
@@ -296,7 +293,7 @@ def to_csv(table: Comparison) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     scores = [f"{name}_{part}" for name in table.metrics for part in ("mean", "std", "p")]
-    costs = [*(name for _, name, _ in _COSTS), "wall_seconds"]
+    costs = [*(name for _, name, _ in COSTS), "wall_seconds"]
     writer.writerow(["label", "row", "run", "seeds", *scores, *costs, "remarks"])
     said = " ".join([*table.notes, *(f"Warning: {text}" for text in table.warnings)])
     for position, row in [*((None, row) for row in table.references), *enumerate(table.rows)]:
@@ -309,7 +306,7 @@ def to_csv(table: Comparison) -> str:
             cells.append(None if difference is None else difference.adjusted_p)
         kind, where = ("reference", "") if row.path is None else ("run", str(row.path))
         seeds = " ".join(map(str, row.seeds))
-        spent = [getattr(row, name) for name in costs]
+        spent = [getattr(row.spent, name) for name in costs]
         # A comment line would be a row of one cell to most readers: what holds of all runs stands in each one's row.
         writer.writerow([row.label, kind, where, seeds, *cells, *spent, said if row.path is not None else ""])
     return file.getvalue()
@@ -351,24 +348,6 @@ def reference_spread(run: Run, key: str, name: str, scenario: str | None = None)
     return None if cell is None or cell.mean is None else Spread(cell.mean, cell.std, len(run.seeds))
 
 
-_COSTS: Sequence[tuple[str, str, Callable[[float | None], str]]] = (
-    ("Sent", "upload_bytes", data_size),
-    ("Received", "download_bytes", data_size),
-    ("CPU", "cpu_seconds", duration),
-    ("of it server", "server_cpu_seconds", duration),
-)
-COST_TITLES = tuple(title for title, _, _ in _COSTS)
-
-
-def costs(row: Row) -> list[tuple[str, float | None]]:
-    """What a row cost in each of ``COST_TITLES``, in words and as a number."""
-    return [(words(getattr(row, name)), getattr(row, name)) for _, name, words in _COSTS]
-
-
-def _costs(row: Row) -> list[str]:
-    return [text for text, _ in costs(row)]
-
-
 def _metrics(runs: Sequence[Run], wanted: Sequence[str] | None) -> list[str]:
     scored = ordered(name for run in runs for name in run.metrics())
     if wanted is None:
@@ -395,11 +374,7 @@ def _row(run: Run, label: str, names: Iterable[str]) -> Row:
         by_seed={name: dict(zip(run.seed_names, run.values(name), strict=True)) for name in names},
         gap={name: run_gap(run, name) for name in names},
         seeds=tuple(run.seed_names),
-        upload_bytes=run.result.summary.upload_bytes,
-        download_bytes=run.result.summary.download_bytes,
-        cpu_seconds=mean(seed.cpu_seconds for seed in run.seeds),
-        server_cpu_seconds=mean(seed.server_cpu_seconds for seed in run.seeds),
-        wall_seconds=mean(seed.wall_seconds for seed in run.seeds),
+        spent=run.result.spent,
     )
 
 
@@ -451,10 +426,12 @@ def _references(runs: Sequence[Run], labels: Sequence[str], names: Sequence[str]
     rows, warnings = [], []
     for key, title in REFERENCES.items():
         found: dict[str, dict[str, Spread | None]] = {}
+        spent: dict[str, Spent] = {}
         for run, label in zip(runs, labels, strict=True):
             scores = {name: reference_spread(run, key, name) for name in names}
             if any(score is not None for score in scores.values()):
                 found[label] = scores
+                spent[label] = run.result.reference_rows[key].beside.spent or Spent()
         distinct = {
             repr([None if score is None else round(score.mean, 6) for score in s.values()]) for s in found.values()
         }
@@ -463,7 +440,8 @@ def _references(runs: Sequence[Run], labels: Sequence[str], names: Sequence[str]
         shown = found if len(distinct) > 1 else dict(list(found.items())[:1])
         for label, scores in shown.items():
             text = f"{title} (of {label})" if len(distinct) > 1 else title
-            rows.append(Row(label=text, path=None, scores=scores, by_seed={}, gap=dict.fromkeys(names)))
+            gap = dict.fromkeys(names)
+            rows.append(Row(label=text, path=None, scores=scores, by_seed={}, gap=gap, spent=spent[label]))
     return tuple(rows), warnings
 
 

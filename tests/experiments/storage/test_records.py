@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -49,7 +50,12 @@ def test_every_kind_of_result_has_the_published_form(
     tree = check_result(tmp_path / "run")
     assert result.tree == tree
     for name in settings.get("run__references", ()):
-        check_result(tmp_path / "run" / "references" / name)
+        own = check_result(tmp_path / "run" / "references" / name)
+        spent = tree["references"][name]["spent"]
+        assert spent["cpu_seconds"] == pytest.approx(fmean(seed["cpu_seconds"] for seed in own["seeds"]))
+        # Bytes are of a federation: one that holds all data in one place has none.
+        sent = None if registry.load(own["method"]["name"]).pooled else own["summary"]["upload_bytes"]
+        assert spent.get("upload_bytes") == sent
 
 
 def test_collections_of_graphs_have_it_too(small: Callable[..., RunConfig], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -83,13 +84,29 @@ class EvennessMean(Record):
     max: MeanStd
 
 
+class Spent(Record, kw_only=True):
+    """What training took, per seed.
+
+    Attributes:
+        upload_bytes, download_bytes: Of set-up and rounds; missing where all data lie in one place.
+        server_cpu_seconds: What of ``cpu_seconds`` was no client's step.
+    """
+
+    upload_bytes: Number | None = None
+    download_bytes: Number | None = None
+    cpu_seconds: float | None = None
+    server_cpu_seconds: float | None = None
+    wall_seconds: float | None = None
+
+
 class BesideMeans(Record):
-    """What stands beside the metrics over seeds; ``scenarios`` in reference rows alone."""
+    """What stands beside the metrics over seeds; ``scenarios`` and ``spent`` in reference rows alone."""
 
     pooled: Means | None = None
     worst_client: WorstClientMean | None = None
     spread: EvennessMean | None = None
     scenarios: dict[str, Means] | None = None
+    spent: Spent | None = None
 
 
 class Open:
@@ -455,6 +472,22 @@ class RunRecord(Record, kw_only=True):
     warnings: list[str]
     references: References | None = None
     process: Usage | None = None
+
+    @property
+    def spent(self) -> Spent:
+        """What training took."""
+
+        def over_seeds(name: str) -> float | None:
+            known = [number for seed in self.seeds if (number := getattr(seed, name)) is not None]
+            return fmean(known) if known else None
+
+        return Spent(
+            upload_bytes=self.summary.upload_bytes,
+            download_bytes=self.summary.download_bytes,
+            cpu_seconds=over_seeds("cpu_seconds"),
+            server_cpu_seconds=over_seeds("server_cpu_seconds"),
+            wall_seconds=over_seeds("wall_seconds"),
+        )
 
     @property
     def reference_rows(self) -> dict[str, Means]:
