@@ -19,21 +19,24 @@ one that its validation nodes prefer.
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from children import RESULTS, ChildFailed, ChildStopped, commit, data_root, run_code, write_json
 
 from graphsilo import documents
 from graphsilo.evaluate.significance import compare_paired
+from graphsilo.federation import registry
 from graphsilo.random import numpy_generator
 
 HERE = Path(__file__).resolve().parent
@@ -100,13 +103,15 @@ class Run:
 def read(name: str) -> tuple[str, list[Run]]:
     """Title and runs of a file.
 
+    Where a line is tuned beforehand, its runs with the settings that were chosen are known once all trials are kept.
+
     Raises:
         SystemExit: The file does not say what it must.
     """
     path = HERE / "papers" / f"{name}.yaml"
     tree = documents.read(path, "the description of rows", references=500)
-    runs = []
-    for row in tree["rows"]:
+    runs: list[Run] = []
+    for row in tree.get("rows") or rows_of_tables(tree):
         for place, entry in enumerate(row.get("runs", tree.get("runs", []))):
             base = {**tree.get("base", {}), **row.get("base", {}), **entry.get("set", {})}
             if "method.name" not in base:
@@ -115,27 +120,105 @@ def read(name: str) -> tuple[str, list[Run]]:
             paper = {**({} if place else row), **entry}  # what a row says of its paper is said of its first run
             published = [*_list(paper.get("published")), *[None] * len(scores)][: len(scores)]
             spread = [*_list(paper.get("std")), *[None] * len(scores)][: len(scores)]
-            trials = search(tree["searches"][entry["search"]]) if "search" in entry else [{}]
             splits = entry.get("splits", row.get("splits"))
-            for seed in splits or row.get("seeds", [0, 1, 2]):
-                for trial in trials:
-                    overrides = {**base, **trial}
-                    runs.append(
-                        Run(
-                            file=name,
-                            row=row["id"],
-                            data=row["data"],
-                            label=entry["label"],
-                            overrides={**overrides, "partition.seed": seed} if splits else overrides,
-                            seed=seed,
-                            scores=tuple(scores),
-                            published=tuple(published),
-                            spread=tuple(spread),
-                            priority=entry.get("priority", row.get("priority", 1)),
-                            trials=len(trials),
-                        )
-                    )
+
+            line = Run(
+                file=name,
+                row=row["id"],
+                data=row["data"],
+                label=entry["label"],
+                overrides=base,
+                seed=0,
+                scores=tuple(scores),
+                published=tuple(published),
+                spread=tuple(spread),
+                priority=entry.get("priority", row.get("priority", 1)),
+            )
+            seeds = splits or row.get("seeds", [0, 1, 2])
+            trials = search(tree["searches"][entry["search"]]) if "search" in entry else [{}]
+            runs += _on_seeds(line, trials, seeds, own_splits=splits is not None)
+            if "spaces" in entry:
+                aside = [tree["tuning"]["seed"]]
+                trials = search({**tree["tuning"], "first": [{}], "spaces": entry["spaces"]})
+                tried = _on_seeds(replace(line, label=f"{line.label}, trials"), trials, aside, own_splits=True)
+                runs += tried
+                if found := results(tried).get(aside[0]):
+                    chosen = best(found, scores[0])["overrides"]
+                    settings = {name: value for name, value in chosen.items() if name != "partition.seed"}
+                    tuned = replace(line, label=f"{line.label}, tuned", overrides=settings)
+                    runs += _on_seeds(tuned, [{}], seeds, own_splits=splits is not None)
     return tree["title"], runs
+
+
+def _on_seeds(line: Run, trials: Sequence[Mapping[str, Any]], seeds: Sequence[int], *, own_splits: bool) -> list[Run]:
+    """A line's runs: every trial on every seed, each seed with a cut and split of its own where asked for."""
+    return [
+        replace(
+            line,
+            overrides={**line.overrides, **trial, **({"partition.seed": seed} if own_splits else {})},
+            seed=seed,
+            trials=len(trials),
+        )
+        for seed in seeds
+        for trial in trials
+    ]
+
+
+def rows_of_tables(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A file of ``tables`` as rows: one per table, data set and setting, with references and the methods it prints.
+
+    A table's ``scores`` are paths within a view; the published number is held against the view that a method's paper
+    reports first.
+    """
+    views = {each.name: [f"{view}_local" for view in each.evaluates] for each in registry.listings()}
+    for table in tree["tables"]:
+        for data in table["data"]:
+            for setting, more in (table.get("settings") or {"": {}}).items():
+                base = {**table["base"], "data.name": data, **table.get("of_data", {}).get(data, {}), **more}
+                printed = [
+                    printed_scores().get(
+                        (table["paper"], part["table"], data, part.get("setting", setting), base["partition.clients"]),
+                        {},
+                    )
+                    for part in table["scores"]
+                ]
+                runs = [dict(each) for each in tree["references"]]
+                for name in dict.fromkeys(name for part in printed for name, _ in part):
+                    if name in tree["methods"]:
+                        method = tree["methods"][name]
+                        settings = {**method["set"], **(table.get("methods") or {}).get(name, {})}
+                        runs.append({**method, "label": name, "set": settings, "paper": name})
+                for each in runs:
+                    shown = views[each["set"]["method.name"]]
+                    cells = [
+                        part.get((each.get("paper", ""), score.get("metric", "accuracy")), (None, None))
+                        for part, score in zip(printed, table["scores"], strict=True)
+                    ]
+                    each["score"] = [f"{view}.{score['path']}" for view in shown for score in table["scores"]]
+                    each["published"], each["std"] = [value for value, _ in cells], [spread for _, spread in cells]
+                yield {
+                    "id": ".".join(filter(None, [table["id"], data, setting])),
+                    "data": f"{data}{setting and f', {setting}'} ({table['title']})",
+                    "base": base,
+                    "runs": runs,
+                    **({"seeds": table["seeds"]} if "seeds" in table else {"splits": [0, 1, 2]}),
+                    "priority": table.get("priority", 2),
+                }
+
+
+Cell: TypeAlias = "tuple[float, float | None]"
+
+
+@cache
+def printed_scores() -> dict[tuple[str, str, str, str, int], dict[tuple[str, str], Cell]]:
+    """The papers' scores: by paper, table, data, setting and clients, then by method as printed and metric."""
+    found: dict[tuple[str, str, str, str, int], dict[tuple[str, str], Cell]] = {}
+    with (HERE / "papers" / "published.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            place = row["paper"], row["table"], row["dataset"], row["setting"], int(row["clients"])
+            spread = float(row["std"]) if row["std"] else None
+            found.setdefault(place, {})[row["method"], row["metric"]] = float(row["mean"]), spread
+    return found
 
 
 def search(description: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -391,36 +474,39 @@ def main() -> None:
         raise SystemExit(f"there is no comparison '{unknown[0]}'; known are {', '.join(known)}.")
     if not options.show and not Path(options.data_root).is_dir():
         raise SystemExit(f"the comparisons need the real graphs; {options.data_root} is no folder (--data-root).")
-    comparisons = {name: read(name) for name in options.files or known}
-    chosen = {
-        name: [
-            run
-            for run in runs
-            if run.priority <= options.priority
-            and (not options.rows or run.row in options.rows)
-            and (not options.runs or run.label in options.runs)
-        ]
-        for name, (_, runs) in comparisons.items()
-    }
-    if options.seeds is not None:
-        first = {
-            (run.file, run.row): list(dict.fromkeys(other.seed for other in runs if other.row == run.row))[
-                : options.seeds
-            ]
-            for runs in chosen.values()
-            for run in runs
-        }
-        chosen = {name: [run for run in runs if run.seed in first[name, run.row]] for name, runs in chosen.items()}
-    if not options.show:
-        todo = [run for runs in chosen.values() for run in runs]
+    names = options.files or known
+    for _ in range(0 if options.show else 2):  # the second time, what was tuned is known
+        todo = [run for runs in selected(names, options).values() for run in runs]
         with ThreadPoolExecutor(options.jobs) as pool:
             for line in pool.map(lambda run: execute(run, options.data_root, options.limit), todo):
                 if line:
                     print(line, file=sys.stderr, flush=True)
-    for name, (title, _) in comparisons.items():
-        print("\n".join(table(title, chosen[name])))
+    for name, runs in selected(names, options).items():
+        print("\n".join(table(read(name)[0], runs)))
         if options.against:
-            print("\n".join(differences(chosen[name], options.against, options.difference)))
+            print("\n".join(differences(runs, options.against, options.difference)))
+
+
+def selected(names: Sequence[str], options: argparse.Namespace) -> dict[str, list[Run]]:
+    """The runs that were asked for, by file."""
+    chosen = {
+        name: [
+            run
+            for run in read(name)[1]
+            if run.priority <= options.priority
+            and (not options.rows or run.row in options.rows)
+            and (not options.runs or run.label in options.runs)
+        ]
+        for name in names
+    }
+    if options.seeds is None:
+        return chosen
+    first = {
+        (run.file, run.row): list(dict.fromkeys(other.seed for other in runs if other.row == run.row))[: options.seeds]
+        for runs in chosen.values()
+        for run in runs
+    }
+    return {name: [run for run in runs if run.seed in first[name, run.row]] for name, runs in chosen.items()}
 
 
 if __name__ == "__main__":

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import papers
+import papers_page
 import pytest
 
+from graphsilo.experiments.config import load_config
+
+TREE = {
+    "title": "Tables",
+    "tuning": {"trials": 2, "seed": 10},
+    "methods": {"FedAvg": {"set": {"method.name": "fedavg"}, "spaces": [{"method.lr": [0.5]}]}},
+    "references": [{"label": "local only", "set": {"method.name": "local"}}],
+    "tables": [
+        {
+            "id": "fairfgl-2",
+            "title": "FairFGL, table II",
+            "paper": "FairFGL",
+            "base": {"partition.rule": "metis", "partition.clients": 10},
+            "data": ["Cora"],
+            "scores": [{"path": "accuracy", "table": "II"}, {"path": "hete_f1", "table": "III", "metric": "hete_f1"}],
+        }
+    ],
+}
 RESULT = {
     "evaluates": ["own_local"],
     "seed": {
@@ -102,3 +122,58 @@ def test_differences_are_paired_by_seed(monkeypatch: pytest.MonkeyPatch) -> None
     )
     lines = list(papers.differences(runs, "b", "own_local.accuracy"))
     assert "| row | +15.0 ± 7.1 |" in lines  # 20 and 10: their mean, and 10 / √2
+
+
+def _keep(run: papers.Run, validation: float, test: float) -> None:
+    result = {**_result((validation, test), (0.0, 0.0)), "overrides": run.overrides, "partition": "c" * 64}
+    result["seed"] |= {"cpu_seconds": 1.0}
+    run.place.parent.mkdir(parents=True, exist_ok=True)
+    run.place.write_text(json.dumps({**result, "commit": "d" * 40}), encoding="utf-8")
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(papers, "KEPT", tmp_path)
+    monkeypatch.setattr(papers.documents, "read", lambda *args, **options: TREE)
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_papers_table_holds_what_it_prints_and_references() -> None:
+    _, runs = papers.read("tables")
+    assert [run.label for run in runs] == ["local only"] * 3 + ["FedAvg"] * 3 + ["FedAvg, trials"] * 2
+    fedavg = runs[3]
+    assert fedavg.scores[:2] == ("own_local.accuracy", "own_local.hete_f1")  # the view that its paper reports, first
+    assert fedavg.published == (81.13, 44.94, None, None)  # the paper's tables II and III
+    assert [run.overrides["partition.seed"] for run in runs[3:]] == [0, 1, 2, 10, 10]
+
+
+@pytest.mark.usefixtures("tables")
+def test_tuning_is_by_validation_on_a_cut_of_its_own() -> None:
+    *_, first, second = papers.read("tables")[1]
+    _keep(first, validation=0.6, test=0.9)
+    assert len(papers.read("tables")[1]) == 8  # not before all trials are there
+    _keep(second, validation=0.7, test=0.1)
+    tuned = papers.read("tables")[1][8:]
+    assert [(run.label, run.seed) for run in tuned] == [("FedAvg, tuned", seed) for seed in (0, 1, 2)]
+    assert all(run.overrides["method.lr"] == 0.5 for run in tuned)
+    assert [run.overrides["partition.seed"] for run in tuned] == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_page_of_the_papers_tables() -> None:
+    for run, test in zip(papers.read("tables")[1], [0.8, 0.8, 0.8, 0.83, 0.86, 0.89], strict=False):
+        _keep(run, validation=0.5, test=test)
+    text = "\n".join(papers_page.page(TREE, papers.read("tables")[1]))
+    assert "<td><em>local only</em></td><td>accuracy</td><td>–</td>" in text
+    # 86.0 ± 3.0 against 81.13 is 4.87 points above: more than three, less than eight.
+    assert '<td data-value="86.000">86.0 ± 3.0</td><td data-value="4.870" class="above-2">+4.9</td>' in text
+    assert "cuts cccccccc; commits ddddddd." in text
+
+
+def test_every_method_of_the_tables_is_one_and_stands_in_a_paper() -> None:
+    tree = papers.documents.read(papers.HERE / "papers" / "tables.yaml", "the description of rows", references=500)
+    printed = {name for cells in papers.printed_scores().values() for name, _ in cells}
+    assert set(tree["methods"]) <= printed
+    for method in tree["methods"].values():
+        settings = method["set"] | {name: values[0] for name, values in method["spaces"][0].items()}
+        load_config(overrides={"data.name": "Cora", "data.root": ".", **settings})
