@@ -61,14 +61,14 @@ def write_silo(folder: Path, name: str, **content: Any) -> Path:
     return path
 
 
-def graphs_of(client: int, count: int = 16) -> Silo:
-    """Paths of four nodes, of two classes by their features."""
+def graphs_of(client: int, count: int = 16, classes: int = 2) -> Silo:
+    """Paths of four nodes, of classes by their features."""
     draw = np.random.default_rng(client)
     first = np.flatnonzero(np.arange(4 * count) % 4 < 3)
     edges = np.stack([np.concatenate([first, first + 1]), np.concatenate([first + 1, first])])
-    labels = draw.integers(0, 2, count)
+    labels = draw.integers(0, classes, count)
     features = draw.standard_normal((4 * count, 3)) + np.repeat(labels, 4)[:, None]
-    union = Graph(features.astype(np.float32), edges, np.full(4 * count, -1), 2)
-    whole = GraphCollection(union, np.arange(0, 4 * count + 1, 4), labels.astype(np.int64), 2)
+    union = Graph(features.astype(np.float32), edges, np.full(4 * count, -1), classes)
+    whole = GraphCollection(union, np.arange(0, 4 * count + 1, 4), labels.astype(np.int64), classes)
     items = {"train": np.arange(0, count, 2), "val": np.arange(1, count, 4), "test": np.arange(3, count, 4)}
-    return Silo(client, whole, items["train"], (EvaluationSet("seen", whole, items),), Schema("graph", 3, 2))
+    return Silo(client, whole, items["train"], (EvaluationSet("seen", whole, items),), Schema("graph", 3, classes))

@@ -10,11 +10,13 @@ import torch
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.server import ServerContext
 from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.testing import conformance
 from graphsilo.training.objective import Objective
 
 
@@ -34,20 +36,22 @@ class Quadratic(Objective):
         return 0.5 * self.curvature * torch.stack(squares).sum()
 
 
-def tiny_silo(client: int, *, nodes: int = 6, train: Sequence[int] = (0, 1, 2), seed: int = 0) -> Silo:
-    """A path with three features and two classes."""
+def tiny_silo(
+    client: int, *, nodes: int = 6, train: Sequence[int] = (0, 1, 2), seed: int = 0, classes: int = 2
+) -> Silo:
+    """A path with three features, its nodes of each class in turn."""
     draw = np.random.default_rng(100 * seed + client)
     path = np.stack([np.arange(nodes - 1), np.arange(1, nodes)])
     graph = Graph(
         features=draw.standard_normal((nodes, 3)).astype(np.float32),
         edges=np.concatenate([path, path[::-1]], axis=1).astype(np.int64),
-        labels=(np.arange(nodes) % 2).astype(np.int64),
-        num_classes=2,
+        labels=(np.arange(nodes) % classes).astype(np.int64),
+        num_classes=classes,
     )
     chosen = np.array(train, dtype=np.int64)
     rest = np.setdiff1d(np.arange(nodes), chosen)
     items = {"train": chosen, "val": rest[::2], "test": rest[1::2]}
-    return Silo(client, graph, chosen, (EvaluationSet("seen", graph, items),), Schema("node", 3, 2))
+    return Silo(client, graph, chosen, (EvaluationSet("seen", graph, items),), Schema("node", 3, classes))
 
 
 def build(
@@ -92,6 +96,23 @@ def quadratic(name: str, problems: Sequence[tuple[float, float]], *, start: floa
     return server, federation
 
 
+def rounds(server, federation, count: int = 1, start: int = 1):
+    """So many rounds, set-up before the first; the server's model, where it has one."""
+    if start == 1:
+        federation.at("setup", 0)
+        server.set_up(federation)
+    for number in range(start, start + count):
+        federation.at("round", number)
+        server.round(federation, number)
+    return server.aggregate()
+
+
+def scores(name: str, **settings):
+    """Everything that a small run of a method scores, in every round."""
+    tree = run(conformance.small_config(registry.load(name), settings)).tree["seeds"][0]
+    return [[row["validation"], row["test"], row["modes"]] for row in tree["rounds"]]
+
+
 def value_of(weights) -> float:
     """The value that all entries share."""
     flat = torch.cat([tensor.reshape(-1) for tensor in weights.values()])
@@ -107,6 +128,8 @@ class Kit:
     build = staticmethod(build)
     quadratic = staticmethod(quadratic)
     value_of = staticmethod(value_of)
+    rounds = staticmethod(rounds)
+    scores = staticmethod(scores)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ MEAN = """
 """
 SENT = {
     "fedavg": MEAN,
+    "fedntd": MEAN,
     "fedprox": MEAN,
     "fedsage": MEAN,
     "global": MEAN,

@@ -38,6 +38,10 @@ TABLES = {
     "global": f"""{AVERAGING}
         cross_edges True
     """,
+    "fedntd": f"""{AVERAGING}
+        beta 1.0 [0, inf)
+        temperature 1.0 (0, inf)
+    """,
     "fedproto": f"""{LOCAL_TRAINING}
         strength 1.0 [0, inf)
         min_count 1 [1, inf)
@@ -258,6 +262,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedgcn": (("node",), ("aggregate", "own"), set(), {"name": "gcn", "hidden": [16]}),
     "fedgta": (("node",), ("aggregate", "own"), {"edge_weights"}, {"name": "gamlp"}),
     "fedlog": (("node",), ("own",), set(), {"name": "sage", "hidden": [128]}),
+    "fedntd": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fedpg": (("node", "graph"), ("own",), {"heterogeneous"}, {"node": {"name": "gamlp"}, "graph": {"name": "gin"}}),
     "fedproto": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fedprox": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),

@@ -1,0 +1,66 @@
+"""FedNTD — not-true distillation.
+
+Lee, Jeong, Shin, Bae, Yun. "Preservation of the Global Knowledge by Not-True Distillation in Federated Learning".
+NeurIPS 2022.
+
+FedAvg whose clients also learn to rate the classes that an item is not in as the downloaded model does, so that local
+steps do not forget what it knows about classes that are rare at the client.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor
+
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import ABOVE_ZERO, setting
+from graphsilo.methods import fedavg
+from graphsilo.training.local import Teacher
+from graphsilo.training.losses import not_true_kd
+from graphsilo.training.objective import Step
+
+
+class FedNTDConfig(fedavg.FedAvgConfig):
+    """Settings of FedNTD."""
+
+    beta: float = setting(1.0, "weight of the distillation (β)", source="authors' configuration; FedED 0.1", ge=0)
+    temperature: float = setting(
+        1.0, "temperature of both models in it (τ)", source="authors' configuration", gt=0, when={"beta": ABOVE_ZERO}
+    )
+
+
+class Client(fedavg.Client[FedNTDConfig]):
+    """Adds β times the divergence from the downloaded model over all classes but an item's own."""
+
+    def fit(self, request: fedavg.TrainRequest) -> None:
+        # With two classes one is left, which has everything in both models.
+        if self.config.beta == 0 or self.silo.schema.num_classes == 2:
+            return super().fit(request)
+        self.run_epochs(term=partial(self.term, self.teacher(request.weights)))
+
+    def term(self, teacher: Teacher, step: Step) -> Tensor:
+        before = teacher.outputs(step.view).logits
+        each = not_true_kd(step.logits, before, step.labels, temperature=self.config.temperature)
+        return self.config.beta * each.mean()
+
+
+class Server(fedavg.Server[FedNTDConfig]):
+    """As FedAvg."""
+
+    client = Client
+
+
+METHOD = Method(
+    name="fedntd",
+    family="averaging",
+    title="FedNTD",
+    citation='Lee et al. "Preservation of the Global Knowledge by Not-True Distillation in Federated Learning". '
+    "NeurIPS 2022.",
+    summary="FedAvg whose clients keep the shared model's view of the classes that an item is not in.",
+    config=FedNTDConfig,
+    client=Client,
+    server=Server,
+    tasks=("node", "graph"),
+    edge_weights=True,
+)

@@ -1,0 +1,98 @@
+"""FedNTD: the invariants of its specification, through the real machinery."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from graphsilo.methods import fedavg
+from graphsilo.models.base import Outputs
+from graphsilo.training.objective import Step
+from kit.silos import graphs_of
+
+
+def built(kit, name, *, classes=4, **settings):
+    """Three clients that each have some of the classes."""
+    silos = [kit.tiny_silo(client, nodes=12, train=range(client, 6), classes=classes) for client in range(3)]
+    return kit.build(name, silos, **settings)
+
+
+@pytest.mark.parametrize(("temperature", "expected"), [(1.0, 0.4734876), (3.0, 0.5105602)])
+def test_the_term_by_hand(kit, temperature, expected):
+    """Labels 0 and 3 of four: the first item's logits become (1, 0, −1) against (0, 1, 0), the second's (0, ½, 1)
+    against (0, 2, 0); τ² KL(teacher ‖ student), the mean over items, twice with β = 2.
+
+    The gradient is β τ (q − p) / 2 where a class is not the item's own, and 0 where it is.
+    """
+    _, federation = built(kit, "fedntd", beta=2.0, temperature=temperature)
+    logits = torch.tensor([[2.0, 1.0, 0.0, -1.0], [0.0, 0.5, 1.0, 1.5]], requires_grad=True)
+    before = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 1.0]], requires_grad=True)
+    teacher = SimpleNamespace(outputs=lambda view: Outputs(before, before))
+    step = Step(np.arange(2), torch.tensor([0, 3]), logits, logits, None, None)
+    value = federation.client(0).term(teacher, step)
+    assert float(value.detach()) == pytest.approx(2 * expected, abs=1e-6)
+    value.backward()
+    others = [[1, 2, 3], [0, 1, 2]]
+    slope = torch.zeros(2, 4)
+    for row, classes in enumerate(others):
+        q, p = (torch.softmax(one.detach()[row, classes] / temperature, 0) for one in (logits, before))
+        slope[row, classes] = temperature * (q - p)
+    torch.testing.assert_close(logits.grad, slope)
+    assert before.grad is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"batch_size": 2}, {"participation": 0.5}], ids=str)
+def test_without_distillation_it_is_fedavg_bit_for_bit(kit, settings):
+    plain = kit.rounds(*built(kit, "fedavg", dropout=0.5, **settings), 3)
+    same = kit.rounds(*built(kit, "fedntd", dropout=0.5, beta=0.0, **settings), 3)
+    other = kit.rounds(*built(kit, "fedntd", dropout=0.5, **settings), 3)
+    assert all(torch.equal(plain[name], value) for name, value in same.items())
+    assert not all(torch.equal(plain[name], value) for name, value in other.items())
+
+
+def test_with_two_classes_it_is_fedavg_bit_for_bit(kit):
+    plain, same = (kit.rounds(*built(kit, name, classes=2), 3) for name in ("fedavg", "fedntd"))
+    assert all(torch.equal(plain[name], value) for name, value in same.items())
+
+
+def test_the_first_step_is_fedavgs(kit):
+    """Both models are the same there, and the divergence is at its least."""
+    plain, same = (
+        kit.rounds(*built(kit, name, local_epochs=1, optimizer="sgd", lr=0.5)) for name in ("fedavg", "fedntd")
+    )
+    for name, value in same.items():
+        torch.testing.assert_close(plain[name], value)
+
+
+def test_views_of_other_classes_stay(kit):
+    """Far nearer to the download's than FedAvg's do, over as many local steps."""
+
+    def moved(name, **settings):
+        server, federation = built(kit, name, local_epochs=100, optimizer="sgd", lr=0.05, weight_decay=0.0, **settings)
+        request = fedavg.TrainRequest(weights={key: value.clone() for key, value in server.weights.items()})
+        client = federation.client(0)
+        with torch.no_grad():
+            before = client.teacher(request.weights).outputs(client.data.full).logits
+            federation.at("round", 1)
+            client.train(request)
+            after = client.model(client.data.full)
+        kept = all(torch.equal(request.weights[key], value) for key, value in server.weights.items())
+        assert kept and all(parameter.grad is None for parameter in client.model.parameters())
+        own = torch.nn.functional.one_hot(torch.from_numpy(client.silo.labels), 4) == 1
+        q, p = (torch.softmax(one.masked_fill(own, -torch.inf), 1)[client.silo.train] for one in (after, before))
+        return float((q - p).abs().sum(1).mean())
+
+    assert moved("fedntd", beta=20.0) < 0.25 * moved("fedavg")
+
+
+@pytest.mark.parametrize("batch_size", [0, 4])
+def test_graphs(kit, batch_size):
+    """Their batches are others in every epoch, and so is what the teacher says of them."""
+    silos = [graphs_of(client, classes=3) for client in range(2)]
+    found = [
+        kit.rounds(*kit.build("fedntd", silos, model="gin", batch_size=batch_size, beta=beta), 2) for beta in (0.0, 1.0)
+    ]
+    assert not all(torch.equal(found[0][name], value) for name, value in found[1].items())
