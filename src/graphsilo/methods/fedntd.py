@@ -35,9 +35,10 @@ class Client(fedavg.Client[FedNTDConfig]):
 
     def fit(self, request: fedavg.TrainRequest) -> None:
         # With two classes one is left, which has everything in both models.
-        if self.config.beta == 0 or self.silo.schema.num_classes == 2:
-            return super().fit(request)
-        self.run_epochs(term=partial(self.term, self.teacher(request.weights)))
+        if self.config.beta > 0 and self.silo.schema.num_classes > 2:
+            self.run_epochs(term=partial(self.term, self.teacher(request.weights)))
+        else:
+            super().fit(request)
 
     def term(self, teacher: Teacher, step: Step) -> Tensor:
         before = teacher.outputs(step.view).logits
