@@ -49,6 +49,13 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "fedgta": {
         "moments": Trial(beside={"threshold": 0.552}),
     },
+    "fedkd": {
+        "reset_optimizer": Trial(beside={"momentum": 0.5}),
+        "max_norm": Trial([0.01]),
+        "mentee_hidden": Trial([4, None]),
+        "energy_start": Trial([0.3]),
+        "energy_end": Trial([0.3]),
+    },
     "fedlog": {
         "difficulty_decrease": Trial(beside={"difficulty_step": 0.2, "difficulty_threshold": 0.1}),
         "generator_output": Trial(["identity"]),

@@ -52,6 +52,10 @@ SENT = {
         sums rows: statistic float32 [nodes, features] recoverable per_class=False
         install clients: counts
     """,
+    "fedkd": """
+        train update: model float32
+        train num_samples: counts
+    """,
     "fedgta": """
         train weights: model float32
         train moments: statistic float32 [classes, moments] per_class=True

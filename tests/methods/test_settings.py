@@ -87,6 +87,15 @@ TABLES = {
         order 6 [1, inf)
         threshold 0.5 [-1, 1]
     """,
+    "fedkd": f"""{AVERAGING}
+        mentee_hidden 16 [1, inf)
+        kl_weight 1.0 [0, inf)
+        hidden_weight 1.0 [0, inf)
+        detach True
+        max_norm None (0, inf)
+        energy_start 0.95 (0, 1]
+        energy_end 0.98 (0, 1]
+    """,
     "fedlog": f"""{ROUNDS}
         local_epochs 1 [1, inf)
         batch_size 64 [0, inf)
@@ -261,6 +270,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "fedgcn": (("node",), ("aggregate", "own"), set(), {"name": "gcn", "hidden": [16]}),
     "fedgta": (("node",), ("aggregate", "own"), {"edge_weights"}, {"name": "gamlp"}),
+    "fedkd": (("node", "graph"), BOTH_MODELS, {"heterogeneous", "edge_weights"}, None),
     "fedlog": (("node",), ("own",), set(), {"name": "sage", "hidden": [128]}),
     "fedntd": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fedpg": (("node", "graph"), ("own",), {"heterogeneous"}, {"node": {"name": "gamlp"}, "graph": {"name": "gin"}}),

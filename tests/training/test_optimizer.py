@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphsilo.federation.codec import decode_tree, encode_tree
-from graphsilo.training.optimizer import optimizer
+from graphsilo.training.optimizer import optimizer, shorten
 
 SHAPES = [(5, 3), (3,), (1,), (40, 7)]
 
@@ -106,3 +106,13 @@ def test_parameters_with_gradients_are_changed_in_place():
         optimizer(kind, mine, lr=0.1).step(gradients(0))
     assert [parameter.data_ptr() for parameter in mine] == places
     assert all(parameter.requires_grad and parameter.grad is None for parameter in mine)
+
+
+def test_gradients_are_shortened():
+    gradients = [torch.tensor([3.0, 0.0]), torch.tensor([[4.0]])]
+    shorten(gradients, 10.0)
+    assert gradients[0].tolist() == [3.0, 0.0]
+    shorten(gradients, None)
+    shorten(gradients, 1.0)
+    assert gradients[0].tolist() == pytest.approx([0.6, 0.0])
+    assert gradients[1].tolist() == [[pytest.approx(0.8)]]

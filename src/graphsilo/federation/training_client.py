@@ -38,6 +38,8 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
     Attributes:
         model: The client's own model.
         weights: Its parameters and float buffers by name.
+        common: The model that the server has a say in: the same one, unless a method has another beside it.
+        common_weights: Its parameters and float buffers by name.
         trainer: Runs local epochs on it.
     """
 
@@ -46,6 +48,7 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         self.model = self.build_model()
         # The parameters and float buffers by name, looked up once; they are the model's own tensors.
         self.weights = tensors_of(self.model)
+        self.common, self.common_weights = self.model, self.weights
         self._aggregate: dict[str, Tensor] | None = None
         config = self.config
         self.trainer = LocalTrainer(
@@ -90,13 +93,13 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
     def download(self, weights: Tensors) -> None:
         """Begin a round with the server's weights: they replace the client's own, and the optimiser forgets its
         moments where ``reset_optimizer`` says so."""
-        load_weights(self.weights, weights, names=self.shared)
+        load_weights(self.common_weights, weights, names=self.shared)
         if self.config.reset_optimizer:
             self.trainer.optimizer.reset()
 
     def upload(self) -> dict[str, Tensor]:
         """The client's own weights of these names, as they are sent."""
-        return {name: self.weights[name] for name in self.shared}
+        return {name: self.common_weights[name] for name in self.shared}
 
     @property
     def shared(self) -> Collection[str]:
@@ -104,17 +107,20 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
 
         What is downloaded, and what the server's model replaces in evaluation, has exactly these names.
         """
-        return self.weights.keys()
+        return self.common_weights.keys()
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        weights = {} if view == "own" or self._aggregate is None else self._aggregate
-        with torch.no_grad(), borrowed(self.weights, weights):
-            logits: Tensor = self.model(data.full)
+        with torch.no_grad():
+            if view == "own":
+                own: Tensor = self.model(data.full)
+                return own
+            with borrowed(self.common_weights, self._aggregate or {}):
+                logits: Tensor = self.common(data.full)
         return logits
 
     def install_aggregate(self, weights: Tensors) -> None:
         # Kept as received: views of one broadcast that all clients of a process share, not a copy for each.
-        check_weights(self.weights, weights, names=self.shared)
+        check_weights(self.common_weights, weights, names=self.shared)
         self._aggregate = {name: tensor.to(self.data.device) for name, tensor in weights.items()}
 
     def state(self) -> dict[str, Any]:

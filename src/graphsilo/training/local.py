@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphsilo.errors import MessageError
 from graphsilo.models.base import Model, Outputs, borrowed
@@ -98,20 +98,20 @@ class Teacher:
         return found
 
 
-def tensors_of(model: Model) -> dict[str, Tensor]:
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """The model's parameters and float buffers by name: the objects themselves."""
     named: dict[str, Tensor] = dict(model.named_parameters())
     named.update({name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()})
     return named
 
 
-def weights_of(model: Model) -> dict[str, Tensor]:
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """The same detached from autograd; they still share the model's memory."""
     return {name: tensor.detach() for name, tensor in tensors_of(model).items()}
 
 
 def load_weights(
-    model: Model | Mapping[str, Tensor], weights: Mapping[str, Tensor], *, names: Collection[str] | None = None
+    model: nn.Module | Mapping[str, Tensor], weights: Mapping[str, Tensor], *, names: Collection[str] | None = None
 ) -> None:
     """Copy weights into a model.
 
@@ -123,7 +123,7 @@ def load_weights(
     Raises:
         MessageError: A name is missing or unknown, or a shape differs.
     """
-    mine = tensors_of(model) if isinstance(model, Model) else model
+    mine = tensors_of(model) if isinstance(model, nn.Module) else model
     check_weights(mine, weights, names=names)
     with torch.no_grad():
         for name, value in weights.items():

@@ -20,8 +20,13 @@ def kd(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
 
     Source: Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015.
     """
+    return divergence(student, teacher.detach(), temperature=temperature)
+
+
+def divergence(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """``kd`` with a gradient for the teacher, too."""
     log_q = F.log_softmax(student / temperature, dim=1)
-    log_p = F.log_softmax(teacher.detach() / temperature, dim=1)
+    log_p = F.log_softmax(teacher / temperature, dim=1)
     return temperature**2 * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)
 
 

@@ -148,6 +148,14 @@ class SGD(Optimizer):
         self._velocity = [value.clone() for value in state["velocity"]]
 
 
+def shorten(gradients: Sequence[Tensor], longest: float | None) -> None:
+    """Scale gradients down, in place, where they are together longer than that."""
+    if longest is not None:
+        length = float(torch.stack([gradient.norm() for gradient in gradients]).norm())
+        if length > longest:
+            torch._foreach_mul_(list(gradients), longest / length)
+
+
 def optimizer(
     name: Literal["adam", "sgd"],
     parameters: Sequence[Tensor],
