@@ -18,16 +18,12 @@ class SameMachine(Transport):
 
     def __init__(self, sockets: Mapping[str, Path]):
         self.sites = tuple(sockets)
-        self._connections = {site: pipe.Connections(path) for site, path in sockets.items()}
+        self._sockets = dict(sockets)
 
     def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
         try:
-            with self._connections[site].one(timeout) as connection:
+            with pipe.connect(self._sockets[site], timeout=timeout) as connection:
                 pipe.send(connection, body)
                 return pipe.receive(connection)
         except (OSError, EOFError) as error:
             raise Unreachable(site, "no answer in time" if isinstance(error, TimeoutError) else str(error)) from None
-
-    def close(self) -> None:
-        for connections in self._connections.values():
-            connections.close()

@@ -6,20 +6,17 @@ over unix sockets in a folder that belongs to the user alone. What crosses machi
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import stat
 import struct
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 from graphsilo.errors import RunError
 
 _LENGTH = struct.Struct("<4sQ")
 _MAGIC = b"GSP1"
-_IDLE = 64
+_BACKLOG = 64
 _PATH_LIMIT = 100  # the system allows 107 bytes in a unix socket's path
 
 
@@ -102,7 +99,7 @@ def listen(path: Path) -> socket.socket:
         listener.bind(str(path))
     finally:
         os.umask(before)
-    listener.listen(_IDLE)
+    listener.listen(_BACKLOG)
     return listener
 
 
@@ -120,61 +117,6 @@ def connect(path: Path | str, *, timeout: float | None = None) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-class Connections:
-    """Connections to one unix socket, each used again once its user is done."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._idle: list[socket.socket] = []
-        self._lock = threading.Lock()
-        self._closed = False
-
-    @contextlib.contextmanager
-    def one(self, timeout: float | None = None) -> Iterator[socket.socket]:
-        """A connection for one exchange; one that fails is closed.
-
-        Raises:
-            OSError: Nobody listens there.
-        """
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        if connection is not None and _is_stale(connection):
-            connection.close()
-            connection = None
-        connection = connection or connect(self.path)
-        try:
-            connection.settimeout(timeout)
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        with self._lock:
-            if self._closed or len(self._idle) >= _IDLE:
-                connection.close()
-            else:
-                self._idle.append(connection)
-
-    def close(self) -> None:
-        """Let go of those that nobody uses, and of the others when they are done."""
-        with self._lock:
-            self._closed = True
-            for connection in self._idle:
-                connection.close()
-            self._idle.clear()
-
-
-def _is_stale(connection: socket.socket) -> bool:
-    """Whether the other end has gone; an idle connection has nothing to read otherwise."""
-    try:
-        connection.setblocking(False)
-        connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _answers(path: Path) -> bool:

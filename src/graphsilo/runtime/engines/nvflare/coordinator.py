@@ -43,7 +43,6 @@ class NvflareTransport(Transport):
         self.sites = self._kit.federation.sites
         self._keeper = Keeper(self._kit)
         self._path = socket_path(self._kit)
-        self._connections = pipe.Connections(self._path)
         self._closed = False
 
     @property
@@ -96,12 +95,11 @@ class NvflareTransport(Transport):
     def close(self) -> None:
         """End the engine. May be called twice."""
         self._closed = True
-        self._connections.close()
         self._keeper.close()
         self._path.unlink(missing_ok=True)
 
     def _exchange(self, head: dict[str, Any], body: Body, *, timeout: float) -> tuple[dict[str, Any], bytearray]:
-        with self._connections.one(timeout) as connection:
+        with pipe.connect(self._path, timeout=timeout) as connection:
             pipe.send(connection, json.dumps(head).encode("utf-8"))
             pipe.send(connection, body)
             return json.loads(pipe.receive(connection)), pipe.receive(connection)

@@ -310,7 +310,6 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
         self._birth = secrets.token_hex(8)
         self._heard = 0.0
         self._known: set[str] = set()
-        self._connections = pipe.Connections(self._path)
         self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="graphsilo-ask")
         self._cell: Any = None
 
@@ -378,7 +377,7 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
             time.sleep(2.0**attempt)  # the connection may be back by then
 
     def _exchange(self, payload: Any) -> bytearray:
-        with self._connections.one() as connection:
+        with pipe.connect(self._path) as connection:
             pipe.send(connection, *_parts(payload))
             return pipe.receive(connection, limit=MAX_BODY)
 
