@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,7 +14,7 @@ from graphsilo.errors import ConfigError
 from graphsilo.training import condensation
 from graphsilo.training.condensation import (
     ClassStatistics,
-    Condensation,
+    CondensationConfig,
     CosineLinks,
     DirectLinks,
     LearnedLinks,
@@ -25,6 +27,8 @@ from graphsilo.training.condensation import (
     surrogate_labels,
     symmetric_norm,
 )
+
+Condensation = partial(CondensationConfig, links="learned")
 
 
 def pooled(parts, ddof="paper"):
@@ -198,7 +202,7 @@ def test_smoothness_by_hand():
 
 def test_one_edgeless_node_per_class_meets_the_mean_of_the_hops():
     statistics = targets()
-    found, facts = condense(statistics, np.array([0, 1]), Condensation(links="edgeless", steps=2000), draw())
+    found, facts = condense(statistics, np.array([0, 1]), Condensation(links="edgeless", surrogate_steps=2000), draw())
     wanted = statistics.mean.view(2, 3, 4).mean(dim=1).float()
     torch.testing.assert_close(found.features, wanted, atol=2e-3, rtol=0)
     assert facts["links"] == 0
@@ -207,19 +211,19 @@ def test_one_edgeless_node_per_class_meets_the_mean_of_the_hops():
 
 @pytest.mark.parametrize("settings", [{"links": "edgeless"}, {"delta": 1.0}, {"links": "direct", "delta": 1.0}])
 def test_delta_of_one_leaves_no_link(settings):
-    options = {"steps": 60, **settings}
+    options = {"surrogate_steps": 60, **settings}
     found, _ = condense(targets(), np.array([0, 0, 1]), Condensation(**options), draw())
     assert not found.adjacency.any()
-    same, _ = condense(targets(), np.array([0, 0, 1]), Condensation(links="edgeless", steps=60), draw())
+    same, _ = condense(targets(), np.array([0, 0, 1]), Condensation(links="edgeless", surrogate_steps=60), draw())
     assert torch.equal(found.features, same.features)
 
 
 @pytest.mark.parametrize("links", ["learned", "direct", "cosine"])
 def test_every_rule_fits_and_keeps_its_promises(links):
     labels = np.array([0, 0, 0, 1, 1])
-    before, start = condense(targets(), labels, Condensation(links=links, steps=0), draw())
-    found, facts = condense(targets(), labels, Condensation(links=links, steps=400, lr_features=2e-2), draw())
-    again, _ = condense(targets(), labels, Condensation(links=links, steps=400, lr_features=2e-2), draw())
+    before, start = condense(targets(), labels, Condensation(links=links, surrogate_steps=0), draw())
+    found, facts = condense(targets(), labels, Condensation(links=links, surrogate_steps=400, lr_features=2e-2), draw())
+    again, _ = condense(targets(), labels, Condensation(links=links, surrogate_steps=400, lr_features=2e-2), draw())
     assert facts["loss"] < 0.5 * start["loss"]
     assert torch.equal(found.features, again.features)
     assert torch.equal(found.adjacency, again.adjacency)
@@ -232,7 +236,7 @@ def test_every_rule_fits_and_keeps_its_promises(links):
 @pytest.mark.parametrize("delta", [0.01, 0.5])
 def test_an_indicator_keeps_the_same_links_at_weight_one(delta):
     # O-pFGL's eq. 9, A' in {0, 1}: of the same fit, as only the finished surrogate is rounded.
-    labels, settings = np.array([0, 0, 0, 1, 1]), {"links": "direct", "steps": 60, "delta": delta}
+    labels, settings = np.array([0, 0, 0, 1, 1]), {"links": "direct", "surrogate_steps": 60, "delta": delta}
     weighted, _ = condense(targets(), labels, Condensation(**settings), draw())
     found, facts = condense(targets(), labels, Condensation(link_values="indicator", **settings), draw())
     assert torch.equal(found.adjacency, (weighted.adjacency >= delta).float())
@@ -245,7 +249,7 @@ def test_the_schedule_moves_one_half_at_a_time():
     labels = np.array([0, 0, 1])
 
     def after(steps, **settings):
-        return condense(targets(), labels, Condensation(links="direct", steps=steps, **settings), draw())[0]
+        return condense(targets(), labels, Condensation(links="direct", surrogate_steps=steps, **settings), draw())[0]
 
     start, by_links, both = after(0), after(10), after(11)
     assert torch.equal(start.features, by_links.features)
@@ -259,7 +263,8 @@ def test_without_link_steps_the_loss_falls_at_every_look():
     losses = [
         condense(
             targets(), np.array([0, 0, 1]),
-            Condensation(links="direct", steps=steps, link_steps=0, smooth_weight=0.0, lr_features=1e-3), draw(),
+            Condensation(links="direct", surrogate_steps=steps, link_steps=0, smooth_weight=0.0, lr_features=1e-3),
+            draw(),
         )[1]["loss"]
         for steps in range(0, 60, 10)
     ]  # fmt: skip
@@ -269,7 +274,7 @@ def test_without_link_steps_the_loss_falls_at_every_look():
 def test_a_class_nobody_has_and_no_class_at_all():
     statistics = targets(counts=(30.0, 0.0))
     labels = surrogate_labels(statistics.counts, statistics.counts)
-    found, _ = condense(statistics, labels, Condensation(steps=20), draw())
+    found, _ = condense(statistics, labels, Condensation(surrogate_steps=20), draw())
     assert found.labels.tolist() == [0]  # a single node: no pair, hence no link
     assert not found.adjacency.any()
     empty, facts = condense(statistics, labels[:0], Condensation(), draw())
@@ -279,7 +284,7 @@ def test_a_class_nobody_has_and_no_class_at_all():
 
 def test_moments_differ_only_with_several_nodes():
     def features(labels, moment):
-        settings = Condensation(links="edgeless", moment=moment, steps=60)
+        settings = Condensation(links="edgeless", moment=moment, surrogate_steps=60)
         return condense(targets(), np.array(labels), settings, draw())[0].features
 
     assert torch.equal(features([0, 1], "std"), features([0, 1], "variance"))

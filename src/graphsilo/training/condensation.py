@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import ConfigError
+from graphsilo.settings import ABOVE_ZERO, Settings, setting
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.work import Begin, Work
 
 Array: TypeAlias = "NDArray[np.float64]"
-LinkRule: TypeAlias = Literal["learned", "edgeless", "direct", "cosine"]
 
 ROWS = 4096
 """Rows that are turned into a dense float64 block at once."""
@@ -254,41 +254,50 @@ class CosineLinks(SurrogateLinks):
 # -- condensation --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Condensation:
-    """Settings of a condensation.
+_LINKED = {"links": ("learned", "direct", "cosine")}
+_LEARNED = {"links": ("learned",)}
 
-    Attributes:
-        hops: h; the statistics are of [X ‖ ÂX ‖ … ‖ Â^h X].
-        links: How A' comes about. ``edgeless``: isolated nodes, as with ``delta`` 1.
-        delta: δ; lighter links are dropped, the others keep their weight while the surrogate is fitted.
-        link_values: What the links of the finished surrogate carry: their weights, or 1 (O-pFGL's eq. 9).
-        moment: What is matched beside the mean: the standard deviation or the variance. Left out for a class with one
-            node.
-        smoothness: Sign of the smoothness term: ``reward`` prefers links between similar nodes, ``printed`` keeps the
-            paper's sign.
-        feature_weight, smooth_weight: α_f, α_s.
-        steps: Updates.
-        cycle, link_steps: Of each ``cycle`` steps the first ``link_steps`` update only the links, the rest only X'.
-        lr_features, lr_links: Adam's rates.
-        link_hidden, link_norm: Width and BatchNorm of the link predictor.
-    """
 
-    hops: int = 2
-    links: LinkRule = "learned"
-    delta: float = 0.01
-    link_values: Literal["weights", "indicator"] = "weights"
-    moment: Literal["std", "variance"] = "std"
-    smoothness: Literal["reward", "printed"] = "reward"
-    feature_weight: float = 10.0
-    smooth_weight: float = 0.1
-    steps: int = 3000
-    cycle: int = 50
-    link_steps: int = 10
-    lr_features: float = 5e-3
-    lr_links: float = 1e-3
-    link_hidden: int = 128
-    link_norm: bool = True
+class CondensationConfig(Settings):
+    """Settings of a condensation, for the configuration of a method that has one."""
+
+    hops: int = setting(2, "h: the statistics are of X, ÂX, …, Â^h X; the published scripts use 1", source="paper: at "
+                        "most 2", ge=0)  # fmt: skip
+    links: Literal["learned", "edgeless", "direct", "cosine"] = setting(
+        "edgeless", "A': none at all, from a link predictor, learned entry by entry, or normalised dot products",
+        source="ours; paper: learned",
+    )  # fmt: skip
+    delta: float = setting(
+        0.01, "δ: lighter links are dropped; 1 leaves isolated nodes", source="release", ge=0, le=1, when=_LINKED
+    )
+    link_values: Literal["weights", "indicator"] = setting(
+        "weights",
+        "what a link of the finished surrogate carries: its weight, or 1",
+        source="release; paper: indicator",
+        when=_LINKED,
+    )
+    moment: Literal["std", "variance"] = setting(
+        "std", "second moment that is matched; only for classes with several nodes", source="release; paper: variance"
+    )
+    smoothness: Literal["reward", "printed"] = setting(
+        "reward", "sign of the smoothness term: links between similar nodes are rewarded, or as printed in the paper",
+        source="SimGC", when={"smooth_weight": ABOVE_ZERO},
+    )  # fmt: skip
+    feature_weight: float = setting(10.0, "α_f, weight of the statistics", source="release; SimGC", ge=0)
+    smooth_weight: float = setting(0.1, "α_s, weight of the smoothness", source="release; SimGC", ge=0, when=_LINKED)
+    surrogate_steps: int = setting(3000, "updates of the surrogate", source="release; ogbn-arxiv 2000", ge=0)
+    cycle: int = setting(50, "updates in a cycle", source="SimGC", ge=1)
+    link_steps: int = setting(10, "of these, so many update the links, the others the features", source="SimGC", ge=0)
+    lr_features: float = setting(5e-3, "Adam's rate for X'", source="release; large graphs 5e-2", gt=0)
+    lr_links: float = setting(
+        1e-3,
+        "Adam's rate for the links",
+        source="release; large graphs 1e-2",
+        gt=0,
+        when={"links": ("learned", "direct")},
+    )
+    link_hidden: int = setting(128, "width of the link predictor", source="SimGC; ogbn-arxiv 256", ge=1, when=_LEARNED)
+    link_norm: bool = setting(True, "BatchNorm in the link predictor", source="SimGC", when=_LEARNED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +330,7 @@ class Moments:
         self,
         statistics: ClassStatistics,
         labels: NDArray[np.int64],
-        settings: Condensation,
+        settings: CondensationConfig,
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
     ):
@@ -413,7 +422,7 @@ def symmetric_norm(adjacency: Tensor) -> Tensor:
 def condense(
     statistics: ClassStatistics,
     labels: NDArray[np.int64],
-    settings: Condensation,
+    settings: CondensationConfig,
     generator: torch.Generator,
     *,
     device: str = "cpu",
@@ -464,8 +473,8 @@ def condense(
         for optimizer, kept in zip(optimizers, saved["optimizers"], strict=True):
             optimizer.load_state(kept)
 
-    alone = Work("surrogate", settings.steps, state, lambda work: None)
-    work = alone if begin is None else begin(settings.steps, state, load_state)
+    alone = Work("surrogate", settings.surrogate_steps, state, lambda work: None)
+    work = alone if begin is None else begin(settings.surrogate_steps, state, load_state)
     for step in work:
         found: Tensor | None = None
         if step % settings.cycle < settings.link_steps:
@@ -497,7 +506,7 @@ def condense(
     return Surrogate(features.cpu(), torch.from_numpy(labels), adjacency.cpu()), facts
 
 
-def check_pairs(nodes: int, settings: Condensation) -> None:
+def check_pairs(nodes: int, settings: CondensationConfig) -> None:
     """Refuse learned links over so many surrogate nodes that a step does not fit in memory.
 
     Raises:
@@ -513,14 +522,16 @@ def check_pairs(nodes: int, settings: Condensation) -> None:
         )
 
 
-def _links(settings: Condensation, count: int, width: int, generator: torch.Generator, device: str) -> SurrogateLinks:
+def _links(
+    settings: CondensationConfig, count: int, width: int, generator: torch.Generator, device: str
+) -> SurrogateLinks:
     if settings.links == "learned":
         return LearnedLinks(width, settings.link_hidden, generator, norm=settings.link_norm, device=device)
     return DirectLinks(count, generator, device=device) if settings.links == "direct" else CosineLinks()
 
 
 def _gradients(
-    moments: Moments, links: SurrogateLinks, features: Tensor, settings: Condensation, wanted: list[Tensor]
+    moments: Moments, links: SurrogateLinks, features: Tensor, settings: CondensationConfig, wanted: list[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The statistics' loss, its gradient for the features with Ã' held fixed, and what flows to ``wanted`` through the
     links."""
@@ -550,24 +561,3 @@ def _gradients(
             for tensor, gradient in zip(wanted, found, strict=True)
         ],
     )
-
-
-__all__ = [
-    "ClassStatistics",
-    "ClassSums",
-    "Condensation",
-    "CosineLinks",
-    "DirectLinks",
-    "LearnedLinks",
-    "Moments",
-    "Surrogate",
-    "SurrogateLinks",
-    "check_pairs",
-    "class_sums",
-    "condense",
-    "keep_links",
-    "pooled_statistics",
-    "smooth_loss",
-    "surrogate_labels",
-    "symmetric_norm",
-]  # fmt: skip

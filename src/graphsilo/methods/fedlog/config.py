@@ -30,6 +30,12 @@ RELEASE: Mapping[str, Any] = {
 """Defaults with ``compat=release``."""
 
 
+_GENERALISED = {"local_generalization": (True,)}
+_GENERATED = {"neighbour_generator": (True,)}
+_FITTED = {"class_generators": (True,)}
+_ADAPTED = {"adaptive_factor": (True,)}
+
+
 class FedLoGConfig(MethodConfig):
     """Settings of FedLoG."""
 
@@ -83,32 +89,19 @@ class FedLoGConfig(MethodConfig):
     local_generalization: bool = setting(True, "train on synthetic nodes; off is an ablation", source="paper")
     generalization: Literal["joint", "sequential"] = setting(
         "joint", "when: in every step beside a batch, or in steps of their own after the local epochs",
-        source="paper says both; release joint", when={"local_generalization": (True,)},
+        source="paper says both; release joint", when=_GENERALISED,
     )  # fmt: skip
     neighbour_generator: bool = setting(
-        True,
-        "give synthetic nodes a generated neighbour; off is an ablation",
-        source="paper",
-        when={"local_generalization": (True,)},
+        True, "give synthetic nodes a generated neighbour; off is an ablation", source="paper", when=_GENERALISED
     )
     adaptive_factor: bool = setting(
-        True, "make learned classes harder; off is an ablation", source="paper", when={"local_generalization": (True,)}
+        True, "make learned classes harder; off is an ablation", source="paper", when=_GENERALISED
     )
     difficulty_step: float = setting(
-        1e-3,
-        "what a recognised class's difficulty gains a round",
-        source="paper",
-        ge=0,
-        le=1,
-        when={"adaptive_factor": (True,)},
+        1e-3, "what a recognised class's difficulty gains a round", source="paper", ge=0, le=1, when=_ADAPTED
     )
     difficulty_decrease: float = setting(
-        1e-3,
-        "what the other classes' difficulty loses a round",
-        source="release; paper 0",
-        ge=0,
-        le=1,
-        when={"adaptive_factor": (True,)},
+        1e-3, "what the other classes' difficulty loses a round", source="release; paper 0", ge=0, le=1, when=_ADAPTED
     )
     difficulty_threshold: float = setting(
         0.8,
@@ -116,30 +109,22 @@ class FedLoGConfig(MethodConfig):
         source="release",
         ge=0,
         le=1,
-        when={"adaptive_factor": (True,)},
+        when=_ADAPTED,
     )
-    generator_epochs: int = setting(
-        100, "epochs of the neighbour generator (P)", source="paper", ge=1, when={"class_generators": (True,)}
-    )
+    generator_epochs: int = setting(100, "epochs of the neighbour generator (P)", source="paper", ge=1, when=_FITTED)
     generator_lr: float = setting(
-        1e-2, "learning rate of the neighbour generator", source="release", gt=0, when={"class_generators": (True,)}
+        1e-2, "learning rate of the neighbour generator", source="release", gt=0, when=_FITTED
     )
     generator_hops: int = setting(
-        1,
-        "hops of the neighbourhood whose mean it learns (h)",
-        source="release",
-        ge=1,
-        when={"class_generators": (True,)},
+        1, "hops of the neighbourhood whose mean it learns (h)", source="release", ge=1, when=_FITTED
     )
     generator_output: Literal["auto", "tanh", "identity"] = setting(
         "auto",
         "its last activation; auto: tanh if every client's features lie within -1 and 1",
         source="release tanh",
-        when={"neighbour_generator": (True,)},
+        when=_GENERATED,
     )
-    grad_weight: float = setting(
-        1.0, "weight of the gradient loss", source="paper", ge=0, when={"class_generators": (True,)}
-    )
+    grad_weight: float = setting(1.0, "weight of the gradient loss", source="paper", ge=0, when=_FITTED)
     networks: int = setting(
         20, "random networks of the gradient loss (N)", source="paper", ge=1, when={"grad_weight": ABOVE_ZERO}
     )
@@ -152,13 +137,13 @@ class FedLoGConfig(MethodConfig):
     )
     matching: generators.Matching = setting(
         "mean", "gradient loss: mean over the networks, or one new network per epoch with weight 1/N",
-        source="paper; release last", when={"class_generators": (True,)},
+        source="paper; release last", when=_FITTED,
     )  # fmt: skip
     class_generators: bool = setting(
         True,
         "use the class-wise generators; otherwise ones that were never trained",
         source="paper; release no",
-        when={"neighbour_generator": (True,)},
+        when=_GENERATED,
     )
     pretrain_epochs: int = setting(
         0, "supervised epochs before round 1, stopped by validation accuracy", source="paper none; release 100", ge=0
@@ -168,30 +153,27 @@ class FedLoGConfig(MethodConfig):
     )
     synthetic: Knowledge = setting(
         "HH", "classes (head or tail) and branch (head or tail degree) that synthetic nodes are made of",
-        source="paper, appendices G.2 and M", when={"local_generalization": (True,)},
+        source="paper, appendices G.2 and M", when=_GENERALISED,
     )  # fmt: skip
     permute: bool = setting(
-        False,
-        "shuffle a class's learnable nodes before mixing",
-        source="release yes",
-        when={"local_generalization": (True,)},
+        False, "shuffle a class's learnable nodes before mixing", source="release yes", when=_GENERALISED
     )
     rate_noise: float = setting(
         0.0,
         "a: class rates are uploaded with noise N(0, (a·r)²), drawn once per client",
         source="paper",
         ge=0,
-        when={"local_generalization": (True,)},
+        when=_GENERALISED,
     )
     rate_permutation: bool = setting(
         False,
         "upload class rates permuted among the head and among the tail classes",
         source="paper",
-        when={"local_generalization": (True,)},
+        when=_GENERALISED,
     )
     receiver: int | None = setting(
         None, "one client that trains on the synthetic nodes of the others, who only contribute",
-        source="ours, after appendix C", ge=0, when={"local_generalization": (True,)},
+        source="ours, after appendix C", ge=0, when=_GENERALISED,
     )  # fmt: skip
 
     @model_validator(mode="before")

@@ -12,6 +12,10 @@ DEEPEST = 3
 """Most hops that are taken from the depth of the models alone."""
 
 
+_TRAINED = {"generator": ("trained",)}
+_WITH_MARGIN = {"margin": ABOVE_ZERO}
+
+
 class FedPGConfig(LocalTrainingConfig):
     """Settings of FedPG."""
 
@@ -68,45 +72,28 @@ class FedPGConfig(LocalTrainingConfig):
         "free", "length of universal prototypes: as generated, the mean length of the first uploads, or a number",
         source="paper: free",
     )  # fmt: skip
-    restart: bool = setting(False, "start the generator anew in each round", when={"generator": ("trained",)})
-    server_epochs: int = setting(
-        30, "steps E_s of the generator in a round", source="validation", ge=1, when={"generator": ("trained",)}
-    )
-    server_lr: float = setting(
-        0.01, "learning rate of the generator", source="ours", gt=0, when={"generator": ("trained",)}
-    )
-    server_optimizer: Literal["adam", "sgd"] = setting(
-        "adam", "optimiser of the generator", when={"generator": ("trained",)}
-    )
+    restart: bool = setting(False, "start the generator anew in each round", when=_TRAINED)
+    server_epochs: int = setting(30, "steps E_s of the generator in a round", source="validation", ge=1, when=_TRAINED)
+    server_lr: float = setting(0.01, "learning rate of the generator", source="ours", gt=0, when=_TRAINED)
+    server_optimizer: Literal["adam", "sgd"] = setting("adam", "optimiser of the generator", when=_TRAINED)
     temperature: float = setting(
-        1.0,
-        "divisor of the generator's cosines",
-        source="paper: none, that is 1",
-        ge=0.05,
-        when={"generator": ("trained",)},
+        1.0, "divisor of the generator's cosines", source="paper: none, that is 1", ge=0.05, when=_TRAINED
     )
     hop_share: float = setting(
         0.5, "Δs: prototypes of other hops in the query sets, relative to those of the hop itself",
-        source="paper searches 0 to 1", ge=0, le=1, when={"generator": ("trained",)},
+        source="paper searches 0 to 1", ge=0, le=1, when=_TRAINED,
     )  # fmt: skip
     margin: float = setting(
-        0.5,
-        "ε: largest margin of the generator's loss; 0 for none",
-        source="paper",
-        ge=0,
-        when={"generator": ("trained",)},
+        0.5, "ε: largest margin of the generator's loss; 0 for none", source="paper", ge=0, when=_TRAINED
     )
     margin_sign: Literal["minus", "paper"] = setting(
-        "minus",
-        "the margin makes positives harder, or is added as printed",
-        source="paper's intent",
-        when={"margin": ABOVE_ZERO},
+        "minus", "the margin makes positives harder, or is added as printed", source="paper's intent", when=_WITH_MARGIN
     )
     discrepancy: Literal["one_minus_cosine", "cosine"] = setting(
         "one_minus_cosine",
         "how far apart two class centres are; cosine as printed",
         source="paper's intent",
-        when={"margin": ABOVE_ZERO},
+        when=_WITH_MARGIN,
     )
     noise: float = setting(
         0.0, "share of a prototype's dimensions that get noise before upload", source="paper 0.1, 0.2", ge=0, le=1

@@ -348,7 +348,7 @@ def fit_surrogate(
     labels = surrogate_labels(
         statistics.counts, labelled, per_class=config.nodes_per_class, percent=config.nodes_percent
     )
-    return condense(statistics, labels, config.condensation(), generator(seed, "surrogate"), device=device, begin=begin)
+    return condense(statistics, labels, config, generator(seed, "surrogate"), device=device, begin=begin)
 
 
 def view_of(surrogate: Surrogate, num_classes: int, device: str) -> View:
