@@ -13,6 +13,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation import registry
 from graphsilo.methods.fedsage_plus import generator as neighgen
+from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
 
 
 def noted(ledger, direction, number, *handlers):
@@ -70,12 +71,10 @@ def test_fedsage_plus(kit):
 
 def test_size_of_the_release_generator():
     """559,360 + 2,049 d for every slot, 559,360 + 10,245 d with all five; 61 MB on Cora."""
-    sizes = neighgen.Sizes(1433, 7)
-    body = {
-        name: value for name, value in neighgen.initial_weights(sizes, torch.Generator(), 1.0).items()
-        if neighgen.is_fgen(name)
-    }  # fmt: skip
-    slot = sum(value.numel() for value in neighgen.slot_weights(sizes, torch.Generator()))
+    config = FedSagePlusConfig(generator_hidden=(256, 2048))
+    weights = neighgen.initial_weights(config, 1433, 7, torch.Generator())
+    body = {name: value for name, value in weights.items() if neighgen.is_fgen(name)}
+    slot = sum(value.numel() for value in neighgen.slot_weights(config, 1433, torch.Generator()))
     assert sum(value.numel() for value in body.values()) == 559_360
     assert slot == 2049 * 1433
     assert 4 * (559_360 + 5 * slot) == 60_961_780

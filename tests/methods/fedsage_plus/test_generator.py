@@ -10,17 +10,18 @@ import torch
 from graphsilo.methods.fedsage_plus import Client
 from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
-from graphsilo.methods.fedsage_plus.generator import Demand, NeighGen, Sizes, Strength
+from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
+from graphsilo.methods.fedsage_plus.generator import Demand, NeighGen
 from graphsilo.methods.fedsage_plus.impaired import Targets
 from graphsilo.methods.fedsage_plus.messages import ImproveRequest
 from graphsilo.random import generator
 from kit.fedsage_plus import draw, graph_of, pair
 
 
-def make(graph, hidden, train, *, sizes=None, seed=0, **options):
+def make(graph, hidden, train, *, seed=0, **options):
     impaired = impaired_graph.impair(graph, np.asarray(hidden), np.asarray(train), graph.labels)
-    sizes = sizes or Sizes(graph.num_features, 2, (4, 8), (8, 16))
-    return NeighGen(impaired, graph.features, sizes, lambda name: generator(seed, name), **options)
+    config = FedSagePlusConfig(encoder_widths=(4, 8), generator_hidden=(8, 16), **options)
+    return NeighGen(impaired, graph.features, 2, config, lambda name: generator(seed, name))
 
 
 def test_the_local_feature_loss_counts_only_what_is_there():
@@ -78,10 +79,10 @@ def test_a_slot_that_comes_late_is_as_if_it_had_always_been_there():
 
 def test_only_fgen_moves_once_frozen():
     graph = graph_of([(0, 1), (1, 2), (2, 3)], 4, labels=[0, 1, 0, 1])
-    own = make(graph, [2], [0, 1, 3], count_bias=1.2)
-    own.freeze("truncate")
+    own = make(graph, [2], [0, 1, 3], count_bias=1.2, lambda_f=1.0, loss_counts="truncate")
+    own.freeze()
     before = {name: weight.clone() for name, weight in own.weights.items()}
-    loss, leaves, _ = own.frozen_loss(draw(), Strength())
+    loss, leaves, _ = own.frozen_loss(draw())
     own.step(neighgen.gradients_of(loss, leaves))
     moved = {name for name, weight in own.weights.items() if not torch.equal(weight, before[name])}
     assert moved
@@ -122,7 +123,7 @@ def test_exchanged_gradients_are_those_of_one_backward_pass(kit):
     streams = {name: generator(0, "client", client, "round", 0, name) for name, client in named.items()}
     leaves = own.trainable(int(own.rows.counts.max()))
     inputs = own.embeddings[torch.from_numpy(own.rows.nodes)]
-    local, _ = own.generated_loss(leaves, inputs, own.rows, streams["generate"], config.strength, frozen=True)
+    local = own.made_loss(leaves, own.made(leaves, inputs, own.rows, streams["generate"]), own.rows, None)
     targets = neighgen.cross_targets(
         impaired_graph.undirected(other.graph), other.graph.features, len(rows), streams["targets"]
     )
@@ -139,7 +140,7 @@ def test_exchanged_gradients_are_those_of_one_backward_pass(kit):
     for name, gradient in wanted.items():
         assert torch.allclose(found[name], gradient, atol=1e-5 * float(gradient.abs().max()) + 1e-9), name
     # and the others' part is not lost among the rest
-    loss, again, _ = own.frozen_loss(generator(0, "client", 0, "round", 0, "generate"), config.strength)
+    loss, again, _ = own.frozen_loss(generator(0, "client", 0, "round", 0, "generate"))
     alone = neighgen.gradients_of(loss, again)
     assert not torch.allclose(found["slot.0.weight"], 0.5 * alone["slot.0.weight"], rtol=0.1, atol=0)
 
@@ -148,7 +149,7 @@ def test_exchanged_outputs_are_one_backward_pass_over_shared_draws(kit):
     server, federation = pair(kit, exchange="outputs")
     config, own, other = server.config, federation.client(0).neighgen, federation.client(1)
     rows, _ = own.offered()
-    local, leaves, generated = own.frozen_loss(generator(0, "client", 0, "round", 0, "generate"), config.strength)
+    local, leaves, generated = own.frozen_loss(generator(0, "client", 0, "round", 0, "generate"))
     targets = neighgen.cross_targets(
         impaired_graph.undirected(other.graph), other.graph.features, len(rows),
         generator(0, "client", 1, "round", 0, "targets"),
@@ -163,11 +164,10 @@ def test_exchanged_outputs_are_one_backward_pass_over_shared_draws(kit):
 
 def test_one_compared_row_gives_the_features_away():
     """What the documentation warns of: a gradient by the weights made from one row holds its hidden activations."""
-    sizes = Sizes(50, 2, (4, 8), (16, 64))
-    weights = {
-        name: weight for name, weight in neighgen.initial_weights(sizes, draw(), 1.0).items() if neighgen.is_fgen(name)
-    }
-    weights.update(zip(neighgen.slot_names(0), neighgen.slot_weights(sizes, draw()), strict=True))
+    config = FedSagePlusConfig(encoder_widths=(4, 8), generator_hidden=(16, 64))
+    drawn = neighgen.initial_weights(config, 50, 2, draw())
+    weights = {name: weight for name, weight in drawn.items() if neighgen.is_fgen(name)}
+    weights.update(zip(neighgen.slot_names(0), neighgen.slot_weights(config, 50, draw()), strict=True))
     secret = (np.random.default_rng(0).random((5, 50)) < 0.1).astype(np.float32)
     targets = Targets(sp.csr_matrix(secret), np.array([0, 5]))
     found = neighgen.cross_gradient(weights, torch.ones(1, 8), np.array([1]), targets, 0.5, draw(7))

@@ -14,7 +14,8 @@ from graphsilo.data.graph import Graph
 from graphsilo.methods.fedsage_plus import Client
 from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
-from graphsilo.methods.fedsage_plus.generator import NeighGen, Sizes, Strength
+from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
+from graphsilo.methods.fedsage_plus.generator import NeighGen
 from graphsilo.methods.fedsage_plus.impaired import AllNodes
 from graphsilo.methods.fedsage_plus.messages import MendRequest, PretrainRequest
 from graphsilo.random import generator
@@ -32,11 +33,14 @@ def graph_of(edges, features, labels):
 # -- by hand ---------------------------------------------------------------------------------------------------------
 
 
-def path(dropout=0.0):
+def path(dropout=0.0, losses=(1.0, 1.0, 1.0)):
     """0 - 1 - 2 - 3 with 2 hidden: B = {1, 3}, and both lack node 2 with the features (1, 1)."""
     graph = graph_of([(0, 1), (1, 2), (2, 3)], [(1, 0), (0, 1), (1, 1), (0, 0)], [0, 0, 0, 1])
     impaired = impaired_graph.impair(graph, np.array([2]), np.array([1, 3]), graph.labels)
-    own = NeighGen(impaired, graph.features, Sizes(2, 2, (1, 1), (1,), dropout), lambda name: generator(0, name))
+    config = FedSagePlusConfig(
+        encoder_widths=(1, 1), generator_hidden=(1,), generator_dropout=dropout, loss_counts="round", **weighing(losses)
+    )
+    own = NeighGen(impaired, graph.features, 2, config, lambda name: generator(0, name))
     own.begin(lambda name: True)
     own.reach(1)
     for weight in own.weights.values():
@@ -48,6 +52,11 @@ def path(dropout=0.0):
     return own
 
 
+def weighing(losses):
+    """The settings of λ_d, λ_f and λ_c."""
+    return dict(zip(("lambda_d", "lambda_f", "lambda_c"), losses, strict=True))
+
+
 CROSS_ENTROPY = 0.5 * (math.log1p(math.exp(-5 / 3)) + math.log1p(math.exp(1)))
 """Everybody has one generated neighbour (½, ½). X W1 is 2, 0, 0 for nodes 0, 1, 3 and 1 for what was generated.
 Node 1 averages itself, 0 and its own one: (0 + 2 + 1)/3 = 1, node 0 too, 3 with its own one ½, each generated one
@@ -55,51 +64,51 @@ beside 1 or 3 ½. Then node 1 has (1 + 1 + ½)/3 = 5/6 and 3 has ½: logits ±5/
 
 
 @pytest.mark.parametrize(
-    ("strength", "wanted"),
+    ("losses", "wanted"),
     [
-        (Strength(1.0, 0.0, 0.0), 0.08),  # 1.4 against 1, twice: ½ · 0.4²
-        (Strength(0.0, 1.0, 0.0), 0.5),  # (½, ½) against (1, 1), twice, over |B| = 2
-        (Strength(0.0, 0.0, 1.0), CROSS_ENTROPY),
-        (Strength(2.0, 3.0, 5.0), 2 * 0.08 + 3 * 0.5 + 5 * CROSS_ENTROPY),
+        ((1.0, 0.0, 0.0), 0.08),  # 1.4 against 1, twice: ½ · 0.4²
+        ((0.0, 1.0, 0.0), 0.5),  # (½, ½) against (1, 1), twice, over |B| = 2
+        ((0.0, 0.0, 1.0), CROSS_ENTROPY),
+        ((2.0, 3.0, 5.0), 2 * 0.08 + 3 * 0.5 + 5 * CROSS_ENTROPY),
     ],
     ids=["L_d", "L_f", "L_c", "all"],
 )
-def test_the_local_loss_by_hand(strength, wanted):
-    own = path()
+def test_the_local_loss_by_hand(losses, wanted):
+    own = path(losses=losses)
     leaves = own.trainable(1)
-    loss = own.joint_loss(leaves, draw(), strength, "round", lambda slots: leaves)
+    loss = own.joint_loss(leaves, draw())
     assert loss.item() == pytest.approx(wanted, rel=1e-6)
 
 
 def test_the_frozen_loss_is_the_same_without_the_counts():
-    own = path()
-    own.freeze("round")
-    loss, _, generated = own.frozen_loss(draw(), Strength(2.0, 3.0, 5.0))
+    own = path(losses=(2.0, 3.0, 5.0))
+    own.freeze()
+    loss, _, generated = own.frozen_loss(draw())
     assert loss.item() == pytest.approx(3 * 0.5 + 5 * CROSS_ENTROPY, rel=1e-6)
     assert [part.tolist() for part in generated] == [[[pytest.approx(0.5)] * 2] * 3]
 
 
 def test_a_frozen_classifier_has_no_dropout():
     """What is generated is ½ whatever is dropped: only the classifier's hidden layer is left to drop from."""
-    own = path(dropout=0.5)
-    leaves, classes = own.trainable(1), Strength(0.0, 0.0, 1.0)
-    trained = {own.joint_loss(leaves, draw(seed), classes, "round", lambda slots: leaves).item() for seed in range(9)}
-    own.freeze("round")
-    frozen = [own.frozen_loss(draw(seed), classes)[0].item() for seed in range(9)]
+    own = path(dropout=0.5, losses=(0.0, 0.0, 1.0))
+    leaves = own.trainable(1)
+    trained = {own.joint_loss(leaves, draw(seed)).item() for seed in range(9)}
+    own.freeze()
+    frozen = [own.frozen_loss(draw(seed))[0].item() for seed in range(9)]
     assert frozen == pytest.approx([CROSS_ENTROPY] * 9)
     assert len(trained) > 1
 
 
 def test_the_steps_lower_each_loss():
     """Adam's first step moves every weight against its gradient."""
-    for strength, name, sign in (
-        (Strength(1.0, 0.0, 0.0), "count.bias", -1),  # 1.4 predicted, 1 there
-        (Strength(0.0, 1.0, 0.0), "slot.0.bias", 1),  # ½ made, 1 there
-        (Strength(0.0, 0.0, 1.0), "classifier.1.bias", (-1, 1)),  # node 3 weighs more than node 1, which is right
+    for losses, name, sign in (
+        ((1.0, 0.0, 0.0), "count.bias", -1),  # 1.4 predicted, 1 there
+        ((0.0, 1.0, 0.0), "slot.0.bias", 1),  # ½ made, 1 there
+        ((0.0, 0.0, 1.0), "classifier.1.bias", (-1, 1)),  # node 3 weighs more than node 1, which is right
     ):
-        own = path()
+        own = path(losses=losses)
         before = own.weights[name].clone()
-        own.epoch(draw(), strength, "round")
+        own.epoch(draw())
         assert torch.equal((own.weights[name] - before).sign(), torch.tensor(sign).float().expand_as(before)), name
 
 
@@ -213,33 +222,27 @@ def leaves_of(weights):
     return {name: weight.detach().double().requires_grad_() for name, weight in weights.items()}
 
 
-@pytest.mark.parametrize(
-    "strength", [Strength(0.9, 0.6, 1.3), Strength(0.0, 1.0, 0.0), Strength(0.0, 0.0, 1.0)], ids=["all", "L_f", "L_c"]
-)
-def test_a_step_of_phase_a_follows_the_gradient_of_dense_loops(kit, strength):
+@pytest.mark.parametrize("weights", [(0.9, 0.6, 1.3), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)], ids=["all", "L_f", "L_c"])
+def test_a_step_of_phase_a_follows_the_gradient_of_dense_loops(kit, weights):
     """Of the encoder too: what is generated depends on the embeddings, and so do L_f and L_c."""
-    _, federation = federation_of(kit)
+    _, federation = federation_of(kit, **weighing(weights))
     client = federation.client(0)
     own = spread(client.neighgen)
     own.begin(lambda name: True)
     own.reach(5)
-    weights = leaves_of(own.weights)
-    plain = Plain(client.graph, client.hidden_nodes(), client.silo.train, weights)
+    leaves = leaves_of(own.weights)
+    plain = Plain(client.graph, client.hidden_nodes(), client.silo.train, leaves)
     made = plain.made(plain.rows(plain.influential()), draw(7))
     assert len(made) > 10
     assert len(set(plain.counts)) > 2
     losses = plain.losses(made)
-    total = sum(
-        weight * loss
-        for weight, loss in zip((strength.counts, strength.features, strength.classes), losses, strict=True)
-    )
-    wanted = neighgen.gradients_of(total, weights)
+    total = sum(weight * loss for weight, loss in zip(weights, losses, strict=True))
+    wanted = neighgen.gradients_of(total, leaves)
 
     steps = []
     own.step = steps.append
-    own.epoch(draw(7), strength, "round")
-    leaves = own.trainable(5)
-    loss = own.joint_loss(leaves, draw(7), strength, "round", lambda slots: leaves)
+    own.epoch(draw(7))
+    loss = own.joint_loss(own.trainable(5), draw(7))
     assert loss.item() == pytest.approx(total.item(), rel=1e-5)
     largest = {name: float(gradient.abs().max()) for name, gradient in wanted.items()}
     assert steps[0].keys() == {name for name in wanted if largest[name] or name in steps[0]}

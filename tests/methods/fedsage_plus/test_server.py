@@ -9,7 +9,6 @@ from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.federation import registry
 from graphsilo.methods.fedsage_plus import Client, FedSagePlusConfig
 from graphsilo.methods.fedsage_plus import generator as neighgen
-from graphsilo.methods.fedsage_plus.generator import Sizes
 from graphsilo.methods.fedsage_plus.server import check_volume
 from graphsilo.random import generator
 from graphsilo.testing import conformance
@@ -89,7 +88,7 @@ def test_a_shared_generator_is_trained_on_the_mean_of_the_gradients(kit):
     server, federation = kit.build("fedsage_plus", silos, model="sage", **settings)
     weights = server._train_shared(federation)
     # one step of Adam: every weight with a gradient moves by the learning rate, whatever the gradient's size
-    start = neighgen.initial_weights(Sizes(3, 2, (4, 8), (8, 16)), generator(0, "server", "neighgen", "weights"), 1.0)
+    start = neighgen.initial_weights(server.config, 3, 2, generator(0, "server", "neighgen", "weights"))
     moved = (weights["classifier.1.bias"] - start["classifier.1.bias"]).abs()
     assert moved.tolist() == pytest.approx([1e-3, 1e-3], rel=1e-2)
     assert neighgen.count_slots(weights) == 5

@@ -20,7 +20,7 @@ from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
 from graphsilo.methods.fedsage_plus import mended as mended_graph
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
-from graphsilo.methods.fedsage_plus.generator import Demand, NeighGen, Sight, Sizes, Strength
+from graphsilo.methods.fedsage_plus.generator import Demand, NeighGen, Sight
 from graphsilo.methods.fedsage_plus.impaired import AllNodes, Targets
 from graphsilo.methods.fedsage_plus.mended import Mended, MendedTensors
 from graphsilo.methods.fedsage_plus.messages import (
@@ -88,12 +88,9 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         return NeighGen(
             impaired,
             self.graph.features,
-            sizes_of(self.config, self.graph.num_features, self.silo.schema.num_classes),
+            self.silo.schema.num_classes,
+            self.config,
             lambda purpose: generator(self.context.seed, "client", self.id, "neighgen", purpose),
-            count_bias=self.config.count_bias,
-            lr=self.config.generator_lr,
-            weight_decay=self.config.generator_weight_decay,
-            feature_error=self.config.feature_error,
         )
 
     @handler
@@ -104,8 +101,8 @@ class Client(fedsage.Client[FedSagePlusConfig]):
             return PretrainReply(nodes=0.0, missing=0.0, predicted=0.0)
         own.begin(lambda name: True)
         for epoch in range(self.config.local_generator_epochs):
-            own.epoch(self.generator("epoch", epoch), self.config.strength, self.config.loss_counts)
-        own.freeze(self.config.loss_counts, self.generator("counts"))
+            own.epoch(self.generator("epoch", epoch))
+        own.freeze(self.generator("counts"))
         return PretrainReply(
             nodes=float(own.impaired.num_nodes),
             missing=float(own.impaired.counts.sum()),
@@ -148,7 +145,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         if own is None:
             return Done()
         # The k-th improvement draws as the k-th offer of outputs did: both mean the same generated features.
-        loss, leaves, generated = own.frozen_loss(self.generator("generate"), config.strength)
+        loss, leaves, generated = own.frozen_loss(self.generator("generate"))
         scale = config.lambda_f * config.alpha * own.feature_scale
         if request.outputs is not None:
             made = torch.cat(neighgen.compared_features(generated, own.compared(own.rows)))
@@ -168,10 +165,10 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         if own is None:
             return Generated(features=torch.zeros(0, 0), counts=torch.zeros(0, dtype=torch.int64))
         with torch.no_grad():
-            *_, generated = own.frozen_loss(self.generator("generate"), Strength(0.0, 0.0, 0.0))
+            _, generated = own.frozen_made(self.generator("generate"))
         parts = neighgen.compared_features(generated, own.compared(own.rows))
         return Generated(
-            features=torch.cat([torch.zeros(0, own.sizes.features), *parts]),
+            features=torch.cat([torch.zeros(0, own.num_features), *parts]),
             counts=torch.from_numpy(own.offered()[0].counts),
         )
 
@@ -194,11 +191,8 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         gradients: dict[str, Tensor] = {}
         if own is not None:
             leaves = own.borrow(request.weights)
-            loss = own.joint_loss(
-                leaves, self.generator("epoch"), self.config.strength, self.config.loss_counts, lambda slots: leaves
-            )
-            gradients = neighgen.gradients_of(loss, leaves)
-            own.give_back()
+            gradients = neighgen.gradients_of(own.joint_loss(leaves, self.generator("epoch")), leaves)
+            own.weights = {}  # those were borrowed
         return SharedReply(
             gradient={
                 name: gradients[name] if name in gradients else torch.zeros_like(weight)
@@ -238,7 +232,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         made = neighgen.whole(counts, self.config.mend_counts, self.generator("counts"))
         rows = Demand.of(made, np.arange(len(nodes)))
         own.reach(int(rows.counts.max(initial=0)))
-        features = neighgen.fill(own.weights, embeddings, rows, own.sizes, self.generator("noise"))
+        features = neighgen.fill(own.weights, embeddings, rows, own.num_features, self.generator("noise"))
         predicted = torch.zeros(self.graph.num_nodes)
         predicted[torch.from_numpy(nodes)] = counts
         self.install_mended(Mended(torch.from_numpy(nodes[rows.anchors()]), features, predicted))
@@ -321,8 +315,3 @@ class Client(fedsage.Client[FedSagePlusConfig]):
             return {}
         whole = next((each.graph for each in self.silo.evaluations if each.name == "global"), None)
         return mended_graph.study(self.graph, self.mended, whole if isinstance(whole, Graph) else None)
-
-
-def sizes_of(config: FedSagePlusConfig, features: int, classes: int) -> Sizes:
-    """Widths of the generator."""
-    return Sizes(features, classes, config.encoder_widths, config.generator_hidden, config.generator_dropout)

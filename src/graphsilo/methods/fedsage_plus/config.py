@@ -6,7 +6,6 @@ from typing import Literal
 
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedsage
-from graphsilo.methods.fedsage_plus.generator import Strength
 from graphsilo.settings import Width
 
 
@@ -86,11 +85,6 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         "all of them. 0: all of them do", source="ours, for fewer bytes; Zhang et al. 0", ge=0,
         when={"neighgen": ("own",)},
     )  # fmt: skip
-
-    @property
-    def strength(self) -> Strength:
-        """The three λ."""
-        return Strength(self.lambda_d, self.lambda_f, self.lambda_c)
 
     def compared_by(self, clients: int) -> int:
         """How many of so many clients compare one's generator in an epoch."""

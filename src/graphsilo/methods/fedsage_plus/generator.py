@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,37 +42,20 @@ from graphsilo.models.operators import Operator, SparseOperator, operator, produ
 from graphsilo.models.view import normalise
 from graphsilo.training.optimizer import Adam
 
+if TYPE_CHECKING:
+    from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
+
 CHUNK_ENTRIES = 1 << 24
 """Entries of generated features computed at once where no gradient is needed."""
 
 Counting: TypeAlias = Literal["round", "truncate", "stochastic"]
 """How a predicted count becomes a number of neighbours. Rounding takes halves to the even number; ``stochastic`` takes
 the whole part and one more with the probability of the rest, so that the numbers are right on average."""
-FeatureError: TypeAlias = Literal["sum", "mean"]
 Draw = Callable[[str], torch.Generator]
 """A generator for one purpose, the same whenever it is asked for."""
 
 
 # -- the networks ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Widths of a NeighGen.
-
-    Attributes:
-        features: d.
-        classes: C.
-        encoder: Hidden and output width of the encoder; the first is also the classifier's hidden width.
-        body: Hidden widths of fGen.
-        dropout: Rate in the encoder, in the classifier and before fGen's last layer.
-    """
-
-    features: int
-    classes: int
-    encoder: tuple[int, int] = (32, 128)
-    body: tuple[int, ...] = (256, 2048)
-    dropout: float = 0.5
 
 
 Weights = dict[str, Tensor]
@@ -92,59 +76,64 @@ def slot_names(slot: int) -> tuple[str, str]:
     return f"slot.{slot}.weight", f"slot.{slot}.bias"
 
 
+def _names_of(slots: int) -> list[str]:
+    """Names of the weights and biases of the first slots."""
+    return [name for slot in range(slots) for name in slot_names(slot)]
+
+
 def count_slots(weights: Iterable[str]) -> int:
     """How many slots these weights reach."""
     return sum(1 for name in weights if name.startswith("slot.") and name.endswith(".weight"))
 
 
-def initial_weights(sizes: Sizes, generator: torch.Generator, count_bias: float) -> Weights:
+def initial_weights(config: FedSagePlusConfig, features: int, classes: int, generator: torch.Generator) -> Weights:
     """Everything but the slots: graph layers Xavier-uniform with zero bias, linear ones as torch's own."""
     weights: Weights = {}
-    for part, outputs in (("encoder", sizes.encoder[1]), ("classifier", sizes.classes)):
-        hidden = sizes.encoder[0]
-        for layer, shape in enumerate([(sizes.features, hidden), (hidden, outputs)]):
+    hidden, width = config.encoder_widths
+    for part, outputs in (("encoder", width), ("classifier", classes)):
+        for layer, shape in enumerate([(features, hidden), (hidden, outputs)]):
             weight = torch.empty(shape)
             draw_uniform(weight, sum(shape), generator)
             weights[f"{part}.{layer}.weight"], weights[f"{part}.{layer}.bias"] = weight, torch.zeros(shape[1])
-    weights["count.weight"], _ = _linear(sizes.encoder[1], 1, generator)
+    weights["count.weight"], _ = _linear(width, 1, generator)
     # dGen's ReLU must not start dead: without a predicted neighbour fGen learns nothing.
-    weights["count.bias"] = torch.full((1,), float(count_bias))
-    widths = (sizes.encoder[1], *sizes.body)
-    for layer in range(len(sizes.body)):
-        weights[f"body.{layer}.weight"], weights[f"body.{layer}.bias"] = _linear(
-            widths[layer], widths[layer + 1], generator
-        )
+    weights["count.bias"] = torch.full((1,), float(config.count_bias))
+    for layer, ends in enumerate(pairwise(_widths(config))):
+        weights[f"body.{layer}.weight"], weights[f"body.{layer}.bias"] = _linear(*ends, generator)
     return weights
 
 
-def slot_weights(sizes: Sizes, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _widths(config: FedSagePlusConfig) -> tuple[int, ...]:
+    """Of fGen's layers, from the embedding to the input of the last one."""
+    return config.encoder_widths[1], *config.generator_hidden
+
+
+def slot_weights(config: FedSagePlusConfig, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Weight [d, width] and bias [d] of one slot of fGen's last layer."""
-    weight, bias = _linear((sizes.encoder[1], *sizes.body)[-1], sizes.features, generator)
-    return weight.view(sizes.features, -1), bias
+    weight, bias = _linear(_widths(config)[-1], features, generator)
+    return weight.view(features, -1), bias
 
 
-def fgen_shapes(sizes: Sizes, slots: int) -> dict[str, tuple[int, ...]]:
+def fgen_shapes(config: FedSagePlusConfig, features: int, slots: int) -> dict[str, tuple[int, ...]]:
     """Names and shapes of fGen's parameters with so many slots."""
-    widths = (sizes.encoder[1], *sizes.body)
     shapes: dict[str, tuple[int, ...]] = {}
-    for layer in range(len(sizes.body)):
-        shapes[f"body.{layer}.weight"] = (widths[layer], widths[layer + 1])
-        shapes[f"body.{layer}.bias"] = (widths[layer + 1],)
+    for layer, ends in enumerate(pairwise(_widths(config))):
+        shapes[f"body.{layer}.weight"], shapes[f"body.{layer}.bias"] = ends, ends[1:]
     for slot in range(slots):
         weight, bias = slot_names(slot)
-        shapes[weight], shapes[bias] = (sizes.features, widths[-1]), (sizes.features,)
+        shapes[weight], shapes[bias] = (features, _widths(config)[-1]), (features,)
     return shapes
 
 
-def count_fgen(sizes: Sizes, slots: int) -> int:
+def count_fgen(config: FedSagePlusConfig, features: int, slots: int) -> int:
     """Numbers in fGen with so many slots."""
-    return sum(math.prod(shape) for shape in fgen_shapes(sizes, slots).values())
+    return sum(math.prod(shape) for shape in fgen_shapes(config, features, slots).values())
 
 
-def count_others(sizes: Sizes) -> int:
+def count_others(config: FedSagePlusConfig, features: int, classes: int) -> int:
     """Numbers in encoder, dGen and classifier."""
-    hidden, width = sizes.encoder
-    return 2 * (sizes.features + 1) * hidden + (hidden + 1) * (width + sizes.classes) + width + 1
+    hidden, width = config.encoder_widths
+    return 2 * (features + 1) * hidden + (hidden + 1) * (width + classes) + width + 1
 
 
 def _linear(inputs: int, outputs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -271,15 +260,6 @@ class Demand:
         return np.concatenate([np.zeros(0, np.int64), *(self.nodes[:rows] for rows in rows_per_slot(self.counts))])
 
 
-@dataclass(frozen=True)
-class Strength:
-    """λ_d, λ_f and λ_c: how much each loss counts."""
-
-    counts: float = 1.0
-    features: float = 1.0
-    classes: float = 1.0
-
-
 class Sight(NamedTuple):
     """A graph as the encoder sees it.
 
@@ -298,39 +278,27 @@ class Sight(NamedTuple):
         return cls(average, product(average, operator(features, "cpu", torch.float32)))
 
 
-Reach = Callable[[int], Weights]
-"""Gives the weights with at least so many slots."""
-
-
 class NeighGen:
     """One client's generator on its impaired graph.
 
     Args:
         impaired: The graph and what was hidden.
         features: [n, d] of the whole graph, which the targets are rows of.
-        sizes: Widths.
+        classes: C.
+        config: Widths, weights of the losses, Adam's settings.
         draw: Gives the generator of the initial weights (``weights``) and of each slot (``slot 0`` to ``slot 4``).
-        count_bias: Where dGen's bias starts.
-        lr, weight_decay: Of Adam.
-        feature_error: ``sum`` of squares over slots and features, or its ``mean``; see ``local_feature_loss``.
     """
 
     def __init__(
         self,
         impaired: Impaired,
         features: Features,
-        sizes: Sizes,
+        classes: int,
+        config: FedSagePlusConfig,
         draw: Draw,
-        *,
-        count_bias: float = 1.0,
-        lr: float = 1e-3,
-        weight_decay: float = 1e-4,
-        feature_error: FeatureError = "sum",
     ):
-        self.impaired, self.sizes, self.draw = impaired, sizes, draw
-        self.feature_error = feature_error
-        self.lr, self.weight_decay = lr, weight_decay
-        self.weights = initial_weights(sizes, draw("weights"), count_bias)
+        self.impaired, self.config, self.draw, self.num_features = impaired, config, draw, features.shape[1]
+        self.weights = initial_weights(config, self.num_features, classes, draw("weights"))
         self.features = operator(impaired.features, "cpu", torch.float32)
         self._sight = Sight.of(impaired.adjacency, impaired.features)
         self.targets = Targets.of(features, impaired.missing, impaired.pointer)
@@ -358,7 +326,7 @@ class NeighGen:
         """Embeddings [n̄, p] of the impaired graph, or of another; dropout from the generator, none in evaluation."""
         weights, sight = weights or self.weights, sight or self._sight
         hidden = (sight.features @ weights["encoder.0.weight"]) + weights["encoder.0.bias"]
-        hidden = relu_dropout(hidden, self.sizes.dropout, generator)
+        hidden = relu_dropout(hidden, self.config.generator_dropout, generator)
         hidden = (sight.average @ torch.mm(hidden, weights["encoder.1.weight"])) + weights["encoder.1.bias"]
         return hidden.relu()
 
@@ -381,7 +349,7 @@ class NeighGen:
         if generated:
             hidden = torch.cat([hidden, torch.cat(list(generated)) @ weights["classifier.0.weight"]])
         hidden = (average @ hidden) + weights["classifier.0.bias"]
-        hidden = relu_dropout(hidden, self.sizes.dropout, generator)
+        hidden = relu_dropout(hidden, self.config.generator_dropout, generator)
         hidden = torch.mm(hidden, weights["classifier.1.weight"])
         logits: Tensor = (last @ hidden) + weights["classifier.1.bias"]
         return logits
@@ -407,61 +375,49 @@ class NeighGen:
     def feature_scale(self) -> float:
         """What a sum of squared distances is multiplied by: 1 / |B|, or 1 / (5 |B| d)."""
         nodes = max(len(self.impaired.train), 1)
-        return 1.0 / nodes if self.feature_error == "sum" else 1.0 / (MAX_SLOTS * nodes * self.sizes.features)
+        return 1.0 / nodes if self.config.feature_error == "sum" else 1.0 / (MAX_SLOTS * nodes * self.num_features)
 
     # -- losses ------------------------------------------------------------------------------------------------------
 
-    def joint_loss(
-        self, weights: Weights, generator: torch.Generator, strength: Strength, counting: Counting, reach: Reach
-    ) -> Tensor:
-        """λ_d L_d + λ_f L_f + λ_c L_c with every part in training; noise and dropout from the generator.
+    def joint_loss(self, leaves: Weights, generator: torch.Generator) -> Tensor:
+        """λ_d L_d + λ_f L_f + λ_c L_c with every part in training.
 
         Args:
-            weights: Leaves; those of slots are asked for with ``reach`` once the counts are known.
-            generator: Source of noise and dropout.
-            strength: The three λ.
-            counting: How a predicted count becomes a number of neighbours.
-            reach: Gives the weights with at least so many slots.
+            leaves: By name; those of slots that come to be needed are added.
+            generator: Source of noise, dropout and counts.
         """
-        embeddings = self.encode(generator, weights)
-        predicted = self.predict_counts(embeddings, weights)
-        rows = Demand.of(whole(predicted, counting, generator), self.influential)
-        weights = reach(int(rows.counts.max(initial=0)))
-        loss = strength.counts * self.count_loss(predicted)
-        return (
-            loss + self.generated_loss(weights, embeddings[torch.from_numpy(rows.nodes)], rows, generator, strength)[0]
-        )
+        embeddings = self.encode(generator, leaves)
+        predicted = self.predict_counts(embeddings, leaves)
+        rows = Demand.of(whole(predicted, self.config.loss_counts, generator), self.influential)
+        slots = int(rows.counts.max(initial=0))
+        self.reach(slots)
+        for name in _names_of(slots):
+            leaves.setdefault(name, self.weights[name].detach()).requires_grad_()
+        generated = self.made(leaves, embeddings[torch.from_numpy(rows.nodes)], rows, generator)
+        return self.config.lambda_d * self.count_loss(predicted) + self.made_loss(leaves, generated, rows, generator)
 
-    def generated_loss(
+    def made(
+        self, weights: Mapping[str, Tensor], embeddings: Tensor, rows: Demand, generator: torch.Generator
+    ) -> list[Tensor]:
+        """Features generated for rows, from their embeddings [rows, p], in training."""
+        if not len(rows):
+            return []
+        return generate(weights, embeddings, rows.counts, generator, self.config.generator_dropout, generator)
+
+    def made_loss(
         self,
         weights: Mapping[str, Tensor],
-        embeddings: Tensor,
+        generated: Sequence[Tensor],
         rows: Demand,
-        generator: torch.Generator,
-        strength: Strength,
-        *,
-        frozen: bool = False,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """λ_f L_f + λ_c L_c, and the generated features of the rows.
-
-        Args:
-            weights: By name.
-            embeddings: [rows, p].
-            rows: Nodes with a predicted neighbour.
-            generator: Source of noise and dropout.
-            strength: The λ.
-            frozen: The classifier is not in training: it has no dropout.
-        """
-        generated: list[Tensor] = []
-        if len(rows):
-            generated = generate(weights, embeddings, rows.counts, generator, self.sizes.dropout, generator)
-        loss = torch.zeros(())
-        if strength.features:
-            loss = loss + strength.features * self.local_feature_loss(generated, rows)
-        if strength.classes:
-            logits = self.classify(generated, rows, None if frozen else generator, weights)
-            loss = loss + strength.classes * self.class_loss(logits)
-        return loss, generated
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """λ_f L_f + λ_c L_c; without a generator the classifier is not in training, and has no dropout."""
+        config, loss = self.config, torch.zeros(())
+        if config.lambda_f:
+            loss = loss + config.lambda_f * self.local_feature_loss(generated, rows)
+        if config.lambda_c:
+            loss = loss + config.lambda_c * self.class_loss(self.classify(generated, rows, generator, weights))
+        return loss
 
     def count_loss(self, predicted: Tensor) -> Tensor:
         """L_d: mean smooth-L1 of the predicted counts on B."""
@@ -473,12 +429,12 @@ class NeighGen:
 
     # -- the federated generator -------------------------------------------------------------------------------------
 
-    def freeze(self, counting: Counting, generator: torch.Generator | None = None) -> None:
+    def freeze(self, generator: torch.Generator | None = None) -> None:
         """From now on only fGen is trained: embeddings and predicted counts stay as they are, without dropout."""
         with torch.no_grad():
             self.embeddings = self.encode()
             self.predicted = self.predict_counts(self.embeddings)
-        self.rows = Demand.of(whole(self.predicted, counting, generator), self.influential)
+        self.rows = Demand.of(whole(self.predicted, self.config.loss_counts, generator), self.influential)
         self.begin(is_fgen)
         self.reach(int(self.rows.counts.max(initial=0)))
 
@@ -486,17 +442,18 @@ class NeighGen:
         """The rows that are compared with features, and the weights that generate for them."""
         chosen = self.compared(self.rows)
         rows = Demand(self.rows.nodes[chosen], self.rows.counts[chosen])
-        slots = {name for slot in range(int(rows.counts.max(initial=0))) for name in slot_names(slot)}
-        return rows, {
-            name: weight for name, weight in self.weights.items() if name.startswith("body.") or name in slots
-        }
+        slots = _names_of(int(rows.counts.max(initial=0)))
+        return rows, {name: self.weights[name] for name in self.weights if name.startswith("body.") or name in slots}
 
-    def frozen_loss(self, generator: torch.Generator, strength: Strength) -> tuple[Tensor, Weights, list[Tensor]]:
-        """λ_f L_f + λ_c L_c (λ_d L_d is constant), the leaves to differentiate it by, and the generated features."""
+    def frozen_made(self, generator: torch.Generator) -> tuple[Weights, list[Tensor]]:
+        """Leaves, and the features that are generated with them."""
         leaves = self.trainable(int(self.rows.counts.max(initial=0)))
-        inputs = self.embeddings[torch.from_numpy(self.rows.nodes)]
-        loss, generated = self.generated_loss(leaves, inputs, self.rows, generator, strength, frozen=True)
-        return loss, leaves, generated
+        return leaves, self.made(leaves, self.embeddings[torch.from_numpy(self.rows.nodes)], self.rows, generator)
+
+    def frozen_loss(self, generator: torch.Generator) -> tuple[Tensor, Weights, list[Tensor]]:
+        """λ_f L_f + λ_c L_c (λ_d L_d is constant), the leaves to differentiate it by, and the generated features."""
+        leaves, generated = self.frozen_made(generator)
+        return self.made_loss(leaves, generated, self.rows, None), leaves, generated
 
     # -- weights and their optimiser ---------------------------------------------------------------------------------
 
@@ -512,18 +469,20 @@ class NeighGen:
             self._optimizers[str(slot)] = self._adam(slot_names(slot))
 
     def _adam(self, names: Iterable[str]) -> Adam:
-        return Adam([self.weights[name] for name in names], lr=self.lr, weight_decay=self.weight_decay)
+        config = self.config
+        return Adam(
+            [self.weights[name] for name in names], lr=config.generator_lr, weight_decay=config.generator_weight_decay
+        )
 
     def reach(self, slots: int) -> None:
         """Have weights for so many slots, as if they had been there, unused, from the beginning."""
         for slot in range(count_slots(self.weights), slots):
-            weight, bias = slot_weights(self.sizes, self.draw(f"slot {slot}"))
+            drawn, names = slot_weights(self.config, self.num_features, self.draw(f"slot {slot}")), slot_names(slot)
+            self.weights.update(zip(names, drawn, strict=True))
             for steps in self._finished:
-                decay(Adam([weight, bias], lr=self.lr, weight_decay=self.weight_decay), steps)
-            optimizer = Adam([weight, bias], lr=self.lr, weight_decay=self.weight_decay)
-            decay(optimizer, self._steps)
-            self.weights.update(zip(slot_names(slot), (weight, bias), strict=True))
-            self._optimizers[str(slot)] = optimizer
+                decay(self._adam(names), steps)
+            self._optimizers[str(slot)] = self._adam(names)
+            decay(self._optimizers[str(slot)], self._steps)
 
     def trainable(self, slots: int = 0) -> Weights:
         """The parameters in training, the first ``slots`` slots included, as leaves that take gradients.
@@ -531,20 +490,13 @@ class NeighGen:
         They share memory with ``weights``; what is not in training is there, too, without a gradient.
         """
         self.reach(slots)
-        trained = {*self._trained, *(name for slot in range(slots) for name in slot_names(slot))}
+        trained = {*self._trained, *_names_of(slots)}
         return {name: weight.detach().requires_grad_(name in trained) for name, weight in self.weights.items()}
 
-    def epoch(self, generator: torch.Generator, strength: Strength, counting: Counting) -> None:
+    def epoch(self, generator: torch.Generator) -> None:
         """One step of local training of all parts, on all of B."""
         leaves = self.trainable()
-
-        def reach(slots: int) -> Weights:
-            more = self.trainable(slots)
-            leaves.update({name: more[name] for slot in range(slots) for name in slot_names(slot)})
-            return leaves
-
-        loss = self.joint_loss(leaves, generator, strength, counting, reach)
-        self.step(gradients_of(loss, leaves))
+        self.step(gradients_of(self.joint_loss(leaves, generator), leaves))
 
     def step(self, gradients: Mapping[str, Tensor]) -> None:
         """One step of Adam; parameters without a gradient only decay."""
@@ -559,10 +511,6 @@ class NeighGen:
         """Compute with these weights instead of own ones, without writing to them; returns them as leaves."""
         self.weights, self._trained, self._optimizers = dict(weights), [], {}
         return {name: weight.detach().requires_grad_() for name, weight in weights.items()}
-
-    def give_back(self) -> None:
-        """Forget the borrowed weights."""
-        self.weights = {}
 
 
 def gradients_of(loss: Tensor, leaves: Mapping[str, Tensor]) -> Weights:
@@ -634,11 +582,7 @@ def cross_gradient(
 
 
 def fill(
-    weights: Mapping[str, Tensor],
-    embeddings: Tensor,
-    rows: Demand,
-    sizes: Sizes,
-    generator: torch.Generator,
+    weights: Mapping[str, Tensor], embeddings: Tensor, rows: Demand, features: int, generator: torch.Generator
 ) -> Tensor:
     """Generated features [m, d] of rows, slot by slot, computed in pieces; noise from the generator, no dropout.
 
@@ -646,19 +590,20 @@ def fill(
         weights: fGen's.
         embeddings: [n̄, p] of all nodes.
         rows: Which nodes get how many.
-        sizes: Widths.
+        features: d.
         generator: Source of the noise.
     """
     per_slot = rows_per_slot(rows.counts)
     starts = np.concatenate([[0], np.cumsum(per_slot)]).astype(np.int64)
-    filled = torch.empty((int(starts[-1]), sizes.features))
-    widest = max(sizes.features * len(per_slot), *sizes.body, 1)
+    filled = torch.empty((int(starts[-1]), features))
+    inner = [len(bias) for name, bias in weights.items() if name.startswith("body.") and name.endswith(".bias")]
+    widest = max(features * len(per_slot), *inner, 1)
     size = max(1, CHUNK_ENTRIES // widest)
     with torch.no_grad():
         for begin in range(0, len(rows), size):
             part = slice(begin, begin + size)
             inputs = embeddings[torch.from_numpy(rows.nodes[part])]
-            for slot, features in enumerate(generate(weights, inputs, rows.counts[part], generator, 0.0, None)):
+            for slot, made in enumerate(generate(weights, inputs, rows.counts[part], generator, 0.0, None)):
                 start = int(starts[slot]) + begin
-                filled[start : start + len(features)] = features
+                filled[start : start + len(made)] = made
     return filled

@@ -13,9 +13,8 @@ from graphsilo.federation.interface import Federation, Handler, Reply, Request
 from graphsilo.federation.message import differing, shapes_of
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedsage_plus import generator as neighgen
-from graphsilo.methods.fedsage_plus.client import Client, sizes_of
+from graphsilo.methods.fedsage_plus.client import Client
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
-from graphsilo.methods.fedsage_plus.generator import Sizes
 from graphsilo.methods.fedsage_plus.impaired import MAX_SLOTS
 from graphsilo.methods.fedsage_plus.messages import (
     Generated,
@@ -43,10 +42,10 @@ class Server(fedavg.Server[FedSagePlusConfig]):
     def expected_bytes(self) -> tuple[int, int]:
         """Of the weights of classifier and generator; the generator's with all of its slots."""
         config, clients = self.config, len(self.context.clients)
-        each = 4 * neighgen.count_fgen(self.sizes, MAX_SLOTS)
+        each = 4 * neighgen.count_fgen(config, self.schema.num_features, MAX_SLOTS)
         sent = received = 0
         if config.neighgen == "shared":
-            each += 4 * neighgen.count_others(self.sizes)
+            each += 4 * neighgen.count_others(config, self.schema.num_features, self.schema.num_classes)
             sent = clients * (config.local_generator_epochs + config.generator_epochs) * each
             received = sent + clients * each
         elif config.exchange == "weights" and config.lambda_f * config.alpha:
@@ -144,8 +143,8 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         if not len(offer.counts):
             return
         _check_counts(client, offer.counts)
-        found, wanted = shapes_of(offer.weights), neighgen.fgen_shapes(self.sizes, int(offer.counts.max()))
-        width = self.sizes.encoder[1]
+        wanted = neighgen.fgen_shapes(self.config, self.schema.num_features, int(offer.counts.max()))
+        found, width = shapes_of(offer.weights), self.config.encoder_widths[1]
         if found != wanted or offer.embeddings.shape[1] != width:
             raise MessageError(
                 f"client {client} offers {differing(found, wanted)} and embeddings of {offer.embeddings.shape[1]} "
@@ -185,17 +184,12 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         # Who is helped is there, too, and counts as one of those that have to be.
         return total.require(None if minimum is None else min(minimum - 1, len(asked)))
 
-    @property
-    def sizes(self) -> Sizes:
-        """Widths of the generators."""
-        return sizes_of(self.config, self.schema.num_features, self.schema.num_classes)
-
     def _train_shared(self, federation: Federation) -> dict[str, Tensor]:
         """One generator for all: Adam on the mean gradient of the local losses."""
-        config, sizes = self.config, self.sizes
-        weights = neighgen.initial_weights(sizes, self.generator("neighgen", "weights"), config.count_bias)
+        config, features, draw = self.config, self.schema.num_features, self.generator
+        weights = neighgen.initial_weights(config, features, self.schema.num_classes, draw("neighgen", "weights"))
         for slot in range(MAX_SLOTS):
-            drawn = neighgen.slot_weights(sizes, self.generator("neighgen", f"slot {slot}"))
+            drawn = neighgen.slot_weights(config, features, draw("neighgen", f"slot {slot}"))
             weights.update(zip(neighgen.slot_names(slot), drawn, strict=True))
         optimizer = Adam(list(weights.values()), lr=config.generator_lr, weight_decay=config.generator_weight_decay)
         for _ in self.work("common generator", config.local_generator_epochs + config.generator_epochs):
@@ -221,7 +215,7 @@ def check_volume(config: FedSagePlusConfig, clients: int, features: int) -> None
     if config.lambda_f * config.alpha == 0:
         return  # nobody is asked to compare
     relays = clients * config.compared_by(clients) * config.generator_epochs
-    weights = neighgen.count_fgen(sizes_of(config, features, 0), 1)
+    weights = neighgen.count_fgen(config, features, 1)
     volume = 8 * weights * relays if config.exchange == "weights" else 0  # one slot at least, there and back
     if relays <= MAX_RELAYS and volume <= MAX_BYTES:
         return
