@@ -125,11 +125,11 @@ class SeedRun:
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
         server = self._server(federation)
-        clock = _Clock(federation)
+        self._clock = _Clock(federation)
         noted = index > 0  # the first seed speaks for all
 
         def after_step(work: Work) -> None:
-            self._worked(work, server, federation, ledger, clock)
+            self._worked(work, server, federation)
             now = time.perf_counter()
             if now - self._reported >= REPORT_SECONDS or work.done == work.steps:
                 self._reported = now
@@ -141,7 +141,7 @@ class SeedRun:
         server.after_step = after_step
         if state is None:
             noted = noted or self._note_traffic(server.expected_bytes(), observer, of=" of tensors")
-            self._set_up(server, federation, ledger, clock)
+            self._set_up(server, federation)
         else:
             server.load_state(state["server"])
             federation.load_client_states(state["clients"])
@@ -152,19 +152,19 @@ class SeedRun:
             self.best = Aggregates.from_state(state["best"])
             if state.get("work") is not None:
                 self._continue_set_up(state["work"], server)
-                self._set_up(server, federation, ledger, clock)
+                self._set_up(server, federation)
         progress = self.progress
         sent = {key: sum(row[key] for row in (progress.setup, *progress.rounds)) for key in _WAYS}
         for number in range(progress.round + 1, server.rounds + 1):
             if progress.stopped:
                 break
-            self._round(number, server, federation, ledger, clock)
+            self._round(number, server, federation)
             if number == 1 and not noted:
                 whole = [progress.setup[key] + server.rounds * progress.rounds[-1][key] for key in _WAYS]
                 self._note_traffic((whole[0], whole[1]), observer)
             if number < server.rounds and not progress.stopped and self._is_due(number):
                 # Before anybody is sent the round: who stops a run then, stops it where it can go on.
-                self._save(server, federation, ledger, clock)
+                self._save(server, federation)
             last = progress.rounds[-1]
             sent = {key: size + last[key] for key, size in sent.items()}
             observer.progressed(
@@ -222,39 +222,39 @@ class SeedRun:
         for client in federation.clients:
             federation.ledger.record(client, "down", "scale", scale)
 
-    def _set_up(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
+    def _set_up(self, server: ServerBase[Any], federation: Exchange) -> None:
         federation.at("setup", 0)
-        clock.start()
-        before = ledger.total("setup")["up"]
+        self._clock.start()
+        before = federation.ledger.total("setup")["up"]
         server.set_up(federation)
-        self._note_set_up(federation, ledger, clock)
+        self._note_set_up(federation)
         self.progress.logs(server)
         # What was agreed on before is made again faster than it is kept.
-        if self.config.run.checkpoint_every != 0 and ledger.total("setup")["up"] > before:
-            self._save(server, federation, ledger, clock)
+        if self.config.run.checkpoint_every != 0 and federation.ledger.total("setup")["up"] > before:
+            self._save(server, federation)
 
-    def _note_set_up(self, federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
+    def _note_set_up(self, federation: Exchange) -> None:
         """What set-up came to so far. The clock begins anew."""
-        for key, seconds in clock.stop().items():
+        for key, seconds in self._clock.stop().items():
             self._taken[key] = self._taken.get(key, 0.0) + seconds
         failures = [*self._failed_before, *map(str, federation.failures)]
         kept = {key: value for key, value in self.progress.setup.items() if key.startswith("checkpoint_")}
-        self.progress.setup = {**_bytes(ledger.total("setup")), **self._taken, **kept}
+        self.progress.setup = {**_bytes(federation.ledger.total("setup")), **self._taken, **kept}
         if failures:
             self.progress.setup["failures"] = failures
-        clock.start()
+        self._clock.start()
 
-    def _worked(self, work: Work, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: _Clock) -> None:
+    def _worked(self, work: Work, server: ServerBase[Any], federation: Exchange) -> None:
         """A step of a long piece of work has ended: in set-up, from which clients go on as they are, keep it if due."""
-        saved = work.saved() if ledger.phase == "setup" and self._is_due_within(clock) else None
+        saved = work.saved() if federation.ledger.phase == "setup" and self._is_due_within() else None
         if saved is not None:
-            self._note_set_up(federation, ledger, clock)
-            self._save(server, federation, ledger, clock, {**saved, "log": dict(server.log)})
-            clock.start()
+            self._note_set_up(federation)
+            self._save(server, federation, {**saved, "log": dict(server.log)})
+            self._clock.start()
 
-    def _is_due_within(self, clock: _Clock) -> bool:
+    def _is_due_within(self) -> bool:
         """Whether a checkpoint follows this step of a long piece of work."""
-        since = clock.wall_seconds()
+        since = self._clock.wall_seconds()
         return self.config.run.checkpoint_every != 0 and (
             CHECKPOINT_SHARE * since >= max(self._save_seconds, LEAST_SECONDS)
         )
@@ -267,21 +267,14 @@ class SeedRun:
         server.unfinished = work
         server.log.update(work["log"])
 
-    def _round(
-        self,
-        number: int,
-        server: ServerBase[Any],
-        federation: Exchange,
-        ledger: Ledger,
-        clock: _Clock,
-    ) -> None:
+    def _round(self, number: int, server: ServerBase[Any], federation: Exchange) -> None:
         progress, config = self.progress, self.config.evaluation
         federation.at("round", number)
-        clock.start()
+        self._clock.start()
         server.round(federation, number)
         row: dict[str, Any] = {"round": number, "participants": len(federation.participants)}
         failures = list(federation.failures)
-        row.update(_bytes(ledger.total("round", number)))
+        row.update(_bytes(federation.ledger.total("round", number)))
         if number % config.every == 0 or number == server.rounds:
             federation.at("evaluation", number)
             scores = evaluate(
@@ -299,7 +292,7 @@ class SeedRun:
             progress.stopped = patience is not None and progress.since_best >= patience
         if failures:
             row["failures"] = [str(failure) for failure in failures]
-        row.update(clock.stop())
+        row.update(self._clock.stop())
         self._since_save += row["wall_seconds"]
         progress.rounds.append(row)
         progress.round = number
@@ -312,19 +305,12 @@ class SeedRun:
             return every > 0 and number % every == 0
         return CHECKPOINT_SHARE * self._since_save >= max(self._save_seconds, LEAST_SECONDS)
 
-    def _save(
-        self,
-        server: ServerBase[Any],
-        federation: Exchange,
-        ledger: Ledger,
-        clock: _Clock,
-        work: Mapping[str, Any] | None = None,
-    ) -> None:
+    def _save(self, server: ServerBase[Any], federation: Exchange, work: Mapping[str, Any] | None = None) -> None:
         """Keep a checkpoint, within set-up of a piece of work; what it costs is no part of the round's cost, and stands
         beside it."""
         if self.checkpoints is None:
             return
-        clock.start()
+        self._clock.start()
         progress = self.progress
         before, last = progress.rounds[:-1], progress.rounds[-1:]
         self.checkpoints.save(
@@ -339,10 +325,10 @@ class SeedRun:
                 "scale": None if self.scale is None else scale_tensors(self.scale),
                 "work": work,
             },
-            {"ledger": ledger.take(), "rounds": before[self._kept_rounds :]},
+            {"ledger": federation.ledger.take(), "rounds": before[self._kept_rounds :]},
         )
         self._kept_rounds = len(before)
-        spent = clock.stop()
+        spent = self._clock.stop()
         self._since_save, self._save_seconds = 0.0, spent["wall_seconds"]
         row = last[0] if last else progress.setup
         for name in ("cpu_seconds", "wall_seconds"):

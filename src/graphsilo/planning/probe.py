@@ -149,13 +149,13 @@ class MeteredRun(SeedRun):
         self.meter.sent(dict.fromkeys(federation.clients, scale.num_bytes))
         self.meter.close()
 
-    def _set_up(self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any) -> None:
+    def _set_up(self, server: ServerBase[Any], federation: Exchange) -> None:
         self.meter.emit({"event": "rounds", "rounds": server.rounds})
-        super()._set_up(server, federation, ledger, clock)
+        super()._set_up(server, federation)
         self.meter.close()
 
-    def _round(self, number: int, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any) -> None:
-        super()._round(number, server, federation, ledger, clock)
+    def _round(self, number: int, server: ServerBase[Any], federation: Exchange) -> None:
+        super()._round(number, server, federation)
         self.meter.close()
         if number >= 2:
             self.meter.limit = math.inf
@@ -167,12 +167,10 @@ class MeteredRun(SeedRun):
         run = self.config.run
         return number in WEIGHED and (run.checkpoint_every != 0 or run.resident_clients is not None)
 
-    def _is_due_within(self, clock: Any) -> bool:
+    def _is_due_within(self) -> bool:
         return False
 
-    def _save(
-        self, server: ServerBase[Any], federation: Exchange, ledger: Ledger, clock: Any, work: Any = None
-    ) -> None:
+    def _save(self, server: ServerBase[Any], federation: Exchange, work: Any = None) -> None:
         """Weigh a checkpoint; a disk that has no room for it ends the trial's checkpoints, not the trial."""
         if self.checkpoints is None:
             return
@@ -180,7 +178,7 @@ class MeteredRun(SeedRun):
         started = time.process_time()
         size = None
         with contextlib.suppress(RunError):
-            super()._save(server, federation, ledger, clock, work)
+            super()._save(server, federation, work)
             size = sum(sizes(self.checkpoints.folder).values())
         self.meter.emit({"event": "checkpoint", "bytes": size, "spent": time.process_time() - started})
 
