@@ -80,10 +80,10 @@ def rows_of(*pairs):
 
 def test_rows_are_added_by_their_ids():
     total = RowAccumulator(2)
-    total.add(rows_of((5, [1.0, 2.0]), (9, [3.0, 4.0])))
-    total.add(rows_of())
-    total.add(rows_of((2, [10.0, 0.0]), (5, [0.5, 0.5]), (7, [0.0, 1.0])))
-    total.add(rows_of((7, [1.0, 1.0])))
+    total.add(0, rows_of((5, [1.0, 2.0]), (9, [3.0, 4.0])))
+    total.add(0, rows_of())
+    total.add(0, rows_of((2, [10.0, 0.0]), (5, [0.5, 0.5]), (7, [0.0, 1.0])))
+    total.add(0, rows_of((7, [1.0, 1.0])))
     ids, rows = total.sums()
     assert ids.tolist() == [2, 5, 7, 9]
     assert rows.tolist() == [[10.0, 0.0], [1.5, 2.5], [1.0, 2.0], [3.0, 4.0]]
@@ -105,7 +105,7 @@ def test_rows_are_added_by_their_ids():
 )
 def test_rows_that_cannot_be_added_change_nothing(message, text):
     total = RowAccumulator(2)
-    total.add(rows_of((5, [1.0, 2.0])))
+    total.add(0, rows_of((5, [1.0, 2.0])))
     with pytest.raises(MessageError, match=text):
-        total.add(message)
+        total.add(0, message)
     assert total.sums()[1].tolist() == [[1.0, 2.0]]

@@ -315,9 +315,10 @@ class RowAccumulator:
         self._ids = torch.zeros(0, dtype=torch.int64)
         self._places = torch.zeros(0, dtype=torch.int64)  # where the row of each id stands
         self._rows = torch.zeros(0, width, dtype=torch.float64)
+        self.clients: list[ClientId] = []
 
-    def add(self, message: Message) -> None:
-        """Add the fields ``ids`` and ``rows`` of one message.
+    def add(self, client: ClientId, message: Message, shapes: object = None) -> None:
+        """Add the fields ``ids`` and ``rows`` of one client's message.
 
         Raises:
             MessageError: It has no such fields, ids do not ascend, or rows have another width.
@@ -347,6 +348,7 @@ class RowAccumulator:
         self._ids, order = torch.cat([self._ids, new]).sort()
         self._places = torch.cat([self._places, torch.arange(count, count + len(new))])[order]
         self._rows.index_add_(0, self._places[torch.searchsorted(self._ids, ids)], rows.double())
+        self.clients.append(client)
 
     def sums(self) -> tuple[Tensor, Tensor]:
         """The ids, ascending, and the sum of each one's rows."""

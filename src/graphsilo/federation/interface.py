@@ -71,6 +71,12 @@ def handler(function: Callable[[Any, Request], Reply]) -> Handler[Request, Reply
     return Handler(function)
 
 
+def handlers_of(client: type) -> dict[str, Handler[Any, Any]]:
+    """A client's steps by name."""
+    parts = {name: getattr(client, name, None) for name in dir(client)}
+    return {name: part for name, part in parts.items() if isinstance(part, Handler)}
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why a client did not answer.
@@ -261,15 +267,7 @@ class Federation(ABC):
         majority.
         """
         total = Accumulator(handler.types()[1])
-        failures: dict[ClientId, Failure] = {}
-        for client, reply, shapes in self.exchange(handler, request, to):
-            if not isinstance(reply, Failure):
-                try:
-                    total.add(client, reply, shapes)
-                except MessageError as error:
-                    reply = self.unusable(client, handler, error)
-            if isinstance(reply, Failure):
-                failures[client] = reply
+        failures = self._add(total.add, handler, request, to)
         for client, text in total.outvoted().items():
             failures[client] = self.unusable(client, handler, MessageError(text))
         return Total(total.message(), tuple(total.clients), dict(sorted(failures.items())))
@@ -293,19 +291,27 @@ class Federation(ABC):
             width: d. An answer with other rows is none.
         """
         total = RowAccumulator(width)
-        clients: list[ClientId] = []
+        failures = self._add(total.add, handler, request, to)
+        return RowTotal(*total.sums(), tuple(total.clients), failures)
+
+    def _add(
+        self,
+        add: Callable[[ClientId, Reply, Mapping[str, Any]], None],
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        to: Sequence[ClientId] | None,
+    ) -> dict[ClientId, Failure]:
+        """Add each answer as it comes; those that could not be."""
         failures: dict[ClientId, Failure] = {}
-        for client, reply, _ in self.exchange(handler, request, to):
+        for client, reply, shapes in self.exchange(handler, request, to):
             if not isinstance(reply, Failure):
                 try:
-                    total.add(reply)
+                    add(client, reply, shapes)
                 except MessageError as error:
                     reply = self.unusable(client, handler, error)
             if isinstance(reply, Failure):
                 failures[client] = reply
-            else:
-                clients.append(client)
-        return RowTotal(*total.sums(), tuple(clients), failures)
+        return failures
 
     def unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
         """An answer that cannot be taken, as a failure of who sent it."""
@@ -336,40 +342,3 @@ class Federation(ABC):
             if missing:
                 raise FederationError(f"there is no request for client {missing[0]}.")
         return chosen
-
-
-class CountingFederation(Federation):
-    """Watches another federation and notes whether it was ever asked for single answers.
-
-    Whether a method needs only sums is found by running it, not by claiming it.
-    """
-
-    def __init__(self, inner: Federation):
-        self.inner = inner
-        self.clients, self.ledger = inner.clients, inner.ledger
-        self.asked: set[str] = set()
-        self.summed: set[str] = set()
-
-    def exchange(self, *arguments: Any) -> Iterator[tuple[ClientId, Any, Mapping[str, Any]]]:
-        return self.inner.exchange(*arguments)
-
-    def note_failure(self, failure: Failure) -> None:
-        self.inner.note_failure(failure)
-
-    def ask(self, handler: Handler[Request, Reply], request: Any, **options: Any) -> Replies[Reply]:
-        self.asked.add(handler.name)
-        return super().ask(handler, request, **options)
-
-    def sum(self, handler: Handler[Request, Reply], request: Any, **options: Any) -> Total[Reply]:
-        self.summed.add(handler.name)
-        return super().sum(handler, request, **options)
-
-    def sum_rows(self, handler: Handler[Request, Reply], request: Any, **options: Any) -> RowTotal:
-        self.summed.add(handler.name)
-        return super().sum_rows(handler, request, **options)
-
-
-__all__ = [
-    "Accumulator", "CountingFederation", "Failure", "Federation", "Handler", "Replies", "RowTotal", "Total",
-    "handler",
-]  # fmt: skip

@@ -501,6 +501,3 @@ def _entry(line: bytes) -> Entry:
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-__all__ = ["Disclosed", "Entry", "FieldNote", "Journal", "JournalSummary", "read", "size", "summarise"]

@@ -254,14 +254,12 @@ def _rounds_are_set(method: Method) -> bool:
 
 def _answers(client: type[ClientBase[Any]]) -> Iterator[tuple[str, type[Message]]]:
     """Every step that a server may ask for, with the type of its answer."""
-    from graphsilo.federation.interface import Handler
+    from graphsilo.federation.interface import handlers_of
 
-    for name in dir(client):
-        step = getattr(client, name, None)
-        if isinstance(step, Handler):
-            _, reply = step.types()
-            if hasattr(reply, "__dataclass_fields__"):  # all but the base of all messages
-                yield name, reply
+    for name, step in handlers_of(client).items():
+        _, reply = step.types()
+        if hasattr(reply, "__dataclass_fields__"):  # all but the base of all messages
+            yield name, reply
 
 
 def _always_sent(spec: FieldSpec) -> bool:
@@ -466,9 +464,3 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from (item for item in items if is_filled(item))
     else:
         yield value
-
-
-__all__ = [
-    "ABOUT_CLASSES", "DEFAULT_KINDS", "DisclosurePolicy", "Gate", "described_classes", "is_filled", "payload_bytes",
-    "small_classes",
-]  # fmt: skip

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphsilo.errors import DisclosureError, GraphsiloError, MessageError, nearest
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
-from graphsilo.federation.interface import Failure, Handler
+from graphsilo.federation.interface import Failure, Handler, handlers_of
 from graphsilo.federation.message import Message
 from graphsilo.federation.policy import Gate
 from graphsilo.federation.wire import Encoded
@@ -78,8 +78,7 @@ def handler_of(kind: type[ClientBase[Any]], name: str) -> Handler[Any, Any]:
     """
     found = getattr(kind, name, None)
     if not isinstance(found, Handler):
-        known = [key for key in dir(kind) if isinstance(getattr(kind, key, None), Handler)]
-        raise MessageError(f"clients of this method have no handler '{name}'; {nearest(name, known)}")
+        raise MessageError(f"clients of this method have no handler '{name}'; {nearest(name, handlers_of(kind))}")
     return found
 
 

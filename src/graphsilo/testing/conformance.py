@@ -31,9 +31,9 @@ from graphsilo.experiments.observer import Progress, Silent
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientBase, ClientContext, common_model
+from graphsilo.federation.client import ClientContext, common_model
 from graphsilo.federation.codec import Packer, decode, decode_tree, encode, encode_tree
-from graphsilo.federation.interface import CountingFederation, Failure, Federation, Handler
+from graphsilo.federation.interface import Failure, Federation, Handler, handlers_of
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
 from graphsilo.federation.registry import Method
@@ -478,26 +478,37 @@ def assemble(
     return server, federation, Spy(federation)
 
 
-class Spy(CountingFederation):
-    """Keeps every request, and every reply that a server gets to see.
+class Spy(Federation):
+    """Watches another federation, and keeps every request and every reply that a server gets to see.
 
     Attributes:
+        asked, summed: Names of the handlers whose single answers, and whose sums, the server had.
         messages: All of them, and the sums of replies that nobody sends as they are.
         sent: Without these.
     """
 
     def __init__(self, inner: Federation):
-        super().__init__(inner)
+        self.inner, self.clients, self.ledger = inner, inner.clients, inner.ledger
+        self.asked: set[str] = set()
+        self.summed: set[str] = set()
         self.sent: list[Message] = []
         self.messages: list[Message] = []
 
+    def exchange(self, *arguments: Any) -> Iterator[tuple[ClientId, Any, Mapping[str, Any]]]:
+        return self.inner.exchange(*arguments)
+
+    def note_failure(self, failure: Failure) -> None:
+        self.inner.note_failure(failure)
+
     def ask(self, handler: Any, request: Any, **options: Any) -> Any:
+        self.asked.add(handler.name)
         self._note(request)
         replies = super().ask(handler, request, **options)
         self._keep([reply for _, reply in replies])
         return replies
 
     def sum(self, handler: Any, request: Any, **options: Any) -> Any:
+        self.summed.add(handler.name)
         self._note(request)
         total = super().sum(handler, request, **options)
         if total.message is not None:
@@ -517,18 +528,7 @@ class Spy(CountingFederation):
 
 def messages_of(method: Method) -> list[type[Message]]:
     """Every message type that the method's handlers receive or send."""
-    found: dict[type[Message], None] = {}
-    for name in dir(method.client):
-        part = getattr(method.client, name, None)
-        if isinstance(part, Handler):
-            found.update(dict.fromkeys(part.types()))
-    return list(found)
-
-
-def handlers_of(client: type[ClientBase[Any]]) -> dict[str, Handler[Any, Any]]:
-    """A client's handlers by name."""
-    parts = {name: getattr(client, name, None) for name in dir(client)}
-    return {name: part for name, part in parts.items() if isinstance(part, Handler)}
+    return list(dict.fromkeys(kind for handler in handlers_of(method.client).values() for kind in handler.types()))
 
 
 def needs_only_sums(method: Method, settings: Mapping[str, Any] | None = None) -> bool:

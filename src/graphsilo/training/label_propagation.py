@@ -29,9 +29,8 @@ def propagate_labels(
     rest: Literal["zero", "keep"] = "zero",
     clamp: bool = True,
     add_back: bool = False,
-    exponent: float = 0.5,
 ) -> Scores:
-    """F ← α S F + (1−α) F⁰, ``steps`` times, with S = D^(r−1) A D^(−r).
+    """F ← α S F + (1−α) F⁰, ``steps`` times, with S = D^-½ A D^-½.
 
     Args:
         adjacency: [n, n] CSR, ``A[target, source]``; its diagonal is ignored.
@@ -44,10 +43,9 @@ def propagate_labels(
         rest: What F⁰ is outside L: ``zero``, or ``keep`` what ``initial`` says.
         clamp: Cut scores to [0, 1] after each update.
         add_back: After each update add F⁰ to the rows of L, which then grow beyond 1.
-        exponent: r; 0.5 is the symmetric normalisation. An isolated node gets nothing but its (1−α) F⁰.
 
     Returns:
-        [n, C] float64 scores; rows do not sum to 1.
+        [n, C] float64 scores; rows do not sum to 1. An isolated node gets nothing but its (1−α) F⁰.
 
     Source: Zhou et al., "Learning with Local and Global Consistency", NIPS 2003: ``clamp`` (O-pFGL, FedGTA's paper);
     with ``self_loops``, ``rest="keep"``, ``add_back`` and no clamp the "non-parametric" variant of the releases of
@@ -64,7 +62,7 @@ def propagate_labels(
         kept = np.zeros_like(start)
         kept[seed_rows] = start[seed_rows]
         start = kept
-    matrix = propagation_matrix(adjacency, self_loops=self_loops, exponent=exponent)
+    matrix = propagation_matrix(adjacency, self_loops=self_loops)
     anchor = (1.0 - alpha) * start
     scores = start.copy()
     for _ in range(steps if alpha > 0.0 else 0):
@@ -76,21 +74,16 @@ def propagate_labels(
     return scores
 
 
-def one_hot_rows(
-    labels: NDArray[np.int64], rows: NodeIndex, num_classes: int, *, rest: float = 0.0, num_rows: int | None = None
-) -> Scores:
-    """[n, C] with the one-hot label in ``rows`` and ``rest`` in every other row, whose labels are not read.
+def one_hot_rows(labels: NDArray[np.int64], rows: NodeIndex, num_classes: int) -> Scores:
+    """[n, C] with the one-hot label in ``rows`` and zeros in every other row, whose labels are not read.
 
     Args:
         labels: [n] class numbers; only those of ``rows`` are read, and -1 there means an unlabelled row.
         rows: Labelled rows.
         num_classes: C.
-        rest: Score of every class in the other rows, e.g. 1 / C.
-        num_rows: n, where it is not the length of ``labels``.
     """
-    scores = np.full((len(labels) if num_rows is None else num_rows, num_classes), rest)
+    scores = np.zeros((len(labels), num_classes))
     known = rows[labels[rows] >= 0]
-    scores[known] = 0.0
     scores[known, labels[known]] = 1.0
     return scores
 
@@ -101,17 +94,14 @@ def normalise_rows(scores: Scores) -> Scores:
     return np.where(total > 0, scores / np.where(total > 0, total, 1.0), 1.0 / scores.shape[1])
 
 
-def propagation_matrix(adjacency: sp.csr_matrix, *, self_loops: bool = False, exponent: float = 0.5) -> sp.csr_matrix:
-    """S = D^(r−1) A D^(−r) as float64 CSR; a node of degree 0 has an empty row and column."""
+def propagation_matrix(adjacency: sp.csr_matrix, *, self_loops: bool = False) -> sp.csr_matrix:
+    """S = D^-½ A D^-½ as float64 CSR; a node of degree 0 has an empty row and column."""
     matrix = without_loops(adjacency).astype(np.float64)
     if self_loops:
         matrix = sp.csr_matrix(matrix + sp.eye(matrix.shape[0], format="csr"))
     degree = np.asarray(matrix.sum(axis=1)).ravel()
-    positive = degree > 0
-    safe = np.where(positive, degree, 1.0)
-    left = np.where(positive, safe ** (exponent - 1.0), 0.0)
-    right = np.where(positive, safe**-exponent, 0.0)
-    return sp.csr_matrix(sp.diags(left) @ matrix @ sp.diags(right))
+    root = np.where(degree > 0, np.where(degree > 0, degree, 1.0) ** -0.5, 0.0)
+    return sp.csr_matrix(sp.diags(root) @ matrix @ sp.diags(root))
 
 
 def without_loops(adjacency: sp.csr_matrix) -> sp.csr_matrix:
@@ -145,9 +135,3 @@ def class_homophily(
     total = neighbours.sum(axis=1)
     share = np.divide(own, total, out=np.zeros_like(own), where=total > 0)
     return np.bincount(labels[known], weights=share, minlength=num_classes).astype(np.float64)
-
-
-__all__ = [
-    "Scores", "class_homophily", "normalise_rows", "one_hot_rows", "propagate_labels", "propagation_matrix",
-    "without_loops",
-]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 MAX_POINTS = 100
 """Values of a curve that are kept, the last step's beside them."""
@@ -63,10 +63,5 @@ class Work:
         self.done, self.curves = saved["done"], {name: list(points) for name, points in saved["curves"].items()}
 
 
-class Begin(Protocol):
-    """Begins a piece of work whose name is known: a server's ``work``."""
-
-    def __call__(
-        self, steps: int, state: Callable[[], Mapping[str, Any]], load_state: Callable[[Mapping[str, Any]], None]
-    ) -> Work:
-        """The steps that are left."""
+Begin: TypeAlias = Callable[[int, Callable[[], Mapping[str, Any]], Callable[[Mapping[str, Any]], None]], Work]
+"""Begins a piece of work whose name is known, of so many steps: a server's ``work``."""

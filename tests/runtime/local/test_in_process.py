@@ -9,7 +9,6 @@ import torch
 
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.experiments.runner import run
-from graphsilo.federation.interface import CountingFederation
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime import exchange
 from graphsilo.runtime.dispatch import handler_of
@@ -143,14 +142,6 @@ def test_the_best_round_without_a_client(config_of):
     assert [bool(client["test"]) for client in tree["clients"]] == [True, False, True, True]
     assert [client["client"] for client in tree["clients"]] == [0, 1, 2, 3]
     assert tree["test"]["worst_client"]["client"] in (0, 2, 3)
-
-
-def test_counting(federation_of, troubled):
-    _, federation = federation_of()
-    counting = CountingFederation(federation)
-    counting.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))
-    assert counting.asked == {"echo"}
-    assert counting.summed == set()
 
 
 def test_sums_are_made_in_the_order_of_clients(federation_of, troubled):

@@ -208,9 +208,7 @@ class Client(TrainingClient[FairFGLConfig]):
             change = [self._local - self._flat(request.weights)]
             change += [(self.weights[name] - request.weights[name]).reshape(-1) for name in self._buffer_names()]
             update = keep_largest(torch.cat(change), self.config.top_k)
-        return TrainReply(
-            values=update.values, positions=update.positions, bitmap=update.bitmap, num_samples=self.weight
-        )
+        return TrainReply(**update._asdict(), num_samples=self.weight)
 
     @property
     def weight(self) -> float:

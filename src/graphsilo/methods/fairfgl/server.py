@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import MessageError
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -44,7 +43,7 @@ class Server(ServerBase[FairFGLConfig]):
         rows: dict[ClientId, Tensor] = {}
 
         def expanded(client: ClientId, reply: TrainReply) -> None:
-            rows[client] = _expanded(client, SparseUpdate(reply.values, reply.positions, reply.bitmap), total)
+            rows[client] = expand(SparseUpdate(reply.values, reply.positions, reply.bitmap), total)
 
         replies = federation.ask(Client.train, self._requests(chosen), check=expanded)
         replies.require(self.config.min_clients)
@@ -72,13 +71,9 @@ class Server(ServerBase[FairFGLConfig]):
         for client in chosen:
             other = self.deviated.get(client)
             if other not in made:
-                update = None if other is None else self.updates[other]
-                made[other] = TrainRequest(
-                    weights=self.weights,
-                    deviated_values=None if update is None else update.values,
-                    deviated_positions=None if update is None else update.positions,
-                    deviated_bitmap=None if update is None else update.bitmap,
-                )
+                update = {} if other is None else self.updates[other]._asdict()
+                deviated = {f"deviated_{name}": part for name, part in update.items()}
+                made[other] = TrainRequest(weights=self.weights, **deviated)
         return {client: made[self.deviated.get(client)] for client in chosen}
 
     def _aggregate(self, updates: Tensor, products: NDArray[np.float64], samples: Sequence[float], number: int) -> None:
@@ -117,15 +112,3 @@ class Server(ServerBase[FairFGLConfig]):
         self.weights = dict(state["weights"])
         self.deviated = dict(state["deviated"])
         self.updates = {client: SparseUpdate(**parts) for client, parts in state["updates"].items()}
-
-
-def _expanded(client: ClientId, update: SparseUpdate, total: int) -> Tensor:
-    """A client's update as a row.
-
-    Raises:
-        MessageError: It does not fit the model; the text names the client.
-    """
-    try:
-        return expand(update, total)
-    except MessageError as error:
-        raise MessageError(f"client {client}: {error}") from None
