@@ -96,22 +96,8 @@ def make_root(federation: str) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
     """A new root for a federation."""
     key = new_key()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, federation)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))  # clocks of different machines differ
-        .not_valid_after(now + datetime.timedelta(days=ROOT_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return key, certificate
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=ROOT_DAYS)
+    return key, _certificate(name, name, key.public_key(), key, end, root=True).sign(key, hashes.SHA256())
 
 
 def sign_party(
@@ -131,31 +117,42 @@ def sign_party(
         public_key: Of the party.
         hosts: Names and addresses of a coordinator; empty for a site.
     """
-    now = datetime.datetime.now(datetime.UTC)
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=PARTY_DAYS)
+    own = {NameOID.COMMON_NAME: name, NameOID.ORGANIZATION_NAME: "graphsilo"}
+    subject = x509.Name([x509.NameAttribute(key, value) for key, value in own.items()])
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     names = [x509.DNSName(name), *(_alternative(host) for host in hosts)]
     return (
-        x509.CertificateBuilder()
-        .subject_name(
-            x509.Name(
-                [
-                    x509.NameAttribute(NameOID.COMMON_NAME, name),
-                    x509.NameAttribute(NameOID.ORGANIZATION_NAME, "graphsilo"),
-                ]
-            )
-        )
-        .issuer_name(root.subject)
-        .public_key(public_key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(min(now + datetime.timedelta(days=PARTY_DAYS), root.not_valid_after_utc))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
+        _certificate(subject, root.subject, public_key, root_key, min(end, root.not_valid_after_utc), root=False)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(root_key, hashes.SHA256())
+    )
+
+
+def _certificate(
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: rsa.RSAPublicKey,
+    root_key: rsa.RSAPrivateKey,
+    end: datetime.datetime,
+    *,
+    root: bool,
+) -> x509.CertificateBuilder:
+    """What the certificates of a root and of a party have in common."""
+    begin = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)  # clocks of different machines differ
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .add_extension(x509.BasicConstraints(ca=root, path_length=0 if root else None), critical=True)
+        .add_extension(_usage(signs_certificates=root), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key()), critical=False)
-        .sign(root_key, hashes.SHA256())
     )
 
 

@@ -20,6 +20,7 @@ SOCKETS = {"coordinator": "relay.sock", "site": "site.sock"}
 """Who listens where, in ``KIT/run``: the engine's process at the coordinator, the supervisor at a site."""
 SEEN = "seen"
 """In ``KIT/run`` of a site: its time of change is when the coordinator was last heard."""
+_STARTUP = {"coordinator": "fed_server.json", "site": "fed_client.json"}
 LOG, OUT = "engine.log", "engine.out"
 _HEARTBEAT_SECONDS = 5.0
 _MIB = 1 << 20
@@ -48,10 +49,7 @@ def write_workspace(kit: Kit) -> Path:
     for name in (ROOT, CERTIFICATE):
         shutil.copyfile(kit.folder / name, folder / "startup" / name)
     write_private(folder / "startup" / KEY, (kit.folder / KEY).read_bytes())
-    if kit.role == COORDINATOR:
-        _write(folder / "startup" / "fed_server.json", _server(kit))
-    else:
-        _write(folder / "startup" / "fed_client.json", _client(kit))
+    _write(folder / "startup" / _STARTUP[kit.role], _startup(kit))
     _write(folder / "local" / "resources.json", _resources(kit))
     _write(folder / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"nobody": "none"}})
     _write(folder / "local" / "comm_config.json", _COMMUNICATION)
@@ -86,21 +84,16 @@ _NO_JOBS = {
 }
 
 
-def _server(kit: Kit) -> dict[str, Any]:
+def _startup(kit: Kit) -> dict[str, Any]:
     coordinator = kit.federation.coordinator
-    return {
-        "format_version": 2,
-        "servers": [
-            {
-                "name": kit.federation.name,
-                # The engine listens at all addresses unless this one is a loopback address.
-                "service": {"target": f"{coordinator.hosts[0]}:{coordinator.port}", "scheme": "tcp"},
-                "admin_server": COORDINATOR,
-                "admin_port": coordinator.port,
-                **_TLS,
-            }
-        ],
-    }
+    # The engine listens at all addresses unless this one is a loopback address.
+    service = {"target": f"{coordinator.hosts[0]}:{coordinator.port}", "scheme": "tcp"}
+    server: dict[str, Any] = {"name": kit.federation.name, "service": service}
+    if kit.role == COORDINATOR:
+        server |= {"admin_server": COORDINATOR, "admin_port": coordinator.port, **_TLS}
+        return {"format_version": 2, "servers": [server]}
+    own = {**_TLS, "fqsn": kit.party, "is_leaf": True, "site_config": {}, **_PATIENCE}
+    return {"format_version": 2, "servers": [{**server, "identity": COORDINATOR}], "client": own}
 
 
 def _resources(kit: Kit) -> dict[str, Any]:
@@ -118,21 +111,6 @@ def _resources(kit: Kit) -> dict[str, Any]:
         own = {"allow_log_streaming": False}
     component = {"id": "graphsilo_relay", "path": f"{_RELAYS}{relay}", "args": arguments}
     return {**_NO_JOBS, **own, "components": [component]}
-
-
-def _client(kit: Kit) -> dict[str, Any]:
-    coordinator = kit.federation.coordinator
-    return {
-        "format_version": 2,
-        "servers": [
-            {
-                "name": kit.federation.name,
-                "service": {"target": f"{coordinator.hosts[0]}:{coordinator.port}", "scheme": "tcp"},
-                "identity": COORDINATOR,
-            }
-        ],
-        "client": {**_TLS, "fqsn": kit.party, "is_leaf": True, "site_config": {}, **_PATIENCE},
-    }
 
 
 def _logging(path: Path) -> dict[str, Any]:
@@ -155,11 +133,9 @@ def _logging(path: Path) -> dict[str, Any]:
 
 def arguments(kit: Kit, folder: Path) -> list[str]:
     """The engine's command line, without the interpreter and the module."""
-    if kit.role == COORDINATOR:
-        return ["-m", str(folder), "-s", "fed_server.json", "--set", "secure_train=true", "org=graphsilo",
-                "config_folder=config"]  # fmt: skip
-    return ["-m", str(folder), "-s", "fed_client.json", "--set", "secure_train=true", f"uid={kit.party}",
-            "org=graphsilo", "config_folder=config", f"heart_beat_interval={_HEARTBEAT_SECONDS}"]  # fmt: skip
+    own = [] if kit.role == COORDINATOR else [f"uid={kit.party}", f"heart_beat_interval={_HEARTBEAT_SECONDS}"]
+    common = ["secure_train=true", "org=graphsilo", "config_folder=config"]
+    return ["-m", str(folder), "-s", _STARTUP[kit.role], "--set", *common, *own]
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
