@@ -25,6 +25,7 @@ from torch import Tensor
 from graphsilo.errors import ConfigError
 from graphsilo.settings import ABOVE_ZERO, Settings, setting
 from graphsilo.training.optimizer import Adam
+from graphsilo.training.upstream import gradients_of
 from graphsilo.training.work import Begin, Work
 
 Array: TypeAlias = "NDArray[np.float64]"
@@ -547,17 +548,8 @@ def _gradients(
             total = (propagation * pull).sum()
             if settings.smooth_weight:
                 total = total + settings.smooth_weight * smooth_loss(adjacency, features, settings.smoothness)
-            found = (
-                torch.autograd.grad(total, wanted, allow_unused=True) if total.requires_grad else [None] * len(wanted)
-            )
+            found = gradients_of(total, wanted) if total.requires_grad else [torch.zeros_like(one) for one in wanted]
     finally:
         for tensor in wanted:
             tensor.requires_grad_(False)
-    return (
-        loss,
-        direct,
-        [
-            torch.zeros_like(tensor) if gradient is None else gradient
-            for tensor, gradient in zip(wanted, found, strict=True)
-        ],
-    )
+    return loss, direct, found

@@ -20,7 +20,7 @@ from graphsilo.errors import UnsupportedError
 from graphsilo.models.base import Model
 from graphsilo.models.dropout import Source
 from graphsilo.models.view import GraphTensors, View
-from graphsilo.training.upstream import traced
+from graphsilo.training.upstream import gradients_of, traced
 
 
 class Step(NamedTuple):
@@ -121,11 +121,7 @@ class Objective(ABC):
             raise UnsupportedError("terms and weights of labelled items need the task 'node' or 'graph'.")
         with torch.enable_grad():
             loss = self.loss(model, batch, generator)
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        return [
-            torch.zeros_like(parameter) if gradient is None else gradient
-            for parameter, gradient in zip(parameters, found, strict=True)
-        ]
+        return gradients_of(loss, parameters)
 
 
 class ClassifyItems(Objective):

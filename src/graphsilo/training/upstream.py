@@ -13,6 +13,12 @@ from graphsilo.models.base import Model, Outputs
 from graphsilo.models.view import View
 
 
+def gradients_of(value: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of a scalar for the inputs; zeros for one that plays no part."""
+    found = torch.autograd.grad(value, inputs, allow_unused=True)
+    return [torch.zeros_like(one) if slope is None else slope for one, slope in zip(inputs, found, strict=True)]
+
+
 def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of Σ_k ⟨upstream_k, output_k⟩ for the inputs; zeros for one that plays no part.
 
@@ -22,8 +28,7 @@ def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inp
     with torch.enable_grad():
         ends = [_Given.apply(output, slope) for output, slope in zip(outputs, upstream, strict=True)]  # type: ignore[no-untyped-call]
         whole = sum(ends[1:], ends[0])
-    found = torch.autograd.grad(whole, inputs, allow_unused=True)
-    return [torch.zeros_like(one) if slope is None else slope for one, slope in zip(inputs, found, strict=True)]
+    return gradients_of(whole, inputs)
 
 
 def traced(

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from graphsilo.methods.fedpg import generator as fedpg_generator
+from graphsilo.methods.fedpg.config import FedPGConfig
 from graphsilo.methods.fedpg.generator import (
     PrototypeGenerator,
     Queries,
@@ -32,8 +33,7 @@ def uploads(clients=4, classes=3, levels=2, width=6, seed=0, dtype=DOUBLE):
 
 def queries_of(prototypes, present=None, **settings):
     present = (prototypes != 0).any(-1) if present is None else present
-    options = {"share": 0.5, "limit": 0.5, "sign": "minus", "by": "one_minus_cosine", **settings}
-    return make_queries(prototypes, present, draw=generator(9, "draw"), **options)
+    return make_queries(prototypes, present, FedPGConfig(**settings), generator(9, "draw"))
 
 
 def test_queries_without_other_hops():
@@ -83,7 +83,7 @@ def test_margin_by_hand():
 def test_loss_by_hand(sign, shift):
     # One client, two classes at (1, 0) and (0, 1), P̃ the same: D is 1 with the positive and 0 with the negative.
     prototypes = torch.tensor([[[[3.0, 0.0]], [[0.0, 7.0]]]])
-    queries = queries_of(prototypes, sign=sign)
+    queries = queries_of(prototypes, margin_sign=sign)
     assert queries.shift == shift
     loss, slope = contrastive_loss(torch.tensor([[2.0, 0.0], [0.0, 5.0]]), queries)
     top = math.exp(1.0 + shift)
@@ -98,7 +98,7 @@ def test_loss_against_the_formula_and_its_gradient_against_autograd(share, tempe
     prototypes = uploads()
     prototypes[0, 1] = 0.0  # a client without a class
     prototypes[:, 2, 1] = 0.0  # a class nobody has at hop 1
-    queries = queries_of(prototypes, share=share)
+    queries = queries_of(prototypes, hop_share=share)
     rows = torch.randn(6, 6, dtype=DOUBLE, generator=generator(1, "test"), requires_grad=True)
     loss, slope = contrastive_loss(rows, queries, temperature)
     cosines = unit_rows(rows) @ queries.values.t()
@@ -162,7 +162,7 @@ def test_the_generator_separates_classes(share):
     """Its loss falls, and so does the mean cosine of its classes, towards that of a simplex, -1/(C-1)."""
     directions = torch.eye(3, 8).unsqueeze(1) + 1.0  # all classes share a large common part
     prototypes = directions + 0.05 * uploads(5, 3, 2, 8, dtype=torch.float32)
-    queries = queries_of(prototypes, share=share)
+    queries = queries_of(prototypes, hop_share=share)
     network = PrototypeGenerator(6, 8, generator(0, "test"))
     steps = optimizer("adam", network.parameters, lr=0.01)
     losses, cosines = [], []
@@ -181,7 +181,7 @@ def test_the_generator_separates_classes(share):
 def test_the_margin_turns_no_gradient():
     prototypes = uploads()
     rows = uploads(seed=3)[0].flatten(0, 1)
-    plain = contrastive_loss(rows, queries_of(prototypes, limit=0.0))[1]
+    plain = contrastive_loss(rows, queries_of(prototypes, margin=0.0))[1]
     harder = contrastive_loss(rows, queries_of(prototypes))[1]
     cosine = torch.nn.functional.cosine_similarity(plain, harder, dim=1)
     torch.testing.assert_close(cosine, torch.ones_like(cosine))
@@ -260,9 +260,9 @@ def test_hop_by_hop_the_loss_is_the_same(monkeypatch, temperature, share):
     prototypes[:, 3] = 0.0
     prototypes[0, 0, 1] = 0.0
     universal = torch.randn(12, 6, dtype=DOUBLE, generator=generator(3, "test"))
-    whole = queries_of(prototypes, share=share)
+    whole = queries_of(prototypes, hop_share=share)
     monkeypatch.setattr(fedpg_generator, "_MASKED", 0)
-    split = queries_of(prototypes, share=share)
+    split = queries_of(prototypes, hop_share=share)
     assert isinstance(whole, Queries)
     assert isinstance(split, SplitQueries)
     assert (split.shift, split.margin) == (whole.shift, whole.margin)

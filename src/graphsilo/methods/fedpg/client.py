@@ -18,7 +18,6 @@ from graphsilo.methods.fedpg.config import FedPGConfig
 from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainRequest
 from graphsilo.methods.fedpg.prototypes import (
     Membership,
-    Pairs,
     Scorer,
     add_noise,
     alignment,
@@ -27,6 +26,7 @@ from graphsilo.methods.fedpg.prototypes import (
     hop_pairs,
     similar_pairs,
 )
+from graphsilo.methods.fedpg.reach import Pairs
 from graphsilo.models.base import Model
 from graphsilo.models.view import View
 from graphsilo.random import Name, generator, numpy_generator

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,8 +17,10 @@ from torch import Tensor
 from graphsilo.models.base import draw_uniform
 from graphsilo.training.prototypes import class_means, unit_rows
 
+if TYPE_CHECKING:
+    from graphsilo.methods.fedpg.config import FedPGConfig
+
 Discrepancy: TypeAlias = Literal["one_minus_cosine", "cosine"]
-MarginSign: TypeAlias = Literal["minus", "paper"]
 
 _TINY = 1e-12
 _MASKED = 1 << 22
@@ -134,32 +136,22 @@ def margin_between(values: Tensor, classes: Tensor, num_classes: int, *, limit: 
 
 
 def make_queries(
-    prototypes: Tensor,
-    present: Tensor,
-    *,
-    share: float,
-    limit: float,
-    sign: MarginSign,
-    by: Discrepancy,
-    draw: torch.Generator,
+    prototypes: Tensor, present: Tensor, config: FedPGConfig, draw: torch.Generator
 ) -> Queries | SplitQueries:
     """Query sets and margin of a round.
 
     Args:
         prototypes: [K, C, L + 1, p] of all clients.
         present: [K, C, L + 1].
-        share: Δs.
-        limit: ε.
-        sign: ``minus`` makes positives harder; ``paper`` adds the margin, as printed.
-        by: Discrepancy between class centres.
+        config: ``hop_share`` is Δs, ``margin`` ε; its sign and the discrepancy between class centres are used, too.
         draw: Source of the choice of queries.
     """
     _, num_classes, levels, _ = prototypes.shape
     _, classes, hops = present.nonzero(as_tuple=True)
     values = prototypes[present]
-    chosen = choose_queries(classes, hops, (num_classes, levels), share, draw)
-    margin = margin_between(values, classes, num_classes, limit=limit, by=by)
-    shift = -margin if sign == "minus" else margin
+    chosen = choose_queries(classes, hops, (num_classes, levels), config.hop_share, draw)
+    margin = margin_between(values, classes, num_classes, limit=config.margin, by=config.discrepancy)
+    shift = -margin if config.margin_sign == "minus" else margin
     if num_classes * levels * len(values) > _MASKED:
         return _split(unit_rows(values), classes, chosen, present, shift, margin)
     mine = classes.unsqueeze(0) == torch.arange(num_classes, device=classes.device).unsqueeze(1)

@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from graphsilo.errors import ConfigError
 from graphsilo.methods.fedpg import reach
+from graphsilo.methods.fedpg.reach import Pairs
 from graphsilo.models.base import Dense
 from graphsilo.models.operators import SparseOperator
 
-Pairs: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
-"""Items v and, beside each, one of its neighbours j; sorted by v, then j."""
 Reduction: TypeAlias = Literal["squared_mean", "norm_sum"]
 
 _BLOCK = 1 << 23
@@ -102,10 +101,13 @@ def _enumerate(
             wanted.sort_indices()
             pairs = np.repeat(rows, np.diff(wanted.indptr)), wanted.indices.astype(np.int64)
             parts[hop].append(sample_pairs(pairs, limit, draw) if limit and hop else pairs)
-    empty = np.empty(0, dtype=np.int64)
-    return [
-        (np.concatenate([empty, *(v for v, _ in hop)]), np.concatenate([empty, *(j for _, j in hop)])) for hop in parts
-    ]
+    return list(map(_joined, parts))
+
+
+def _joined(parts: Sequence[Pairs]) -> Pairs:
+    """Pairs of several blocks of items, one after the other."""
+    none = np.empty(0, dtype=np.int64)
+    return np.concatenate([none, *(v for v, _ in parts)]), np.concatenate([none, *(j for _, j in parts)])
 
 
 def sample_pairs(pairs: Pairs, limit: int, draw: np.random.Generator | None) -> Pairs:
@@ -168,10 +170,7 @@ def similar_pairs(
             v, j = np.nonzero(allowed & (cosine >= threshold))
             pairs = rows[v], j.astype(np.int64)
             parts[hop].append(sample_pairs(pairs, limit, draw) if limit else pairs)
-    empty = np.empty(0, dtype=np.int64)
-    return [
-        (np.concatenate([empty, *(v for v, _ in hop)]), np.concatenate([empty, *(j for _, j in hop)])) for hop in parts
-    ]
+    return list(map(_joined, parts))
 
 
 def annotate(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 Bits: TypeAlias = "NDArray[np.uint64]"
 """[n, words] sets of nodes, 64 nodes a word, the lowest bit first."""
 Pairs: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""Items v and, beside each, one of its neighbours j; sorted by v, then j."""
 
 _WORD = 64
 _WORDS = 1 << 22

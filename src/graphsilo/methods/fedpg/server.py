@@ -141,10 +141,7 @@ class Server(ServerBase[FedPGConfig]):
             self._new_generator("round", number, "generator")
         assert self.universal is not None
         assert self.optimizer is not None
-        queries = make_queries(
-            self.prototypes, present, share=config.hop_share, limit=config.margin, sign=config.margin_sign,
-            by=config.discrepancy, draw=self.generator("round", number, "queries"),
-        )  # fmt: skip
+        queries = make_queries(self.prototypes, present, config, self.generator("round", number, "queries"))
         loss = torch.zeros(())
         for step in range(config.server_epochs):
             rows, hidden = self.universal.forward()
