@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.errors import UnsupportedError
+from graphsilo.methods.fedlog.config import FedLoGConfig
 from graphsilo.methods.fedlog.layers import (
     BranchTargets,
     Classifiers,
@@ -33,10 +34,14 @@ def randn(*shape, generator):
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
+def classifiers_of(**settings):
+    return Classifiers(FedLoGConfig(embedding_dim=WIDTH, prototypes=EACH, **settings), CLASSES)
+
+
 def problem(*, interp, distance="both", interaction="full", strength=100.0):
     """Classifiers with parameters that matter, targets (one isolated) and prototypes."""
     draw = drawn()
-    classifiers = Classifiers(WIDTH, CLASSES, EACH, interp=interp, distance=distance, interaction=interaction)
+    classifiers = classifiers_of(interp=interp, distance=distance, interaction=interaction)
     parameters = {name: value.double() for name, value in classifiers.draw(draw).items()}
     for name, value in parameters.items():
         if name.endswith("move.2.weight"):
@@ -134,7 +139,7 @@ def test_equal_prototypes_leave_no_interval_and_stay_finite():
     classifiers, parameters, targets, embedded, labels, trust = problem(interp=8)
     embedded = torch.zeros_like(embedded)
     run = classifiers.forward(parameters, targets, embedded)
-    exact = Classifiers(WIDTH, CLASSES, EACH, interp=0).forward(parameters, targets, embedded)
+    exact = classifiers_of(interp=0).forward(parameters, targets, embedded)
     torch.testing.assert_close(run.logits, exact.logits, rtol=1e-6, atol=1e-8)
     _, gradient = negative_log_likelihood(run.logits, trust, labels)
     found, *others = classifiers.backward(parameters, run, gradient)
@@ -142,8 +147,8 @@ def test_equal_prototypes_leave_no_interval_and_stay_finite():
 
 
 def test_few_prototypes_need_no_interpolation():
-    assert Classifiers(4, 2, 4, interp=8).interp == 0
-    assert Classifiers(4, 2, 5, interp=8).interp == 8
+    found = [Classifiers(FedLoGConfig(prototypes=each, interp=8), 2).interp for each in (4, 5)]
+    assert found == [0, 8]
 
 
 def test_branches_count_alike_at_the_threshold_and_tails_alone_far_below_it():

@@ -66,14 +66,7 @@ class Client(ClientBase[FedLoGConfig]):
             for name, value in self.weights.items()
             if name.startswith(_CLASSIFIER)
         }
-        self.network = Network(
-            self.model,
-            _dropout(context.model),
-            classifiers_for(config, schema),
-            parts,
-            threshold=config.degree_threshold,
-            mixing=config.mixing,
-        )
+        self.network = Network(self.model, _dropout(context.model), config, schema.num_classes, parts)
         nodes = config.prototypes * schema.num_classes
         bound = math.sqrt(6.0 / (nodes + schema.num_features))
         draw = torch.rand(
@@ -423,27 +416,13 @@ def build_encoder(spec: ModelSpec, schema: Schema, config: FedLoGConfig, draw: t
     )
 
 
-def classifiers_for(config: FedLoGConfig, schema: Schema) -> Classifiers:
-    """Both classifiers, without parameters."""
-    return Classifiers(
-        config.embedding_dim,
-        schema.num_classes,
-        config.prototypes,
-        layers=config.interaction_layers,
-        interp=config.interp,
-        distance=config.distance,
-        interaction=config.interaction,
-        layer_norm=config.layer_norm,
-    )
-
-
 def build_modules(
     spec: ModelSpec, schema: Schema, config: FedLoGConfig, seed: int, device: str
 ) -> tuple[Model, dict[str, Tensor]]:
     """Encoder, and the parameters of encoder and classifiers by name: the same numbers at server and clients."""
     model = build_encoder(spec, schema, config, generator(seed, "model")).to(device)
     model.precision = spec.precision
-    parts = classifiers_for(config, schema).draw(generator(seed, "model", "classifiers"))
+    parts = Classifiers(config, schema.num_classes).draw(generator(seed, "model", "classifiers"))
     weights = {f"{_ENCODER}{name}": value.detach() for name, value in tensors_of(model).items()}
     weights.update({f"{_CLASSIFIER}{name}": value.to(device) for name, value in parts.items()})
     return model, weights

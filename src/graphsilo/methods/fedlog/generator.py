@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -139,6 +138,7 @@ class GradientMatching:
             real = pull((logits.softmax(1) - self.hot).div_(len(self.hot)) @ head[0].t())
         return RandomNetwork(model, head, real)
 
+    @torch.no_grad()
     def distance(self, network: RandomNetwork, fake: Tensor) -> tuple[Tensor, Tensor]:
         """The squared distance, and its gradient for the generated neighbours.
 
@@ -146,11 +146,7 @@ class GradientMatching:
             network: From ``network``.
             fake: [n, d] one neighbour per node.
         """
-        with torch.no_grad():
-            return self._distance(network, fake)
-
-    def _distance(self, network: RandomNetwork, fake: Tensor) -> tuple[Tensor, Tensor]:
-        weights, biases, real = network.weights, network.biases, network.real
+        weights, biases = network.weights, network.biases
         count, depth = len(fake), len(network.layers)
         first = network.layers[0]
 
@@ -185,17 +181,19 @@ class GradientMatching:
         loss = value.new_zeros(())
         to_inner = torch.cat([_of_neighbour(downs[0], summand) for summand in first], dim=1)
         to_outer = torch.cat([_of_centre(downs[0], summand) for summand in first], dim=1)
-        change = torch.addmm(self.centres.tmm(to_outer), fake.t(), to_inner).sub_(real.first)
+        change = torch.addmm(self.centres.tmm(to_outer), fake.t(), to_inner).sub_(
+            torch.cat(network.real_weights[0], dim=1)
+        )
         loss, change = self._doubled(loss, change, len(change) * (change.shape[1] // len(first)))
         gradient = torch.mm(to_inner, change.t())
         bias_changes = []
         weight_changes: list[list[Tensor]] = [[]]
         for layer in range(depth):
-            loss, difference = self._doubled(loss, downs[layer].sum(0) - real.biases[layer])
+            loss, difference = self._doubled(loss, downs[layer].sum(0) - network.real_biases[layer])
             bias_changes.append(difference)
             if layer:
                 weight_changes.append([])
-                for summand, wanted in zip(network.layers[layer], real.weights[layer], strict=True):
+                for summand, wanted in zip(network.layers[layer], network.real_weights[layer], strict=True):
                     said = torch.mm(_mix(hidden[layer], summand).t(), downs[layer])
                     loss, difference = self._doubled(loss, said - wanted)
                     weight_changes[layer].append(difference)
@@ -261,15 +259,6 @@ def _of_neighbour(rows: Tensor, summand: Summand) -> Tensor:
     return _mix(rows, summand)[len(rows) // 2 :]
 
 
-@dataclass(frozen=True)
-class _Real:
-    """Gradients of the real graph: of the first layer's weights side by side, of the others, of the biases."""
-
-    first: Tensor
-    weights: list[list[Tensor]]
-    biases: list[Tensor]
-
-
 class RandomNetwork:
     """A randomly drawn encoder and linear head, with the gradient that the real graph gives the encoder.
 
@@ -287,11 +276,8 @@ class RandomNetwork:
         self.weights = [[parameters[item.place] for item in layer.summands] for layer in layers]
         self.biases = [parameters[layer.bias] for layer in layers]
         self.first = torch.cat(self.weights[0], dim=1)
-        self.real = _Real(
-            torch.cat([real[item.place] for item in layers[0].summands], dim=1),
-            [[real[item.place] for item in layer.summands] for layer in layers],
-            [real[layer.bias] for layer in layers],
-        )
+        self.real_weights = [[real[item.place] for item in layer.summands] for layer in layers]
+        self.real_biases = [real[layer.bias] for layer in layers]
 
 
 class Fitting:

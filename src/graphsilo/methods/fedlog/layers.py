@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ from graphsilo.models.dropout import relu_dropout_scale
 from graphsilo.models.gcn import GCN
 from graphsilo.models.mlp import MLP
 from graphsilo.models.sage import SAGE, SageLayer
+
+if TYPE_CHECKING:
+    from graphsilo.methods.fedlog.config import FedLoGConfig
 
 Distance: TypeAlias = Literal["both", "embedding"]
 """What a prototype is far from: a node's embedding and its neighbours' mean, or the embedding alone."""
@@ -290,31 +293,17 @@ class Classifiers:
     interval's ends count as constants.
 
     Args:
-        width: E.
+        config: ``interaction="inert"`` takes the layer norm of the embedding, against plain prototypes, as the release
+            does; without ``layer_norm`` embeddings and prototypes come as they are.
         classes: C.
-        per_class: s, prototypes per class and branch.
-        layers: Interaction layers.
-        interp: Chebyshev nodes; 0 for all pairs.
-        distance: See ``Distance``.
-        interaction: ``inert`` takes the layer norm of the embedding, against plain prototypes, as the release does.
-        layer_norm: Whether there is one; without it embeddings and prototypes come as they are.
     """
 
-    def __init__(
-        self,
-        width: int,
-        classes: int,
-        per_class: int,
-        *,
-        layers: int = 2,
-        interp: int = 8,
-        distance: Distance = "both",
-        interaction: Interaction = "full",
-        layer_norm: bool = True,
-    ):
-        self.width, self.classes, self.per_class, self.depth = width, classes, per_class, layers
-        self.interp = 0 if classes * per_class <= interp else interp
-        self.distance, self.interaction, self.layer_norm = distance, interaction, layer_norm
+    def __init__(self, config: FedLoGConfig, classes: int):
+        self.width, self.classes, self.per_class = config.embedding_dim, classes, config.prototypes
+        self.depth, self.interp = config.interaction_layers, config.interp
+        if classes * config.prototypes <= config.interp:
+            self.interp = 0
+        self.distance, self.interaction, self.layer_norm = config.distance, config.interaction, config.layer_norm
 
     def draw(self, generator: torch.Generator) -> Parameters:
         """Initial parameters; linear maps as torch's default, the last one Xavier-uniform with gain 0.001."""

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphsilo.methods.fedlog.config import FedLoGConfig
 from graphsilo.methods.fedlog.layers import (
     BRANCHES,
     BranchTargets,
     Classifiers,
     Interaction,
-    Mixing,
     PointEncoder,
     Points,
     log_probabilities,
@@ -97,26 +97,15 @@ class Network:
     Args:
         model: The encoder.
         dropout: Its rate.
-        classifiers: Both of them.
-        parts: Their parameters, by name: changed in place by whoever holds them.
-        threshold: λ: a node with λ + 1 neighbours trusts both branches alike.
-        mixing: What the loss mixes of the two branches.
+        config: With λ, ``degree_threshold``: a node with λ + 1 neighbours trusts both branches alike.
+        classes: C.
+        parts: Parameters of the classifiers, by name: changed in place by whoever holds them.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        dropout: float,
-        classifiers: Classifiers,
-        parts: Mapping[str, Tensor],
-        *,
-        threshold: float,
-        mixing: Mixing,
-    ):
+    def __init__(self, model: Model, dropout: float, config: FedLoGConfig, classes: int, parts: Mapping[str, Tensor]):
         self.model, self.encoder = model, PointEncoder(model, dropout)
-        self.classifiers, self.parts = classifiers, parts
-        self.interaction: Interaction = classifiers.interaction
-        self.threshold, self.mixing = threshold, mixing
+        self.classifiers, self.parts = Classifiers(config, classes), parts
+        self.interaction, self.threshold, self.mixing = config.interaction, config.degree_threshold, config.mixing
 
     def encode(self, learnable: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None) -> EncodedNodes:
         """Encoder and layer norm on [2, s·C, d] learnable nodes and, behind them, the synthetic ones."""

@@ -6,7 +6,6 @@ appendix D.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -124,15 +123,11 @@ class _MendedView(View):
             left = SparseOperator(block.matrix[:, own], device=device, dtype=dtype)
             right = block.matrix[:, ~own]
             used = np.flatnonzero(np.diff(right.tocsc().indptr))  # generated nodes that a row needs
-            parts: list[Operator] = [product(left, operator(features[rows[own]], device, dtype))]
-            if len(used):
-                parts.append(
-                    ChainOperator(
-                        SparseOperator(right[:, used], device=device, dtype=dtype),
-                        _dense(features[rows[~own][used]], device, dtype),
-                    )
-                )
-            return _Sum(parts) if len(parts) > 1 else parts[0]
+            known = product(left, operator(features[rows[own]], device, dtype))
+            if not len(used):
+                return known
+            made = _dense(features[rows[~own][used]], device, dtype)
+            return _Sum(known, ChainOperator(SparseOperator(right[:, used], device=device, dtype=dtype), made))
 
         return self.cached(("first", norm, depth), make)
 
@@ -164,28 +159,20 @@ class _Stacked(Operator):
 
 
 class _Sum(Operator):
-    """A sum of operators of one shape."""
+    """Two operators of one shape, added."""
 
-    def __init__(self, parts: Sequence[Operator]):
-        self.parts = list(parts)
-        self.shape = parts[0].shape
-        self.cost = sum(part.cost for part in parts)
+    def __init__(self, one: Operator, other: Operator):
+        self.one, self.other = one, other
+        self.shape, self.cost = one.shape, one.cost + other.cost
 
     def mm(self, right: Tensor) -> Tensor:
-        return self._added([part.mm(right) for part in self.parts])
+        return self.one.mm(right).add_(self.other.mm(right))
 
     def tmm(self, left: Tensor) -> Tensor:
-        return self._added([part.tmm(left) for part in self.parts])
+        return self.one.tmm(left).add_(self.other.tmm(left))
 
     def dense(self) -> Tensor:
-        return self._added([part.dense().clone() for part in self.parts])
-
-    @staticmethod
-    def _added(values: Sequence[Tensor]) -> Tensor:
-        total = values[0]
-        for value in values[1:]:
-            total = total.add_(value)
-        return total
+        return self.one.dense() + self.other.dense()
 
 
 def _dense(rows: Features, device: torch.device, dtype: torch.dtype) -> Operator:
