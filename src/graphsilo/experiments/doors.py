@@ -371,59 +371,33 @@ def groups(section: str, name: str) -> tuple[type[Settings], ...]:
     Raises:
         ConfigError: An unknown name.
     """
-    return _GROUPS[section](name)
+    if section == "method":
+        from graphsilo.federation import registry
 
+        return (registry.load(name).config,)
+    if section == "model":
+        from graphsilo import models
 
-def _method_groups(name: str) -> tuple[type[Settings], ...]:
-    from graphsilo.federation import registry
+        members = [item for item, _ in models.pool(name)] if name.lower() in models.pools() else [name]
+        return tuple(models.entry(item).settings for item in members)
+    if section == "scenario":
+        from graphsilo.data.silos.scenarios import ScenarioOptions, check_scenario
 
-    return (registry.load(name).config,)
+        check_scenario(name)
+        return (ScenarioOptions,)
+    if section == "data":
+        from graphsilo.data.sources import catalog, generated
 
+        kind = None if catalog.is_file(name) else generated.settings_of(catalog.entry(name).name)
+        return (catalog.LoadOptions,) if kind is None else (catalog.LoadOptions, kind)
+    from graphsilo.data.partition import entry, graph_rules, rules
 
-def _model_groups(name: str) -> tuple[type[Settings], ...]:
-    from graphsilo import models
-
-    members = [item for item, _ in models.pool(name)] if name.lower() in models.pools() else [name]
-    return tuple(models.entry(item).settings for item in members)
-
-
-def _rule_groups(name: str) -> tuple[type[Settings], ...]:
-    from graphsilo.data.partition import graph_rules, rules
-
-    if name == "auto":
-        return (*_rule_groups("louvain"), *_rule_groups("dirichlet"))
+    wanted = ("louvain", "dirichlet") if name == "auto" else (name.lower(),)
     known = [*((rule.name, rule.options) for rule in rules()), *((rule.name, rule.options) for rule in graph_rules())]
-    found = tuple(options for rule, options in known if rule == name.lower())
+    found = tuple(options for one in wanted for rule, options in known if rule == one)
     if not found:
-        from graphsilo.data.partition import entry
-
         entry(name)  # refuses it
     return found
-
-
-def _data_groups(name: str) -> tuple[type[Settings], ...]:
-    from graphsilo.data.sources import catalog, generated
-
-    if catalog.is_file(name):
-        return (catalog.LoadOptions,)
-    kind = generated.settings_of(catalog.entry(name).name)
-    return (catalog.LoadOptions,) if kind is None else (catalog.LoadOptions, kind)
-
-
-def _scenario_groups(name: str) -> tuple[type[Settings], ...]:
-    from graphsilo.data.silos.scenarios import ScenarioOptions, check_scenario
-
-    check_scenario(name)
-    return (ScenarioOptions,)
-
-
-_GROUPS: dict[str, Callable[[str], tuple[type[Settings], ...]]] = {
-    "method": _method_groups,
-    "model": _model_groups,
-    "partition": _rule_groups,
-    "data": _data_groups,
-    "scenario": _scenario_groups,
-}
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:

@@ -113,7 +113,9 @@ def predict(
         raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
     # Scale and fill values are those that the model was trained with: today's tables may have other means.
     if isinstance(result, SiloRecord):
-        own = _own_client(folder, result, client)
+        own = result.client
+        if client not in (None, own):
+            raise ConfigError(f"{folder} holds the results of client {own} alone; {client} was asked for.")
         kept = _read(model_path(folder, chosen, own, checkpoint))
         asked = _at_silo(folder, result, own, kept)
         owner = f"silo {result.silo}"
@@ -199,14 +201,6 @@ def _of_run(folder: Path, client: ClientId | None) -> _Asked:
         raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
     spec, data = simulation.models[client], config.data
     return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root)
-
-
-def _own_client(folder: Path, result: SiloRecord, client: ClientId | None) -> ClientId:
-    """The client of a silo's own results."""
-    own = result.client
-    if client not in (None, own):
-        raise ConfigError(f"{folder} holds the results of client {own} alone; {client} was asked for.")
-    return own
 
 
 def _at_silo(folder: Path, result: SiloRecord, own: ClientId, kept: Kept) -> _Asked:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphsilo.errors import RunError, UnsupportedError
 from graphsilo.runtime.engines.nvflare.kit import Kit, Role, read_kit
-from graphsilo.runtime.transport import Body, Transport
+from graphsilo.runtime.transport import Body
 
 if TYPE_CHECKING:
     from graphsilo.runtime.engines.flower.site import FlowerSite
@@ -92,18 +92,9 @@ def _hear(say: Callable[[str], None]) -> None:
     log = logging.getLogger("graphsilo.runtime.engines.nvflare")
     log.setLevel(logging.INFO)
     log.propagate = False
-    log.addHandler(_Said(say))
-
-
-class _Said(logging.Handler):
-    """Passes log lines on to a function."""
-
-    def __init__(self, say: Callable[[str], None]):
-        super().__init__()
-        self.say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.say(record.getMessage())
+    handler = logging.Handler()
+    handler.emit = lambda record: say(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
 
 
 def _needs_nvflare(kit: Kit) -> None:
@@ -117,6 +108,3 @@ def _needs_nvflare(kit: Kit) -> None:
         raise UnsupportedError(
             "federations between machines need NVIDIA FLARE: install it with `pip install 'graphsilo[nvflare]'`."
         )
-
-
-__all__ = ["Transport", "coordinator_kit", "request_check", "site_engine", "site_kit", "transport_of"]
