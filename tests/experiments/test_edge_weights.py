@@ -110,6 +110,7 @@ def test_the_list_of_methods_that_take_them() -> None:
     takes = [name for name in registry.names() if registry.load(name).edge_weights]
     assert takes == [
         "fedavg",
+        "fedgen",
         "fedgta",
         "fedkd",
         "fedntd",

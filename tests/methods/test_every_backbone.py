@@ -19,6 +19,7 @@ NO_HIDDEN_LAYER = {"sgc", "ssgc"}
 PROTOTYPES = ("fedpg", "fedproto")
 
 QUICKER = {
+    "fedgen": {"generator_steps": 2},
     "fedlog": {"generator_epochs": 1, "networks": 1},
     "fedsage_plus": {"local_generator_epochs": 1, "generator_epochs": 1},
     "opfgl": {"surrogate_steps": 20, "stage1_epochs": 10, "stage2_epochs": 10},
@@ -61,6 +62,9 @@ def test_it_runs_or_refuses(method, model):
             run(config)
     elif method in PROTOTYPES and model in NO_HIDDEN_LAYER:
         with pytest.raises(ConfigError, match=rf"{model} as it is set has no hidden layer.*Set model\.layers to 2"):
+            run(config)
+    elif method == "fedgen" and models.build(model, num_features=2, num_classes=2, task="node", seed=0).reach:
+        with pytest.raises(UnsupportedError, match=r"cannot classify vectors that are no nodes\. Choose mlp, sgc"):
             run(config)
     elif method == "fedgcn" and model not in ("gcn", "sgc_stacked"):
         with pytest.raises(

@@ -17,6 +17,7 @@ METHODS = {name: registry.load(name) for name in registry.names() if name not in
 
 BASE: dict[str, dict[str, Any]] = {
     "fairfgl": {"lr": 0.3, "local_epochs": 2},
+    "fedgen": {"generator_steps": 3},
     "fedgta": {"threshold": 0.57},
     "fedlog": {
         "generator_epochs": 3, "networks": 3, "prototypes": 4, "embedding_dim": 8, "batch_size": 8, "interp": 4,
@@ -44,6 +45,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "eta": Trial([0.8]),
     },
     "fedgcn": {
+        "reset_optimizer": Trial(beside={"momentum": 0.5}),
+    },
+    "fedgen": {
         "reset_optimizer": Trial(beside={"momentum": 0.5}),
     },
     "fedgta": {

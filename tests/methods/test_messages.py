@@ -56,6 +56,9 @@ SENT = {
         train update: model float32
         train num_samples: counts
     """,
+    "fedgen": f"""{MEAN}
+        train label_counts: counts int64 [classes] per_class=True
+    """,
     "fedgta": """
         train weights: model float32
         train moments: statistic float32 [classes, moments] per_class=True

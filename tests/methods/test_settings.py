@@ -80,6 +80,19 @@ TABLES = {
         lr 0.5 (0, inf)
         hops 2
     """,
+    "fedgen": f"""{AVERAGING}
+        alpha 1.0 [0, inf)
+        beta 0.0 [0, inf)
+        decay 1.0 (0, 1]
+        noise_dim 32 [1, inf)
+        generator_hidden 256 [1, inf)
+        generator_steps 50 [1, inf)
+        generator_lr 0.0003 (0, inf)
+        generator_weight_decay 0.01 [0, inf)
+        generator_decay 0.98 (0, 1]
+        diversity 1.0 [0, inf)
+        generated 32 [2, inf)
+    """,
     "fedgta": f"""{LOCAL_TRAINING}
         steps 5 [1, inf)
         alpha 0.5 (0, 1]
@@ -269,6 +282,12 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fairfgl": (("node",), BOTH_MODELS, set(), {"name": "gcn", "hidden": [64]}),
     "fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "fedgcn": (("node",), ("aggregate", "own"), set(), {"name": "gcn", "hidden": [16]}),
+    "fedgen": (
+        ("node", "graph"),
+        ("aggregate", "own"),
+        {"edge_weights"},
+        {"node": {"name": "gamlp"}, "graph": {"name": "gin"}},
+    ),
     "fedgta": (("node",), ("aggregate", "own"), {"edge_weights"}, {"name": "gamlp"}),
     "fedkd": (("node", "graph"), BOTH_MODELS, {"heterogeneous", "edge_weights"}, None),
     "fedlog": (("node",), ("own",), set(), {"name": "sage", "hidden": [128]}),

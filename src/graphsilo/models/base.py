@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Type
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.dropout import Source
@@ -114,9 +115,28 @@ class Model(nn.Module, ABC):
                 f"cannot classify vectors that are no nodes. Choose mlp, sgc, ssgc, sign, gamlp or gcnii, or the task "
                 f"'graph'."
             )
-        head = self.get_submodule(self.head.removesuffix("."))
         with self._precisely():
-            return wide(head(embeddings))
+            return wide(self._head(embeddings))
+
+    def classify_by(self, heads: Mapping[str, Tensor], embeddings: Tensor) -> Tensor:
+        """Logits [m, b, C] of vectors [b, p] by m heads, with a gradient for the vectors.
+
+        Args:
+            heads: The tensors of ``head_names`` of all of them, each [m, ...].
+            embeddings: As for ``classify``.
+
+        Raises:
+            UnsupportedError: As by ``classify``.
+        """
+        if self.reach is not None:
+            self.classify(embeddings)
+        inner = {name.removeprefix(self.head): tensor for name, tensor in heads.items()}
+        with self._precisely():
+            return wide(vmap(lambda head: functional_call(self._head, head, (embeddings,)))(inner))
+
+    @property
+    def _head(self) -> nn.Module:
+        return self.get_submodule(self.head.removesuffix("."))
 
     def _of_items(self, view: View, hidden: Tensor) -> Tensor:
         """The items' rows of a last layer's input."""
