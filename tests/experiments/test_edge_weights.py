@@ -118,9 +118,11 @@ def test_the_list_of_methods_that_take_them() -> None:
         "fedprox",
         "fedridge",
         "fedsage",
+        "focal",
         "global",
         "local",
         "majority",
+        "renode",
         "scaffold",
     ]
     assert LACKS == ["gat", "gin"]

@@ -40,10 +40,12 @@ ONLY_SUMS = {
     "fedprox",
     "fedridge",
     "fedsage",
+    "focal",
     "global",
     "local",
     "majority",
     "opfgl",
+    "renode",
     "scaffold",
 }
 

@@ -27,6 +27,8 @@ SENT = {
     "fedntd": MEAN,
     "fedprox": MEAN,
     "fedsage": MEAN,
+    "focal": MEAN,
+    "renode": MEAN,
     "global": MEAN,
     "scaffold": f"""{MEAN}
         count weight: counts

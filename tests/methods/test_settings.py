@@ -30,11 +30,23 @@ LOCAL_TRAINING = f"""{ROUNDS}
 AVERAGING = f"""{LOCAL_TRAINING}
     server_lr 1.0 (0, inf)
 """
+FOCAL = f"""{AVERAGING}
+    gamma 2.0 [0, inf)
+    class_beta 0.9999 (0, 1)
+"""
 TABLES = {
     "majority": ROUNDS,
     "local": LOCAL_TRAINING,
     "fedavg": AVERAGING,
     "fedsage": AVERAGING,
+    "focal": f"""{FOCAL}
+    """,
+    "renode": f"""{FOCAL}
+        gamma 0.0 [0, inf)
+        alpha 0.15 (0, 1]
+        w_min 0.5 [0, 1.5]
+        w_max 1.5 [0.5, inf)
+    """,
     "global": f"""{AVERAGING}
         cross_edges True
     """,
@@ -298,6 +310,8 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedridge": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fedsage": (("node",), BOTH_MODELS, {"edge_weights"}, SAGE),
     "fedsage_plus": (("node",), BOTH_MODELS, set(), SAGE),
+    "focal": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
+    "renode": (("node",), BOTH_MODELS, {"edge_weights"}, None),
     "global": (EVERY_TASK, ("own",), {"pooled", "edge_weights"}, None),
     "local": (EVERY_TASK, ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
     "majority": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights", "alone"}, None),

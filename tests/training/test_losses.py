@@ -13,12 +13,14 @@ from graphsilo.methods.opfgl import stages
 from graphsilo.random import generator
 from graphsilo.training.losses import (
     calibrated_cross_entropy,
+    class_factors,
     focal,
     info_nce,
     kd,
     not_true_kd,
     prototype_mse,
     restricted_kd,
+    sigmoid_focal,
 )
 from graphsilo.training.prototypes import unit_rows
 
@@ -86,6 +88,41 @@ def test_focal_by_hand():
     found = focal(rows, labels, gamma=2.0, class_weights=torch.tensor([1.0, 2.0]))
     assert found.tolist() == pytest.approx([LOG(4 / 3) / 16, 2 * 9 / 16 * LOG(4)])
     torch.testing.assert_close(focal(rows, labels, gamma=0.0), F.cross_entropy(rows, labels, reduction="none"))
+
+
+def test_focal_of_the_specification_and_at_its_ends():
+    """Falling in p_y; loss and slope finite, and 0 where an item is surely right."""
+    rows, labels = torch.tensor([[2.0, 1.0, 0.0, -1.0], [0.0, 0.5, 1.0, 1.5]], dtype=DOUBLE), torch.tensor([0, 3])
+    for form in (focal, sigmoid_focal):
+        for gamma in (0.0, 0.5, 1.0, 2.0, 5.0):
+            far = torch.tensor([[100.0, -100.0], [-100.0, 100.0]], dtype=DOUBLE).requires_grad_()
+            value = form(far, torch.tensor([0, 0]), gamma=gamma)
+            found = slope(value.sum(), far)
+            assert bool(found.isfinite().all())
+            assert float(value.detach()[0]) == pytest.approx(0.0, abs=1e-9)
+            assert found[0].tolist() == pytest.approx([0.0, 0.0], abs=1e-9)
+            assert float(value.detach()[1]) > 100
+    assert float(focal(rows, labels, gamma=0.0).mean()) == pytest.approx(0.6137642, abs=1e-6)
+    assert float(focal(rows, labels, gamma=2.0).mean()) == pytest.approx(0.1448137, abs=1e-6)
+    torch.testing.assert_close(focal(rows + 7.0, labels, gamma=2.0), focal(rows, labels, gamma=2.0))
+
+
+def test_sigmoid_focal_by_hand():
+    """σ = 3/4 and 1/3; of class 0: (1/4)² log 4/3 + (1/3)² log 3/2, of class 1 twice (3/4)² log 4 + (2/3)² log 3."""
+    rows = torch.tensor([[LOG(3), LOG(1 / 2)]] * 2, dtype=DOUBLE)
+    found = sigmoid_focal(rows, torch.tensor([0, 1]), gamma=2.0, class_weights=torch.tensor([1.0, 2.0]))
+    first, second = LOG(4 / 3) / 16 + LOG(3 / 2) / 9, 9 / 16 * LOG(4) + 4 / 9 * LOG(3)
+    assert found.tolist() == pytest.approx([first, 2 * second])
+
+
+def test_class_factors_by_hand():
+    """1, 3 and no items: mean(1, 3) / n = 2 and 2/3; with β = 1/2 the effective numbers are 1 and 7/4."""
+    counts = torch.tensor([1, 3, 0])
+    assert class_factors(counts, "inverse").tolist() == pytest.approx([2.0, 2 / 3, 0.0])
+    mean = (1 + 4 / 7) / 2
+    found = class_factors(counts, "effective", beta=0.5)
+    assert found.tolist() == pytest.approx([1 / mean, 4 / 7 / mean, 0.0])
+    assert class_factors(torch.zeros(2, dtype=torch.int64), "effective").tolist() == [0.0, 0.0]
 
 
 def test_calibrated_cross_entropy_by_hand():

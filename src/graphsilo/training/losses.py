@@ -6,6 +6,9 @@ that a method writes out for speed are tested against these.
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -65,6 +68,39 @@ def focal(logits: Tensor, labels: Tensor, *, gamma: float, class_weights: Tensor
     log_true = F.log_softmax(logits, dim=1).gather(1, labels[:, None]).squeeze(1)
     each = -(-torch.expm1(log_true)).clamp_min(1e-6).pow(gamma) * log_true
     return each if class_weights is None else class_weights[labels] * each
+
+
+def sigmoid_focal(logits: Tensor, labels: Tensor, *, gamma: float, class_weights: Tensor | None = None) -> Tensor:
+    """−α_y Σ_c (1 − p_c)^γ log p_c, one against the rest: p_c is σ(z_c) for the item's class and σ(−z_c) for others.
+
+    Args:
+        logits, labels, gamma, class_weights: As in ``focal``; every summand has the factor of the item's own class.
+
+    Source: Lin et al., "Focal Loss for Dense Object Detection", ICCV 2017; summed over classes as in the code of Chen
+    et al., "Topology-Imbalance Learning for Semi-Supervised Node Classification", NeurIPS 2021.
+    """
+    turned = torch.where(F.one_hot(labels, logits.shape[1]) == 1, logits, -logits)
+    each = -(torch.sigmoid(-turned).clamp_min(1e-6).pow(gamma) * F.logsigmoid(turned)).sum(1)
+    return each if class_weights is None else class_weights[labels] * each
+
+
+def class_factors(counts: Tensor, how: Literal["inverse", "effective"], *, beta: float = 0.9999) -> Tensor:
+    """[C] α by how many items a class has, [C]; 0 for a class without any.
+
+    Args:
+        counts: n_c.
+        how: ``inverse``, mean(n) / n_c over classes that are there; ``effective``, (1 − β) / (1 − β^n_c), scaled to a
+            mean of 1 over these.
+        beta: β.
+
+    Source: Cui et al., "Class-Balanced Loss Based on Effective Number of Samples", CVPR 2019, for ``effective``.
+    """
+    present = counts > 0
+    n = counts[present].double()
+    found = n.mean() / n if how == "inverse" else -1.0 / torch.expm1(n * math.log(beta))
+    factors = torch.zeros(len(counts), dtype=torch.float64, device=counts.device)
+    factors[present] = found if how == "inverse" else found / found.mean()
+    return factors.float()
 
 
 def calibrated_cross_entropy(logits: Tensor, labels: Tensor, prior: Tensor, *, smallest: float = 1e-9) -> Tensor:

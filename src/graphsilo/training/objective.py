@@ -45,6 +45,8 @@ class Step(NamedTuple):
 
 Term: TypeAlias = Callable[[Step], Tensor]
 """A scalar that a method adds to the loss of every step; its gradient is autograd's. It may use parameters, too."""
+ItemLoss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""From logits [b, C] and classes [b] to the loss of each item, [b]; its gradient is autograd's."""
 
 
 class Classified(NamedTuple):
@@ -125,23 +127,29 @@ class Objective(ABC):
 
 
 class ClassifyItems(Objective):
-    """Mean cross-entropy over labelled items: nodes of a graph, or graphs of a collection.
+    """Mean cross-entropy, or another loss, over labelled items: nodes of a graph, or graphs of a collection.
 
     Every node takes part in message passing; only training items have a loss. A full batch computes just the rows
     that the loss depends on, which changes no number.
+
+    Args:
+        data: The training graph.
+        silo: Its items.
+        each: The loss of an item; None for cross-entropy.
 
     Attributes:
         items: [num_samples] their numbers in the silo.
         labels: [num_samples] their classes.
     """
 
-    def __init__(self, data: GraphTensors, silo: Silo):
+    def __init__(self, data: GraphTensors, silo: Silo, each: ItemLoss | None = None):
         labels = silo.labels[silo.train]
         items = silo.train[labels >= 0]
         self.data = data
         self.items = items
         self.labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
         self.num_samples = len(items)
+        self.each = each
         self._num_classes = silo.schema.num_classes
         self._full: Classified | None = None
 
@@ -161,7 +169,16 @@ class ClassifyItems(Objective):
         return F.one_hot(labels, self._num_classes).to(self.data.dtype).div_(max(len(labels), 1))
 
     def loss(self, model: Model, batch: Classified, generator: torch.Generator | None) -> Tensor:
-        return F.cross_entropy(model(batch.view, generator), batch.labels)
+        logits = model(batch.view, generator)
+        return F.cross_entropy(logits, batch.labels) if self.each is None else self.each(logits, batch.labels).mean()
+
+    def _slope(self, logits: Tensor, batch: Classified) -> Tensor:
+        """d/dz of the mean loss, [b, C]; of cross-entropy (softmax(z) - onehot) / b."""
+        if self.each is None:
+            return torch.softmax(logits, 1).mul_(1.0 / len(logits)).sub_(batch.share)
+        with torch.enable_grad():
+            leaf = logits.detach().requires_grad_()
+            return torch.autograd.grad(self.each(leaf, batch.labels).mean(), leaf)[0]
 
     def gradients(
         self,
@@ -189,7 +206,7 @@ class ClassifyItems(Objective):
         """The gradients of the weighted loss and a term, from one pass for both."""
         (logits, embeddings), pull = traced(model, batch.view, generator, parameters)
         with torch.no_grad():
-            outer = torch.softmax(logits, 1).mul_(1.0 / len(logits)).sub_(batch.share)
+            outer = self._slope(logits, batch)
             if node_weights is not None:
                 places = batch.places
                 outer.mul_((node_weights if places is None else node_weights[places])[:, None])
@@ -236,8 +253,7 @@ class ClassifyItems(Objective):
         if found is None:
             return None
         logits, pull = found
-        # d/dz of the mean cross-entropy: (softmax(z) - onehot) / n.
-        return pull(torch.softmax(logits, 1).mul_(1.0 / len(logits)).sub_(batch.share))
+        return pull(self._slope(logits, batch))
 
 
 class PredictLinks(Objective):
