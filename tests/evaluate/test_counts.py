@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.errors import DataError
-from graphsilo.evaluate import ConfusionPlan, Groups, node_groups
+from graphsilo.evaluate.counts import ConfusionPlan
+from graphsilo.evaluate.groups import Groups, node_groups
 
 LABELS = np.array([0, 0, 0, 1])
 ITEMS = {"val": np.array([0]), "test": np.array([1, 2, 3])}
@@ -68,8 +69,8 @@ def test_items_of_nobody_or_without_label_are_left_out():
     assert plan.part_sizes.tolist() == [3]
 
 
-def test_more_kinds_and_items_of_several_kinds():
-    plan = ConfusionPlan.of(path_set(), 2, more={"train": np.array([0, 1, 2, 3])})
+def test_items_of_several_kinds():
+    plan = ConfusionPlan({**ITEMS, "train": np.array([0, 1, 2, 3])}, LABELS, 2)
     assert plan.kinds == ("val", "test", "train")
     counts = plan.count(LABELS)
     assert counts.sum(axis=(0, 2, 3, 4)).tolist() == [1, 3, 4]

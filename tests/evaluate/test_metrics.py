@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from graphsilo.errors import ConfigError, DataError
-from graphsilo.evaluate import (
-    ConfusionPlan,
-    Groups,
-    metrics,
-    per_client,
-    round_summaries,
-    round_summary,
-    summarise,
-    weighted_mean,
-)
+from graphsilo.evaluate import metrics
+from graphsilo.evaluate.counts import ConfusionPlan
+from graphsilo.evaluate.groups import Groups
+from graphsilo.evaluate.metrics import per_client, round_summaries, round_summary, summarise, weighted_mean
 
 EACH_ROUND = [name for name, metric in metrics.METRICS.items() if metric.each_round]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from graphsilo.errors import DataError, RunError
-from graphsilo.evaluate import Score, average_precision, combine, roc_auc
+from graphsilo.evaluate.scores import Score, average_precision, combine, roc_auc
 
 
 def test_worked_by_hand():

@@ -104,7 +104,6 @@ class ConfusionPlan:
         *,
         num_parts: int | None = None,
         together: bool = False,
-        more: Mapping[str, Items] | None = None,
     ) -> ConfusionPlan:
         """The plan of one evaluation set, with the groups of its own graph.
 
@@ -114,11 +113,10 @@ class ConfusionPlan:
             num_parts: How many clients ``evaluation.part`` may name (``silo.parts``).
             together: Count all parts as one. The groups stay those of each client, so that a node is in the same
                 groups whichever graph it is scored on.
-            more: Further kinds to count, e.g. ``{"train": silo.train}``.
         """
         graph = evaluation.graph
         return cls(
-            {**evaluation.items, **(more or {})},
+            evaluation.items,
             graph.labels,
             num_classes,
             groups=node_groups(graph, part=evaluation.part),

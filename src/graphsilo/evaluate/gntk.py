@@ -314,6 +314,3 @@ def _check_mended(client: ClientId, silo: Graph | None, mended: Graph) -> None:
             f"the first {n} nodes of client {client}'s mended graph do not have the features of its own nodes. It is "
             f"of another run, or of another cut."
         )
-
-
-__all__ = ["GRAPHS", "JITTER", "MAX_NODES", "bound_term", "check_size", "compare", "kernel", "twins"]

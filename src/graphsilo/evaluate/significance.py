@@ -53,12 +53,9 @@ class PairedComparison:
 
     Attributes:
         seeds: The seeds compared.
-        first, second: Means over these seeds; None without a common seed.
         difference: Mean of the differences; None without a common seed.
-        std: Sample standard deviation of the differences (ddof 1); None with fewer than two seeds.
         ci_low, ci_high: 95 % confidence interval of the mean difference by Student's t; None with fewer than two seeds
             or without spread.
-        effect_size: Cohen's d of paired samples, difference / std; None where std is missing or 0.
         t_p: Paired t-test, two-sided; assumes normal differences. None with fewer than two seeds, or where all
             differences are the same number other than 0.
         wilcoxon_p: Wilcoxon signed-rank test, two-sided; None with fewer than two seeds.
@@ -68,13 +65,9 @@ class PairedComparison:
     """
 
     seeds: tuple[int, ...]
-    first: float | None
-    second: float | None
     difference: float | None
-    std: float | None
     ci_low: float | None
     ci_high: float | None
-    effect_size: float | None
     t_p: float | None
     wilcoxon_p: float | None
     sign_flip_p: float | None
@@ -144,47 +137,27 @@ def compare_paired(first: BySeed, second: BySeed) -> PairedComparison:
         first, second: Values by seed. Seeds that only one run has, or where a value is missing, are left out.
     Returns:
         Everything that can be computed; with one seed only the difference, and no test.
-    Raises:
-        DataError: Two sequences differ in length: which seeds pair up is unknown.
     """
-    if not isinstance(first, Mapping) and not isinstance(second, Mapping) and len(first) != len(second):
-        raise DataError(
-            f"runs are compared seed by seed; got {len(first)} values against {len(second)}: give values by seed."
-        )
     one, two = _by_seed(first), _by_seed(second)
     seeds = tuple(sorted(one.keys() & two.keys()))
     n = len(seeds)
     left, right = [one[seed] for seed in seeds], [two[seed] for seed in seeds]
     differences = [a - b for a, b in zip(left, right, strict=True)]
     spread = over_seeds(differences)
-    low = high = effect = t_p = wilcoxon_p = flip_p = smallest = None
+    low = high = t_p = wilcoxon_p = flip_p = smallest = None
     if n >= 2 and spread.mean is not None and spread.std is not None:
         values = np.asarray(differences)
         # Below this a difference is rounding of values near 1, not a spread
         noise = 1e-12 * max(1.0, float(np.abs([left, right]).max()))
         if spread.std > noise:
             low, high, t_p = _student(spread.mean, spread.std, n)
-            effect = spread.mean / spread.std
         elif abs(spread.mean) <= noise:
             t_p = 1.0
         # Ranks must not be decided by rounding: 0.8 - 0.7 and 0.9 - 0.8 are a tie
         wilcoxon_p = _wilcoxon(np.round(values / noise) * noise)
         flip_p = _sign_flip(values, noise * n)
         smallest = 2.0 ** (1 - n)
-    return PairedComparison(
-        seeds=seeds,
-        first=over_seeds(left).mean,
-        second=over_seeds(right).mean,
-        difference=spread.mean,
-        std=spread.std,
-        ci_low=low,
-        ci_high=high,
-        effect_size=effect,
-        t_p=t_p,
-        wilcoxon_p=wilcoxon_p,
-        sign_flip_p=flip_p,
-        smallest_p=smallest,
-    )
+    return PairedComparison(seeds, spread.mean, low, high, t_p, wilcoxon_p, flip_p, smallest)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
