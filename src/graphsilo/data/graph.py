@@ -178,8 +178,18 @@ class Graph:
             )
 
     @property
+    def union(self) -> Graph:
+        """The graph itself: what has nodes and edges here, as the union has in a collection."""
+        return self
+
+    @property
     def num_nodes(self) -> int:
         return int(self.features.shape[0])
+
+    @property
+    def num_items(self) -> int:
+        """What has a label each: nodes."""
+        return self.num_nodes
 
     @property
     def num_edges(self) -> int:
@@ -237,7 +247,6 @@ class Graph:
         self,
         nodes: NodeIds,
         *,
-        name: str | None = None,
         columns: NDArray[np.int64] | None = None,
         table: NDArray[np.signedinteger] | None = None,
     ) -> Graph:
@@ -247,7 +256,6 @@ class Graph:
 
         Args:
             nodes: Which.
-            name: Of the new graph.
             columns: The edges that are looked at; all by default.
             table: As ``number_table`` makes it, for many calls: each then takes O(its nodes + columns). The same again
                 afterwards.
@@ -271,7 +279,6 @@ class Graph:
                 {key: mask[nodes] for key, mask in self.splits.items()}
             ),
             node_ids=self.global_ids[nodes],
-            name=name or self.name,
             outside=outside,
         )
 
@@ -316,6 +323,11 @@ class GraphCollection:
         return len(self.labels)
 
     @property
+    def num_items(self) -> int:
+        """What has a label each: graphs."""
+        return len(self)
+
+    @property
     def num_features(self) -> int:
         return self.union.num_features
 
@@ -327,6 +339,9 @@ class GraphCollection:
     def external_ids(self) -> NDArray[np.int64]:
         """[g] what a user calls each graph: its global id; graphs have no names."""
         return self.global_ids
+
+    def with_features(self, features: Features) -> GraphCollection:
+        return replace(self, union=self.union.with_features(features))
 
     def subset(self, graphs: NDArray[np.int64]) -> GraphCollection:
         """The graphs with these numbers, in the order given."""
@@ -348,7 +363,7 @@ def content_hash(graphs: Sequence[Graph | GraphCollection]) -> str:
     """sha256 over features, edges with their weights, and labels."""
     digest = hashlib.sha256()
     for item in graphs:
-        graph = item.union if isinstance(item, GraphCollection) else item
+        graph = item.union
         arrays: list[np.ndarray] = [graph.edges, graph.labels]
         if graph.edge_weights is not None:
             arrays.append(graph.edge_weights)
@@ -368,19 +383,11 @@ def content_hash(graphs: Sequence[Graph | GraphCollection]) -> str:
 
 def describe(graph: Graph | GraphCollection) -> dict[str, Any]:
     """Counts that a person recognises a data set by."""
-    if isinstance(graph, GraphCollection):
-        return {
-            "name": graph.name,
-            "graphs": len(graph),
-            "nodes": graph.union.num_nodes,
-            "edges": graph.union.num_edges,
-            "features": graph.num_features,
-            "classes": graph.num_classes,
-        }
     return {
         "name": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
+        **({"graphs": len(graph)} if isinstance(graph, GraphCollection) else {}),
+        "nodes": graph.union.num_nodes,
+        "edges": graph.union.num_edges,
         "features": graph.num_features,
         "classes": graph.num_classes,
     }

@@ -76,11 +76,7 @@ def homophily(
     return share
 
 
-def node_groups(
-    graph: Graph | GraphCollection,
-    labels: NDArray[np.int64] | None = None,
-    part: NDArray[np.int64] | None = None,
-) -> Groups:
+def node_groups(graph: Graph | GraphCollection, part: NDArray[np.int64] | None = None) -> Groups:
     """Who belongs to the minority classes and who sits among unlike neighbours, per client.
 
     Minority: classes whose count is not above the mean over the client's present classes; every node with a label
@@ -92,16 +88,15 @@ def node_groups(
     Args:
         graph: The client's graph. In a collection the items are whole graphs: they have no neighbours, so nothing
             is ``hete``.
-        labels: [n] class numbers, -1 where unknown; the graph's own by default.
         part: [n] the client of each node where one graph pools several (-1: nobody's). Each part is grouped as if it
             stood alone, over its own edges, so that a client's groups are the same on its own graph and on the pool.
     Returns:
         Two boolean arrays over the nodes (or graphs of the collection).
     Raises:
-        DataError: ``labels`` or ``part`` do not have one entry per node.
+        DataError: ``part`` does not have one entry per node.
     Source: FairFGL, evaluation metrics. The paper does not say who gets the middle node and how ties are broken.
     """
-    labels = _per_node(graph, graph.labels if labels is None else labels, "labels")
+    labels = graph.labels
     n = len(labels)
     known = labels >= 0
     if part is None:
@@ -134,7 +129,7 @@ def node_groups(
 
 
 def _per_node(graph: Graph | GraphCollection, values: NDArray[np.int64], what: str) -> NDArray[np.int64]:
-    n = len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
+    n = graph.num_items
     if values.shape != (n,):
         raise DataError(f"{graph.name}: {what} must hold one number for each of {n} items; got shape {values.shape}.")
     return values

@@ -137,7 +137,7 @@ def predict(
         target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
         # Prepared as the run's own data was, from a file or not: other scaling or directions would be another question.
-        seen = silo.seen.graph.union if isinstance(silo.seen.graph, GraphCollection) else silo.seen.graph
+        seen = silo.seen.graph.union
         options = {"undirected": is_symmetric(seen)}
         options |= {name: value for name, value in asked.options.items() if name in _PREPARATION}
         if not isinstance(graph, str | Path) or not is_description(graph):
@@ -233,7 +233,7 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema, booleans: Mappin
     if isinstance(graph, GraphCollection) != (schema.task == "graph"):
         kind = "a collection of graphs" if schema.task == "graph" else "a single graph"
         raise DataError(f"the model was trained for task '{schema.task}' and predicts on {kind}; {graph.name} is not.")
-    names = graph.union.feature_names if isinstance(graph, GraphCollection) else graph.feature_names
+    names = graph.union.feature_names
     if graph.num_features != schema.num_features or (names and schema.feature_names and names != schema.feature_names):
         raise DataError(
             f"the model was trained on {schema.num_features} features"
@@ -247,16 +247,15 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema, booleans: Mappin
             f"of {graph.name} have no names, so that their order cannot be compared. Give the graph feature_names, or "
             f"describe its tables in a .yaml file."
         )
-    plain = graph.union if isinstance(graph, GraphCollection) else graph
     trained = BooleanWords("the model", schema.feature_names or (), booleans)
-    join_truth([trained, BooleanWords(graph.name, names or (), plain.booleans)])
+    join_truth([trained, BooleanWords(graph.name, names or (), graph.union.booleans)])
     unknown = names and not schema.feature_names
     return "; the model knows no names of features, so that their order was not compared" if unknown else ""
 
 
 def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | GraphCollection, seen: Graph) -> None:
     """Refuse links that are of another kind than those that the model was trained on: its answers would be others."""
-    links = target.union if isinstance(target, GraphCollection) else target
+    links = target.union
     if not (links.num_edges and seen.num_edges):
         return
     if (links.edge_weights is None) != (seen.edge_weights is None):

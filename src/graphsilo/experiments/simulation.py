@@ -451,7 +451,6 @@ def _simulation(
     without = tuple(sorted(absent))
     rows = [row for row in facts["per_client"] if row["client"] not in absent]
     replaced = (absent_words(without, partition.num_clients, config.replaces, {}),) if without else ()
-    plain = graph.union if isinstance(graph, GraphCollection) else graph
     return Simulation(
         clients=tuple(silo.client for silo in silos),
         graph=graph,
@@ -467,7 +466,7 @@ def _simulation(
         cut={**facts, "per_client": rows},
         cut_hash=partition.content_hash,
         cut_seed=partition.seed,
-        has_edge_weights=plain.edge_weights is not None,
+        has_edge_weights=graph.union.edge_weights is not None,
         notes=(
             *replaced,
             *_pool_notes(config, method, partition.num_clients),

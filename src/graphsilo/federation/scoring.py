@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.data.graph import GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import MessageError
 from graphsilo.evaluate.counts import ConfusionPlan
@@ -119,9 +118,7 @@ def _score_links(
 def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], int]:
     """The client of every item, and how many clients are scored apart: one, but for a pooled silo's own sets."""
     if evaluation.part is None or evaluation.name == "global":
-        graph = evaluation.graph
-        count = len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
-        return np.zeros(count, dtype=np.int64), 1 if evaluation.name == "global" else silo.parts
+        return np.zeros(evaluation.graph.num_items, dtype=np.int64), 1 if evaluation.name == "global" else silo.parts
     return evaluation.part, silo.parts
 
 

@@ -143,7 +143,7 @@ class GraphTensors:
         dtype: torch.dtype = torch.float32,
     ):
         self.collection = graph if isinstance(graph, GraphCollection) else None
-        self.graph: Graph = graph.union if isinstance(graph, GraphCollection) else graph
+        self.graph: Graph = graph.union
         self.device, self.dtype = torch.device(device), dtype
         self.num_nodes, self.num_features = self.graph.num_nodes, self.graph.num_features
         self._cache: dict[tuple[Any, ...], object] = {}

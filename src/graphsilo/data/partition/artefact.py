@@ -130,7 +130,7 @@ class Partition:
             PartitionError: It was made for another number of items, an id is out of range or twice in one client, a
                 split names an item that the client does not hold, or one client uses an item in two splits.
         """
-        size = len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
+        size = graph.num_items
         what = "graphs" if self.kind == "graph" else "nodes"
         if size != self.num_nodes:
             raise PartitionError(

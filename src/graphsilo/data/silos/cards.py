@@ -114,7 +114,7 @@ def card(silo_file: SiloFile, client: ClientId) -> dict[str, Any]:
 def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     """As :func:`card`, of a silo that was loaded already, without a schema."""
     whole = silo.graph
-    graph = whole.union if isinstance(whole, GraphCollection) else whole
+    graph = whole.union
     tables = silo_file.tables
     split: dict[str, Any] = {"mode": "stored", "ratios": None, "seed": None}
     declared, directed = True, False
@@ -211,18 +211,13 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
     named = next((one for one in reported if one.feature_names is not None), first)
     for other in reported:
         _same_features(named, other)
-        if other.weighted != first.weighted:
-            one, two = (first, other) if first.weighted else (other, first)
-            raise DataError(
-                f"links have weights at silo '{one.name}' and none at silo '{two.name}': name a column as edges.weight "
-                f"in all descriptions, or in none."
-            )
-        if other.directed != first.directed:
-            one, two = (first, other) if first.directed else (other, first)
-            raise DataError(
-                f"links have a direction at silo '{one.name}' and none at silo '{two.name}': set `directed` alike in "
-                f"all descriptions."
-            )
+        for key, what, todo in (
+            ("weighted", "weights", "name a column as edges.weight in all descriptions, or in none"),
+            ("directed", "a direction", "set `directed` alike in all descriptions"),
+        ):
+            if getattr(other, key) != getattr(first, key):
+                one, two = (first, other) if getattr(first, key) else (other, first)
+                raise DataError(f"links have {what} at silo '{one.name}' and none at silo '{two.name}': {todo}.")
         if (other.scale, other.scale_by) != (first.scale, first.scale_by):
             raise DataError(
                 f"silo '{first.name}' scales its features so: {_scaling(first)}; silo '{other.name}' so: "
@@ -298,14 +293,11 @@ def _parse(reported: Mapping[str, Any]) -> Card:
             raise msgspec.ValidationError("a class stands there twice")
         if not set(found.open_words) <= set(found.one_hot):
             raise msgspec.ValidationError("a column without words declares none")
-        for word in _reported_names(found):
-            wrong = name_fault(word)
-            if wrong is not None:
-                raise msgspec.ValidationError(f"the name {shown(word)} {wrong}")
-        for word in (word for pair in found.booleans.values() for listed in pair for word in listed):
-            wrong = unseen_fault(word)
-            if wrong is not None:
-                raise msgspec.ValidationError(f"the word {shown(word)} {wrong}")
+        truth = (word for pair in found.booleans.values() for listed in pair for word in listed)
+        for what, words, fault in (("name", _reported_names(found), name_fault), ("word", truth, unseen_fault)):
+            for word in words:
+                if wrong := fault(word):
+                    raise msgspec.ValidationError(f"the {what} {shown(word)} {wrong}")
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise DataError(
             f"the card of silo {name} is not one of graphsilo {__version__} ({error}): install the same release "

@@ -74,14 +74,9 @@ def require_training(silos: Sequence[Silo], what: str) -> None:
         raise PartitionError(f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio.")
 
 
-def num_items(graph: Graph | GraphCollection) -> int:
-    """Nodes of a graph, graphs of a collection."""
-    return len(graph) if isinstance(graph, GraphCollection) else graph.num_nodes
-
-
 def first_numbers(graphs: Sequence[Graph | GraphCollection]) -> NDArray[np.int64]:
     """[graphs] the number that the first item of each gets in their disjoint union."""
-    sizes = np.array([num_items(graph) for graph in graphs], dtype=np.int64)
+    sizes = np.array([graph.num_items for graph in graphs], dtype=np.int64)
     return np.cumsum(sizes) - sizes
 
 

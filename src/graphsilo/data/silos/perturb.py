@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.graph import Features, GraphCollection
 from graphsilo.data.partition.adjacency import both_directions, undirected_links
 from graphsilo.data.partition.pairs import PairSpace, pair_keys, sample_unlinked
 from graphsilo.data.silos.silo import Silo
@@ -86,7 +86,9 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
     noisy = silo.noisy_labels
     if settings.label_noise:
         noisy = flip_labels(train, labels, settings.label_noise, silo.schema.num_classes, stream("label_noise"))
-    inner, pointer = _nodes_of(silo.graph)
+    inner = silo.graph.union
+    # Where the nodes of each item begin and end.
+    pointer = silo.graph.pointer if isinstance(silo.graph, GraphCollection) else np.arange(inner.num_nodes + 1)
     features, edges, weights, links = inner.features, inner.edges, inner.edge_weights, silo.links
     if settings.feature_noise:
         features = add_feature_noise(features, settings.feature_noise, stream("feature_noise"))
@@ -242,10 +244,3 @@ def _deviation(features: sp.csr_matrix) -> float:
     mean = float(features.data.sum(dtype=np.float64)) / max(size, 1)
     square = float(np.square(features.data, dtype=np.float64).sum()) / max(size, 1)
     return float(np.sqrt(max(square - mean * mean, 0.0)))
-
-
-def _nodes_of(graph: Graph | GraphCollection) -> tuple[Graph, NDArray[np.int64]]:
-    """The graph that holds the nodes, and where the nodes of each item begin and end."""
-    if isinstance(graph, GraphCollection):
-        return graph.union, graph.pointer
-    return graph, np.arange(graph.num_nodes + 1, dtype=np.int64)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.pairs import pair_keys
-from graphsilo.data.silos.parts import disjoint_union, first_numbers, keep_edges, num_items, with_added_links
+from graphsilo.data.silos.parts import disjoint_union, first_numbers, keep_edges, with_added_links
 from graphsilo.data.silos.scenarios import ScenarioOptions, build_with_rows
 from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import ConfigError
@@ -165,7 +165,7 @@ def pool_silos(silos: Sequence[Silo]) -> Silo:
             continue
         offsets = first_numbers([item.graph for item in sets])
         names = list(first.items)
-        counts = [num_items(item.graph) for item in sets]
+        counts = [item.graph.num_items for item in sets]
         if links is not None:
             # Items of the link task number the pairs of Links, which run on from client to client.
             items = {name: np.arange(sum(len(item.items[name]) for item in sets)) for name in names}
@@ -189,7 +189,6 @@ def pool_silos(silos: Sequence[Silo]) -> Silo:
     if evaluations and all(silo.graph is silo.evaluations[0].graph for silo in silos):
         graph = evaluations[0].graph
     train = np.concatenate([silo.train + shift for silo, shift in zip(silos, shifts, strict=True)])
-    size = graph.union if isinstance(graph, GraphCollection) else graph
     return Silo(
         client=0,
         graph=graph,
@@ -199,7 +198,7 @@ def pool_silos(silos: Sequence[Silo]) -> Silo:
         links=links,
         parts=len(silos),
         noisy_labels=noisy,
-        facts={"nodes": size.num_nodes, "edges": size.num_edges, "train": len(train)},
+        facts={"nodes": graph.union.num_nodes, "edges": graph.union.num_edges, "train": len(train)},
     )
 
 

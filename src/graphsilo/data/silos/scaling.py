@@ -151,7 +151,7 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
     """
     rows = visible_rows(silo)
     if not rows.shape[0]:
-        rows = _inner(silo.graph).features
+        rows = silo.graph.union.features
     found = sums_of(rows)
     if how == "robust":
         return _robust(rows, found)
@@ -213,10 +213,7 @@ def scaled_graph(graph: Graph | GraphCollection, scale: FeatureScale) -> Graph |
     digest = scale.digest
     found = kept.get(digest)
     if found is None:
-        inner = _inner(graph)
-        changed = inner.with_features(_apply(inner, scale))
-        found = replace(graph, union=changed) if isinstance(graph, GraphCollection) else changed
-        kept[digest] = found
+        found = kept[digest] = graph.with_features(_apply(graph.union, scale))
     return found
 
 
@@ -275,10 +272,6 @@ def _wide_blocks(features: NDArray[np.float32]) -> Iterator[NDArray[np.float64]]
         yield features[start : start + _ROWS].astype(np.float64, order="C")
 
 
-def _inner(graph: Graph | GraphCollection) -> Graph:
-    return graph.union if isinstance(graph, GraphCollection) else graph
-
-
 def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, str, float] | None:
     """The columns with the widest and the narrowest range, where they are worlds apart; constant ones aside.
 
@@ -286,10 +279,10 @@ def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, st
         Name and range of the widest, name and range of the narrowest; None where nothing is to be said.
     """
     low = high = None
-    if len({_inner(graph).num_features for graph in graphs}) > 1:
+    if len({graph.union.num_features for graph in graphs}) > 1:
         return None  # something else takes the place of such features
     for graph in graphs:
-        features = _inner(graph).features
+        features = graph.union.features
         if not min(features.shape):
             continue
         lowest, highest = (
@@ -308,6 +301,6 @@ def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, st
     wide, narrow = varies[np.argmax(span[varies])], varies[np.argmin(span[varies])]
     if span[wide] < FAR * span[narrow]:
         return None
-    names = _inner(graphs[0]).feature_names
+    names = graphs[0].union.feature_names
     called = [f"'{names[column]}'" if names else f"feature {column}" for column in (wide, narrow)]
     return called[0], float(span[wide]), called[1], float(span[narrow])

@@ -128,7 +128,7 @@ class Silo:
     @property
     def num_items(self) -> int:
         """Nodes of the training graph, or graphs of the collection: the n_k of the papers."""
-        return len(self.graph) if isinstance(self.graph, GraphCollection) else self.graph.num_nodes
+        return self.graph.num_items
 
     @property
     def labels(self) -> NDArray[np.int64]:

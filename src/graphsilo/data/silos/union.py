@@ -204,7 +204,7 @@ def check_finite(item: Graph | GraphCollection) -> None:
     Raises:
         DataError: Names the first one.
     """
-    graph = item.union if isinstance(item, GraphCollection) else item
+    graph = item.union
     values = graph.features.data if sp.issparse(graph.features) else np.asarray(graph.features)
     # A finite sum proves that every entry is finite; an overflowing sum of finite entries is looked at again.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -71,7 +71,7 @@ def expected_work(silo: Silo) -> int:
 
     The constants are from FedAvg with 64 hidden units on Cora (0.95 ms a client), CiteSeer (1.3), PubMed (2.9).
     """
-    own = [graph.union if isinstance(graph, GraphCollection) else graph for graph in _own_graphs(silo)]
+    own = [graph.union for graph in _own_graphs(silo)]
     return (
         sum(
             int(graph.features.nnz if sp.issparse(graph.features) else graph.features.size)
@@ -131,7 +131,7 @@ def _own_graphs(silo: Silo) -> list[Graph | GraphCollection]:
 
 
 def _bytes_of(graph: Graph | GraphCollection) -> int:
-    plain = graph.union if isinstance(graph, GraphCollection) else graph
+    plain = graph.union
     features = plain.features
     held = features.data.nbytes + features.indices.nbytes if sp.issparse(features) else features.nbytes
     weights = 0 if plain.edge_weights is None else plain.edge_weights.nbytes
