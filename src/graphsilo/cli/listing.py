@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from graphsilo.cli.terminal import count, is_terminal, say, show, table
@@ -35,7 +34,7 @@ def data(root: Path | None) -> None:
             count(item.edges),
             count(item.features),
             count(item.classes),
-            whereabouts(item.name, data_roots(root)),
+            whereabouts(item.name, catalog.data_roots(root)),
         )
     show(grid)
     _hint(
@@ -44,27 +43,14 @@ def data(root: Path | None) -> None:
     )
 
 
-def data_roots(root: Path | None) -> list[Path]:
-    """Where raw files are looked for: the folder that was named, then what was downloaded before."""
-    from graphsilo.data.sources import cache
-
-    named = root or os.environ.get("GRAPHSILO_DATA") or None
-    downloads = cache.cache_root() / "raw"
-    return [downloads] if named is None else [Path(named).expanduser(), downloads]
-
-
 def whereabouts(name: str, roots: list[Path]) -> str:
     """``generated``, ``here`` or ``to download``."""
     from graphsilo.data.sources import catalog
 
-    source = catalog.entry(name).source
-    if source is None:
+    found = catalog.entry(name)
+    if found.generated:
         return "generated"
-    stands_in = source.alternative
-    for root in roots:
-        if not source.missing(root) or (stands_in is not None and (root / stands_in).is_file()):
-            return "here"
-    return "to download"
+    return "to download" if found.source.find(roots) is None else "here"
 
 
 def partitions() -> None:

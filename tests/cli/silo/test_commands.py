@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from graphsilo.data.silos.own import card, compare_cards, read_silo_file
+from graphsilo.data.silos.cards import card, compare_cards
+from graphsilo.data.silos.own import read_silo_file
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 

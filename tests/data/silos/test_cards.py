@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from graphsilo.data.silos.cards import card_notes
-from graphsilo.data.silos.own import SiloFile, card, compare_cards, read_silo_file
+from graphsilo.data.silos.cards import card, card_notes, compare_cards
+from graphsilo.data.silos.own import SiloFile, read_silo_file
 from graphsilo.data.silos.silo import Schema
 from graphsilo.data.silos.union import dense
 from graphsilo.errors import DataError

@@ -13,7 +13,8 @@ import scipy.sparse as sp
 import yaml
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silos.own import SiloFile, card, compare_cards, read_silo_file
+from graphsilo.data.silos.cards import card, compare_cards
+from graphsilo.data.silos.own import SiloFile, read_silo_file
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.data.silos.union import dense

@@ -18,9 +18,9 @@ from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.options import CutOptions, PartitionOptions
 from graphsilo.data.partition.registry import check_clients
 from graphsilo.data.partition.rules.dirichlet import DirichletOptions, share_out
+from graphsilo.data.partition.rules.random_nodes import deal_out
 from graphsilo.data.partition.splits import GRAPH_RATIOS, check_ratios, stratified_splits
 from graphsilo.errors import ConfigError, PartitionError, nearest
-from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
@@ -76,13 +76,6 @@ def segments(values: NDArray[np.float64], clients: int) -> list[NodeIds]:
     return [np.sort(part) for part in np.array_split(np.argsort(values, kind="stable"), clients)]
 
 
-def _cut_random(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphOptions
-) -> list[NodeIds]:
-    order = numpy_generator(seed, "partition", "random").permutation(len(collections[0]))
-    return [np.sort(part) for part in np.array_split(order, clients)]
-
-
 def _cut_dirichlet(
     collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphDirichletOptions
 ) -> list[NodeIds]:
@@ -91,37 +84,30 @@ def _cut_dirichlet(
     )
 
 
-def _cut_topology(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphOptions
-) -> list[NodeIds]:
-    return segments(mean_degrees(collections[0]), clients)
-
-
-def _cut_features(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphOptions
-) -> list[NodeIds]:
-    return segments(mean_features(collections[0]), clients)
-
-
-def _cut_domains(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphOptions
-) -> list[NodeIds]:
+def _cut_domains(collections: Sequence[GraphCollection], *_: Any) -> list[NodeIds]:
     sizes = [len(collection) for collection in collections]
     return np.split(np.arange(sum(sizes), dtype=np.int64), np.cumsum(sizes)[:-1])
 
 
 _GRAPH_RULES = (
-    GraphRule("random", "graphs dealt out at random in equal shares", GraphOptions, _cut_random),
     GraphRule(
-        "dirichlet",
-        "label skew: every class shared out by Dirichlet proportions",
-        GraphDirichletOptions,
+        "random", "graphs dealt out at random in equal shares", GraphOptions,
+        lambda given, clients, seed, _: deal_out(len(given[0]), clients, seed),
+    ),
+    GraphRule(
+        "dirichlet", "label skew: every class shared out by Dirichlet proportions", GraphDirichletOptions,
         _cut_dirichlet,
     ),
-    GraphRule("topology", "graphs sorted by mean degree, cut into equal segments", GraphOptions, _cut_topology),
-    GraphRule("features", "graphs sorted by mean feature value, cut into equal segments", GraphOptions, _cut_features),
+    GraphRule(
+        "topology", "graphs sorted by mean degree, cut into equal segments", GraphOptions,
+        lambda given, clients, *_: segments(mean_degrees(given[0]), clients),
+    ),
+    GraphRule(
+        "features", "graphs sorted by mean feature value, cut into equal segments", GraphOptions,
+        lambda given, clients, *_: segments(mean_features(given[0]), clients),
+    ),
     GraphRule("domains", "cross-domain: one data set per client", GraphOptions, _cut_domains),
-)
+)  # fmt: skip
 
 
 def graph_rules() -> list[GraphRule]:

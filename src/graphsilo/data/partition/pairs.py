@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.sources.block_model import contains
 from graphsilo.errors import PartitionError
 
 PairKind: TypeAlias = Literal["any", "same", "different"]
@@ -111,21 +112,13 @@ def sample_unlinked(
         # Most free pairs are wanted, or most pairs are linked: listing them all costs no more than what is there.
         pairs = space.pairs(np.arange(space.ordered))
         keys = pair_keys(pairs[:, pairs[0] < pairs[1]], n)
-        keys = generator.choice(keys[~_member(keys, forbidden)], size=count, replace=False)
+        keys = generator.choice(keys[~contains(forbidden, keys)], size=count, replace=False)
     else:
         keys = np.zeros(0, dtype=np.int64)
         while len(keys) < count:
             drawn = generator.integers(space.ordered, size=2 * (count - len(keys)) + 16)
             fresh = pair_keys(space.pairs(drawn), n)
-            keys = np.concatenate([keys, fresh[~_member(fresh, forbidden)]])
+            keys = np.concatenate([keys, fresh[~contains(forbidden, fresh)]])
             keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
         keys = keys[:count]
     return np.stack([keys // n, keys % n])
-
-
-def _member(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which keys are in the ascending table."""
-    if not len(table):
-        return np.zeros(len(keys), dtype=bool)
-    position = np.minimum(np.searchsorted(table, keys), len(table) - 1)
-    return np.asarray(table[position] == keys)

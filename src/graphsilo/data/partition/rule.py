@@ -10,6 +10,8 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions, SplitMode
 
+OPENFGL = "OpenFGL (Li et al., PVLDB 2024/25)"
+
 
 @dataclass(frozen=True)
 class Rule:

@@ -7,7 +7,7 @@ Items without a label (-1) are in no split.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.random import derive_seed, numpy_generator
 from graphsilo.types import ClientId, NodeIds
@@ -28,33 +29,6 @@ DEFAULT_RATIOS: Ratios = (0.2, 0.4, 0.4)
 GRAPH_RATIOS: Ratios = (0.8, 0.1, 0.1)
 """For graph classification and for links, where no table of the protocol says otherwise."""
 
-_HETEROPHILOUS: Ratios = (0.5, 0.25, 0.25)
-_RATIOS: Mapping[str, Ratios] = {
-    "cora": DEFAULT_RATIOS,
-    "citeseer": DEFAULT_RATIOS,
-    "pubmed": DEFAULT_RATIOS,
-    "cs": DEFAULT_RATIOS,
-    "physics": DEFAULT_RATIOS,
-    "photo": DEFAULT_RATIOS,
-    "computers": DEFAULT_RATIOS,
-    "chameleon": (0.48, 0.32, 0.2),
-    "squirrel": (0.48, 0.32, 0.2),
-    "heterophily-sbm": (0.48, 0.32, 0.2),
-    "ogbn-arxiv": (0.6, 0.2, 0.2),
-    "flickr": (0.6, 0.2, 0.2),
-    "ogbn-products": (0.1, 0.05, 0.85),
-    "product-sbm": (0.1, 0.05, 0.85),
-    "roman-empire": _HETEROPHILOUS,
-    "amazon-ratings": _HETEROPHILOUS,
-    "tolokers": _HETEROPHILOUS,
-    "actor": _HETEROPHILOUS,
-    "questions": _HETEROPHILOUS,
-    "minesweeper": _HETEROPHILOUS,
-    "genius": _HETEROPHILOUS,
-    "reddit": (0.8, 0.1, 0.1),
-    "reddit2": (0.65, 0.1, 0.25),
-}
-
 
 def ratios_for(data_name: str) -> Ratios:
     """The protocol's train/val/test shares for a data set; 0.2/0.4/0.4 for one that it does not list.
@@ -63,7 +37,8 @@ def ratios_for(data_name: str) -> Ratios:
         >>> ratios_for("Chameleon")
         (0.48, 0.32, 0.2)
     """
-    return _RATIOS.get(data_name.lower().replace("_", "-"), DEFAULT_RATIOS)
+    known = catalog.find(data_name)
+    return DEFAULT_RATIOS if known is None else known.split_ratios or DEFAULT_RATIOS
 
 
 def check_ratios(ratios: Sequence[float], name: str = "partition.ratios") -> Ratios:

@@ -37,10 +37,9 @@ from pydantic import BeforeValidator, field_validator
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.partition.options import Seed
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, Ratios, check_ratios
+from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios
 from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
 from graphsilo.data.silos.between import own_links
-from graphsilo.data.silos.cards import card, compare_cards
 from graphsilo.data.silos.scenarios import build_silo
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.store import SiloStore
@@ -63,8 +62,6 @@ from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import Share, setting, wanted
 from graphsilo.types import ClientId, Task
-
-__all__ = ["SiloFile", "SplitChoice", "card", "compare_cards", "read_silo_file"]
 
 OwnMode: TypeAlias = Literal["stratified", "predefined"]
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
@@ -124,22 +121,6 @@ class SiloDescription(Description):
 
 
 @dataclass(frozen=True)
-class SplitChoice:
-    """How a silo divides its nodes.
-
-    Attributes:
-        mode: ``stratified`` or ``predefined``.
-        ratios: Shares of training, validation and test items; None takes 0.2/0.4/0.4 for nodes and 0.8/0.1/0.1 for
-            links.
-        seed: Of the splits.
-    """
-
-    mode: OwnMode = "stratified"
-    ratios: Ratios | None = None
-    seed: int = DEFAULT_SEED
-
-
-@dataclass(frozen=True)
 class SiloFile:
     """What a ``silo.yaml`` says; paths are absolute.
 
@@ -159,7 +140,7 @@ class SiloFile:
     tables: TableSpec | None = None
     store: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    split: SplitChoice = field(default_factory=SplitChoice)
+    split: SiloSplit = field(default_factory=SiloSplit)
     policy: Mapping[str, Any] = field(default_factory=dict)
     scaling: Scaling = UNSCALED
 
@@ -211,7 +192,7 @@ class SiloFile:
         partition = own_partition(
             whole,
             sizes,
-            mode=self.split.mode,
+            mode=self.split.mode or "stratified",
             ratios=self.split.ratios or DEFAULT_RATIOS,
             seed=self.split.seed,
             first_client=client,
@@ -353,7 +334,7 @@ def _with_features(description: SiloDescription, tables: TableSpec, file: Path) 
     return {**description.options, **said}
 
 
-def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SplitChoice:
+def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SiloSplit:
     mode = description.mode or ("predefined" if tables.nodes.split is not None else "stratified")
     if mode == "predefined" and tables.nodes.split is None:
         raise ConfigError(
@@ -364,7 +345,7 @@ def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SplitChoice
         ratios = None if description.ratios is None else check_ratios(description.ratios, "split.ratios")
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
-    return SplitChoice(mode, ratios, description.seed)
+    return description.model_copy(update={"mode": mode, "ratios": ratios})
 
 
 def _agree(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
@@ -445,7 +426,10 @@ def _stored_as(silo: Silo, sparse: bool) -> Silo:
 
     def convert(graph: Graph | GraphCollection) -> Graph | GraphCollection:
         if id(graph) not in done:
-            done[id(graph)] = _graph_as(graph, sparse)
+            features = graph.union.features
+            if graph.union.is_sparse != sparse:
+                features = sp.csr_matrix(features) if sparse else dense(features)
+            done[id(graph)] = graph if features is graph.union.features else graph.with_features(features)
         return done[id(graph)]
 
     return replace(
@@ -453,11 +437,3 @@ def _stored_as(silo: Silo, sparse: bool) -> Silo:
         graph=convert(silo.graph),
         evaluations=tuple(replace(item, graph=convert(item.graph)) for item in silo.evaluations),
     )
-
-
-def _graph_as(graph: Graph | GraphCollection, sparse: bool) -> Graph | GraphCollection:
-    inner = graph.union if isinstance(graph, GraphCollection) else graph
-    if inner.is_sparse == sparse:
-        return graph
-    changed = inner.with_features(sp.csr_matrix(inner.features) if sparse else dense(inner.features))
-    return replace(graph, union=changed) if isinstance(graph, GraphCollection) else changed

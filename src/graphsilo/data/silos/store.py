@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,6 @@ class SiloStore:
     def write(self, silo: Silo) -> None:
         """Add a silo."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"silo-{silo.client}"
         arrays: dict[str, np.ndarray] = {"train": silo.train}
         if silo.noisy_labels is not None:
             arrays["noisy_labels"] = silo.noisy_labels
@@ -50,22 +50,18 @@ class SiloStore:
             evaluations.append(
                 {"name": evaluation.name, "graph": self._write_graph(evaluation.graph), "kinds": list(evaluation.items)}
             )
-        if silo.links is not None:
-            arrays.update({f"links-{key}": getattr(silo.links, key) for key in silo.links.__dataclass_fields__})
-        if silo.cut is not None:
-            arrays.update({f"cut-{key}": getattr(silo.cut, key) for key in silo.cut.__dataclass_fields__})
-        for key, array in arrays.items():
-            np.save(self.folder / f"{name}.{key}.npy", array, allow_pickle=False)
+        for group, held in (("links", silo.links), ("cut", silo.cut)):
+            if held is not None:
+                arrays |= {f"{group}-{key}": array for key, array in vars(held).items()}
         head = {
             "graph": self._write_graph(silo.graph),
             "evaluations": evaluations,
             "schema": asdict(silo.schema),
             "parts": silo.parts,
-            "arrays": list(arrays),
             "facts": dict(silo.facts),
             "fills": None if silo.fills is None else dict(silo.fills),
         }
-        (self.folder / f"{name}.json").write_text(json.dumps(head), encoding="utf-8")
+        self._put(f"silo-{silo.client}", head, arrays)
 
     def clients(self) -> list[ClientId]:
         """Whose silos are here, ascending."""
@@ -74,9 +70,7 @@ class SiloStore:
 
     def read(self, client: ClientId) -> Silo:
         """The silo of one client, its arrays mapped copy-on-write."""
-        name = f"silo-{client}"
-        head = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
-        arrays = {key: self._array(f"{name}.{key}") for key in head["arrays"]}
+        head, arrays = self._get(f"silo-{client}")
         schema = head["schema"]
         for key in ("feature_names", "class_names"):
             schema[key] = None if schema[key] is None else tuple(schema[key])
@@ -104,6 +98,16 @@ class SiloStore:
             fills=head["fills"],
             cut=CutLinks(**cut) if cut else None,
         )
+
+    def _put(self, name: str, head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        for key, array in arrays.items():
+            np.save(self.folder / f"{name}.{key}.npy", array, allow_pickle=False)
+        text = json.dumps({**head, "arrays": list(arrays)})
+        (self.folder / f"{name}.json").write_text(text, encoding="utf-8")
+
+    def _get(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        head = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        return head, {key: self._array(f"{name}.{key}") for key in head["arrays"]}
 
     def _array(self, name: str) -> np.ndarray:
         """An array in a file, mapped copy-on-write.
@@ -142,18 +146,14 @@ class SiloStore:
                 arrays["graph_ids"] = graph.graph_ids
         else:
             head, arrays = parts_of(graph)
-        head["arrays"] = list(arrays)
-        for key, array in arrays.items():
-            np.save(self.folder / f"{name}.{key}.npy", array, allow_pickle=False)
-        (self.folder / f"{name}.json").write_text(json.dumps(head), encoding="utf-8")
+        self._put(name, head, arrays)
         return name
 
     def _read_graph(self, name: str) -> Graph | GraphCollection:
         known = self._read.get(name)
         if known is not None:
             return known
-        head = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
-        arrays = {key: self._array(f"{name}.{key}") for key in head["arrays"]}
+        head, arrays = self._get(name)
         graph: Graph | GraphCollection
         if "union" in head:
             union = self._read_graph(head["union"])

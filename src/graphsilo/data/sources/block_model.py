@@ -194,6 +194,7 @@ def draw_by_row(rng: np.random.Generator, table: Floats, rows: Ints) -> Ints:
 
 
 def contains(ordered: Ints, values: Ints) -> NDArray[np.bool_]:
+    """Which values are among ascending ones."""
     if not len(ordered):
         return np.zeros(len(values), dtype=bool)
     place = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)

@@ -69,11 +69,11 @@ class CatalogEntry:
     graphs: int = 1
     pyg_class: str | None = None
     split_ratios: SplitRatios | None = None
-    source: _DataSet | None = field(default=None, repr=False, compare=False)
+    source: _DataSet = field(default_factory=lambda: _DataSet("", "", ()), repr=False, compare=False)
 
     @property
     def generated(self) -> bool:
-        return self.source is None
+        return self.pyg_class is None
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,15 @@ class _DataSet:
 
     def raw_folder(self, root: Path) -> Path:
         return root / self.folder / self.raw
+
+    def find(self, roots: Iterable[Path]) -> list[Path] | None:
+        """The raw files in the first root that has them all, or the compact file that stands for them."""
+        for root in roots:
+            if not self.missing(root):
+                return self.present(root)
+            if self.alternative and (root / self.alternative).is_file():
+                return [root / self.alternative]
+        return None
 
     def missing(self, root: Path) -> list[str]:
         folder = self.raw_folder(root)
@@ -188,13 +197,18 @@ def names() -> list[CatalogEntry]:
     return list(_CATALOG.values())
 
 
+def find(name: str) -> CatalogEntry | None:
+    """As ``entry``; None where there is none."""
+    return _CATALOG.get(name.lower().replace("_", "-"))
+
+
 def entry(name: str) -> CatalogEntry:
     """The catalog's entry for a name, in any case; ``_`` may stand for ``-``.
 
     Raises:
         ConfigError: No such data set.
     """
-    found = _CATALOG.get(name.lower().replace("_", "-"))
+    found = find(name)
     if found is None:
         known = [item.name for item in _CATALOG.values()]
         raise ConfigError(
@@ -382,27 +396,28 @@ def _apply(
     return graph.with_features(features)
 
 
-def _roots(root: str | os.PathLike[str] | None) -> list[Path]:
+def data_roots(root: str | os.PathLike[str] | None) -> list[Path]:
     """Where raw files are looked for: the root that was named, then what was downloaded before."""
     named = root if root is not None else os.environ.get("GRAPHSILO_DATA") or None
     downloads = cache.cache_root() / "raw"
-    if named is None:
-        return [downloads]
-    folder = Path(named).expanduser().absolute()
-    if not folder.is_dir():
+    return [downloads] if named is None else [Path(named).expanduser().absolute(), downloads]
+
+
+def _roots(root: str | os.PathLike[str] | None) -> list[Path]:
+    """The same; a root that was named is a folder."""
+    found = data_roots(root)
+    if len(found) > 1 and not found[0].is_dir():
         origin = "the data root," if root is not None else "the data root from GRAPHSILO_DATA,"
         raise DataError(
-            f"{origin} {folder}, is not a folder; it should hold raw files in PyTorch Geometric's layout, e.g. "
+            f"{origin} {found[0]}, is not a folder; it should hold raw files in PyTorch Geometric's layout, e.g. "
             f"planetoid/Cora/raw."
         )
-    return [folder, downloads]
+    return found
 
 
 def _convert_once(
     found: CatalogEntry, roots: list[Path], use_node_attributes: bool
 ) -> tuple[Graph | GraphCollection, Mapping[str, Any]]:
-    source = found.source
-    assert source is not None
     place = cache.cache_root()
     ready = _cached(found, roots, place, use_node_attributes)
     if ready is not None:
@@ -412,15 +427,14 @@ def _convert_once(
         if ready is not None:
             return ready
         with cache.building(place) as folder:
-            where = _find(source, roots)
+            where = found.source.find(roots)
             if where is None:
                 _download(found, roots, folder, place / "raw")
-                where = _find(source, roots)
+                where = found.source.find(roots)
                 assert where is not None
             graph = _convert(found, where, folder / "work", use_node_attributes)
         target = _cache_file(found, where, place, use_node_attributes)
-        union = graph.union if isinstance(graph, GraphCollection) else graph
-        facts = {"undirected": transforms.is_undirected(union.edges, union.num_nodes)}
+        facts = {"undirected": transforms.is_undirected(graph.union.edges, graph.union.num_nodes)}
         try:
             files.write_graph(target, graph, facts=facts)
         except OSError as error:
@@ -435,8 +449,7 @@ def _cached(
     found: CatalogEntry, roots: list[Path], place: Path, use_node_attributes: bool
 ) -> tuple[Graph | GraphCollection, Mapping[str, Any]] | None:
     """The converted copy, or None if there is none yet or it is damaged."""
-    assert found.source is not None
-    where = _find(found.source, roots)
+    where = found.source.find(roots)
     if where is None:
         return None
     path = _cache_file(found, where, place, use_node_attributes)
@@ -453,20 +466,9 @@ def _cache_file(found: CatalogEntry, where: list[Path], place: Path, use_node_at
     return place / "converted" / f"{found.name.lower()}-{key}.npz"
 
 
-def _find(source: _DataSet, roots: list[Path]) -> list[Path] | None:
-    """The raw files in the first root that has them all, or the compact file that stands for them."""
-    for root in roots:
-        if not source.missing(root):
-            return source.present(root)
-        if source.alternative and (root / source.alternative).is_file():
-            return [root / source.alternative]
-    return None
-
-
 def _convert(found: CatalogEntry, where: list[Path], work: Path, use_node_attributes: bool) -> Graph | GraphCollection:
     """Reads raw files, through PyG in a private tree where they are PyG's own."""
     source = found.source
-    assert source is not None
     try:
         if source.alternative and where[0].name == Path(source.alternative).name:
             return read_compact_collection(where[0], name=found.name, num_classes=found.classes)
@@ -490,9 +492,8 @@ def _convert(found: CatalogEntry, where: list[Path], work: Path, use_node_attrib
 def _open_pyg(found: CatalogEntry, root: Path, use_node_attributes: bool, *, download_only: bool = False) -> Any:
     import torch_geometric.datasets
 
-    source = found.source
-    assert source is not None
     assert found.pyg_class is not None
+    source = found.source
     kind = getattr(torch_geometric.datasets, found.pyg_class)
     if download_only:
         kind = _without_processing(kind)
@@ -523,7 +524,6 @@ def _from_pyg_dataset(found: CatalogEntry, dataset: Any, use_node_attributes: bo
 def _download(found: CatalogEntry, roots: list[Path], folder: Path, downloads: Path) -> None:
     """Lets PyG download into a private folder and moves the raw files into the cache once they are complete."""
     source = found.source
-    assert source is not None
     private = folder / "download"
     reason: str | None = None
     try:
@@ -544,7 +544,6 @@ def _download(found: CatalogEntry, roots: list[Path], folder: Path, downloads: P
 
 def _not_available(found: CatalogEntry, roots: list[Path], reason: str) -> str:
     source = found.source
-    assert source is not None
     looked = " and ".join(str(source.raw_folder(root)) for root in roots)
     missing = source.missing(roots[0])
     wanted = several(missing, 4)
@@ -612,7 +611,6 @@ def read_compact_collection(path: Path, *, name: str, num_classes: int) -> Graph
 
 def _download_ogb(found: CatalogEntry, private: Path) -> None:
     source = found.source
-    assert source is not None
     try:
         from ogb.nodeproppred import PygNodePropPredDataset
     except ImportError as error:
@@ -792,7 +790,8 @@ _ENTRIES = (
     CatalogEntry(
         "genius", "node", 421_961, 984_979, 12, 2,
         'Lim et al. (2021), "Large scale learning on non-homophilous graphs"',
-        pyg_class="LINKXDataset", source=_DataSet("linkx", "genius/raw", ("data.mat",), "genius"),
+        pyg_class="LINKXDataset", split_ratios=_HETEROPHILOUS,
+        source=_DataSet("linkx", "genius/raw", ("data.mat",), "genius"),
     ),
     *(
         CatalogEntry(

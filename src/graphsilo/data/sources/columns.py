@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
-from graphsilo.data.sources.faults import Faults, name_fault
+from graphsilo.data.sources.arrow import pa, pc
+from graphsilo.data.sources.description import Day, Description
+from graphsilo.data.sources.faults import Faults, is_number, name_fault
 from graphsilo.data.sources.missing import INDICATOR, Rule, fill_value
-from graphsilo.data.sources.table_files import Table, mask
+from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
 from graphsilo.data.truth import TRUTH
 from graphsilo.errors import ConfigError, DataError
+from graphsilo.settings import setting, wanted
 
 if TYPE_CHECKING:
     from graphsilo.data.sources.tables import TableSpec
@@ -40,23 +43,22 @@ _FILL = (
 )
 
 
-@dataclass(frozen=True)
-class DateColumn:
-    """How a date becomes a number.
+class DateRule(Description):
+    """How a column of dates becomes numbers."""
 
-    Attributes:
-        reference: The day that is counted from, or at which ages are taken.
-        ages: Whether years up to the reference are counted, instead of days since it.
-        order: Of day, month and year, where dates are text.
-    """
+    days_since: Day | None = setting(None, "days since this day")
+    years_at: Day | None = setting(None, "age in years at this day")
+    order: DateOrder = setting("year-first", "how days are written")
 
-    reference: date
-    ages: bool = False
-    order: DateOrder = "year-first"
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.days_since is None) == (self.years_at is None):
+            raise wanted("a table with one of days_since (days since a day) and years_at (age in years at a day)")
+        return self
 
     def feature(self, name: str) -> str:
         """What the feature is called: with its unit, so that silos and later tables that count otherwise differ."""
-        return f"{name} ({'years' if self.ages else f'days since {self.reference.isoformat()}'})"
+        return f"{name} ({'years' if self.days_since is None else f'days since {self.days_since.isoformat()}'})"
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Learned:
 
     def words(self, column: str) -> tuple[str, ...]:
         """The words that a one_hot column has."""
-        return tuple(name.removeprefix(f"{column}=") for name in self.names if name.startswith(f"{column}="))
+        return spread_words(column, self.names)
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,7 @@ def read_features(
     with faults.collect():
         spec.missing.check(empty, f"{spec.file}: features.missing")
     for name in names:
-        wrong = name_fault(name)
-        if wrong is not None:
+        if wrong := name_fault(name):
             faults.found.append(DataError(f"{nodes.where}: the name {name!r} of a feature {wrong}. Rename it."))
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
@@ -203,7 +204,7 @@ def _block(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block
     if name in spec.nodes.boolean:
         return _truth(nodes, spec, name)
     if name in spec.nodes.dates:
-        return _date(nodes, spec, name, spec.nodes.dates[name].column)
+        return _date(nodes, spec, name, spec.nodes.dates[name])
     return _numbers(nodes, spec, name)
 
 
@@ -260,9 +261,6 @@ def _standing(nodes: Table, name: str, block: _Block, rule: Rule, counting: NDAr
 
 def _gaps(nodes: Table, spec: TableSpec, name: str, words: Any, *, usual: bool) -> tuple[Any, NDArray[np.bool_]]:
     """Text without the words that stand for an empty cell, and where it is empty."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     words = pc.utf8_trim_whitespace(words.cast(pa.string()))
     known = [*spec.nodes.empty, *(EMPTY_WORDS if usual else ())]
     lower = pa.array([word.lower() for word in known], pa.string())
@@ -272,12 +270,9 @@ def _gaps(nodes: Table, spec: TableSpec, name: str, words: Any, *, usual: bool) 
 
 def _numbers(nodes: Table, spec: TableSpec, name: str) -> _Block:
     """A column of numbers or of true and false."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = nodes.column(name, key="nodes.features")
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         words, empty = _gaps(nodes, spec, name, column, usual=True)
         return _one(name, _parse_numbers(nodes, spec, name, words, empty), empty)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
@@ -294,19 +289,8 @@ def _numbers(nodes: Table, spec: TableSpec, name: str) -> _Block:
         )
     numbers = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
     values = np.array(pc.fill_null(numbers.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False))
-    empty = np.isnan(values) | np.isin(values, _as_numbers(spec.nodes.empty))
+    empty = np.isnan(values) | np.isin(values, [float(word) for word in spec.nodes.empty if is_number(word)])
     return _one(name, values, empty)
-
-
-def _as_numbers(words: Iterable[str]) -> list[float]:
-    """Those that are numbers: ``-99`` may stand for an empty cell."""
-    found = []
-    for word in words:
-        try:
-            found.append(float(word))
-        except ValueError:
-            continue
-    return found
 
 
 def _one(name: str, values: NDArray[np.float64], empty: NDArray[np.bool_]) -> _Block:
@@ -317,36 +301,45 @@ def _parse_numbers(
     nodes: Table, spec: TableSpec, name: str, words: Any, empty: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """[n] the numbers of a text column; whatever is none is noted as a fault."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     lower = pc.utf8_lower(words)
-    filled = ~empty
-    if not filled.any():
+    if empty.all():
         return np.zeros(nodes.rows)
-    if mask(pc.fill_null(pc.is_in(lower, value_set=pa.array(["true", "false"])), True)).all() and filled.any():
-        return mask(pc.fill_null(pc.equal(lower, "true"), False)).astype(np.float64)
-    separators = (",", ".") if spec.nodes.decimal == "," else (".", ",")
-    other = mask(pc.fill_null(pc.match_substring_regex(lower, rf"^[+-]?\d*[{separators[1]}]\d+(e[+-]?\d+)?$"), False))
-    pointed = pc.replace_substring(lower, ",", ".") if spec.nodes.decimal == "," else lower
-    numeric = mask(pc.fill_null(pc.match_substring_regex(pointed, _NUMBER), False)) & ~other
-    if not numeric.any() and not other.any():
-        raise DataError(_no_numbers(nodes, name, [word for word in pc.unique(words).to_pylist() if word is not None]))
-    nodes.refuse(
-        name, other, f"the feature has a decimal {'point' if spec.nodes.decimal == ',' else 'comma'}", values=words,
-        todo=f"Write numbers with '{separators[0]}', or set nodes.decimal: \"{separators[1]}\" if all are written so.",
-    )  # fmt: skip
-    nodes.refuse(
-        name,
-        filled & ~numeric & ~other,
-        "the feature is not a number",
-        values=words,
+    if (mask(pc.is_in(lower, value_set=pa.array(["true", "false"]))) | empty).all():
+        return mask(pc.equal(lower, "true")).astype(np.float64)
+    if not mask(pc.match_substring_regex(lower, _NUMBER.replace(r"\.", "[.,]"))).any():
+        raise DataError(_no_numbers(nodes, name, distinct(words)))
+    return parse_decimals(
+        nodes, name, words, spec.nodes.decimal, ("feature", "nodes"), empty,
         todo="Correct these cells, list words that mean an empty cell as nodes.empty, or declare the column under "
         "nodes.one_hot.",
-    )
-    return np.asarray(
-        pc.if_else(pa.array(numeric), pointed, pa.scalar("0")).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    ).copy()
+    )  # fmt: skip
+
+
+def parse_decimals(
+    table: Table, name: str, words: Any, decimal: str, what: tuple[str, str], empty: NDArray[np.bool_], *, todo: str
+) -> NDArray[np.float64]:
+    """[n] the numbers of a text column; whatever is none is noted as a fault, and stands as 1, as an empty cell does.
+
+    Args:
+        table, name: Where the column is.
+        words: Its text.
+        decimal: What stands before decimals.
+        what: What a number is, and the part of the description that says how they are written.
+        empty: [n] cells in which none is wanted.
+        todo: What to do where there is none.
+    """
+    lower = pc.utf8_lower(words)
+    sign, other = (",", ".") if decimal == "," else (".", ",")
+    apart = mask(pc.match_substring_regex(lower, rf"^[+-]?\d*[{other}]\d+(e[+-]?\d+)?$"))
+    pointed = pc.replace_substring(lower, sign, ".")
+    numeric = mask(pc.match_substring_regex(pointed, _NUMBER)) & ~apart
+    table.refuse(
+        name, apart, f"the {what[0]} has a decimal {'point' if decimal == ',' else 'comma'}", values=words,
+        todo=f"Write numbers with '{sign}', or set {what[1]}.decimal: \"{other}\" if all are written so.",
+    )  # fmt: skip
+    table.refuse(name, ~(numeric | apart | empty), f"the {what[0]} is not a number", values=words, todo=todo)
+    numbers = pc.if_else(pa.array(numeric), pointed, pa.scalar("1", pointed.type)).cast(pa.float64())
+    return np.array(numbers.to_numpy(zero_copy_only=False))
 
 
 def _no_numbers(nodes: Table, name: str, words: Sequence[str]) -> str:
@@ -376,16 +369,13 @@ def _looks_like_date(word: str) -> bool:
 
 
 def _truth(nodes: Table, spec: TableSpec, name: str) -> _Block:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.boolean"), usual=True)
     pair = spec.nodes.boolean[name]
     if pair is None:
         lower, sides = pc.utf8_lower(words), TRUTH
     else:
         lower, sides = words, ((pair[0],), (pair[1],))
-    off, on = (mask(pc.fill_null(pc.is_in(lower, value_set=pa.array(side, pa.string())), False)) for side in sides)
+    off, on = (mask(pc.is_in(lower, value_set=pa.array(side, pa.string()))) for side in sides)
     known = list(pair) if pair is not None else ["true", "false", "yes", "no", "1", "0"]
     nodes.unknown(
         name, ~(off | on | empty), f"the word is none of {', '.join(known)} (nodes.boolean)", values=words, known=known,
@@ -394,33 +384,28 @@ def _truth(nodes: Table, spec: TableSpec, name: str) -> _Block:
     return _one(name, on.astype(np.float64), empty)
 
 
-def _date(nodes: Table, spec: TableSpec, name: str, how: DateColumn) -> _Block:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def _date(nodes: Table, spec: TableSpec, name: str, how: DateRule) -> _Block:
     column = nodes.column(name, key="nodes.dates")
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         empty = mask(pc.is_null(column))
         moments = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
         stamps = pc.fill_null(moments.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype("datetime64[us]")
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
+    elif is_text(kind) or pa.types.is_null(kind):
         words, empty = _gaps(nodes, spec, name, column, usual=True)
         stamps = _parse_dates(nodes, name, words, empty, how.order)
     else:
         raise DataError(
             f"{nodes.where}: column '{name}' (nodes.dates) holds {kind}; wanted dates, or text that is one."
         )
-    days = (stamps - np.datetime64(how.reference, "us")) / np.timedelta64(1, "D")
-    return _one(how.feature(name), np.where(empty, 0.0, -days / DAYS_PER_YEAR if how.ages else days), empty)
+    days = (stamps - np.datetime64(how.years_at or how.days_since, "us")) / np.timedelta64(1, "D")
+    return _one(how.feature(name), np.where(empty, 0.0, -days / DAYS_PER_YEAR if how.years_at else days), empty)
 
 
 def _parse_dates(
     nodes: Table, name: str, words: Any, empty: NDArray[np.bool_], order: DateOrder
 ) -> NDArray[np.datetime64]:
     """[n] moments; what is no date is noted as a fault, and so is what may be two."""
-    import pyarrow.compute as pc
-
     found = pc.extract_regex(words, rf"^{_PARTS[order]}{_CLOCK}$")
     written = mask(pc.is_valid(found))
 
@@ -457,15 +442,10 @@ def _parse_dates(
 
 
 def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.one_hot"), usual=False)
     declared = spec.nodes.one_hot[name]
     if declared is None:
-        declared = learned.words(name) or sorted_words(
-            word for word in pc.unique(words).to_pylist() if word is not None
-        )
+        declared = learned.words(name) or sorted_words(distinct(words))
     known = [word for word in declared if word != ANY_OTHER]
     place = pc.index_in(words, value_set=pa.array(known, pa.string()))
     strange = mask(pc.is_null(place)) & ~empty
@@ -505,13 +485,9 @@ class Vocabulary:
     @classmethod
     def of(cls, owner: str, spec: TableSpec, names: Sequence[str]) -> Vocabulary:
         """Of a description and the features that were read by it."""
-        words = {
-            column: [name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}=")]
-            for column in spec.nodes.one_hot
-        }
-        return cls(
-            owner, tuple(names), words, frozenset(name for name, words in spec.nodes.one_hot.items() if words is None)
-        )
+        declared = spec.nodes.one_hot
+        words = {column: spread_words(column, names) for column in declared}
+        return cls(owner, tuple(names), words, frozenset(name for name in declared if declared[name] is None))
 
     def widened(self, column: str, words: Sequence[str]) -> Vocabulary:
         """The same with other words of a column."""
@@ -549,6 +525,11 @@ def share_words(silos: Sequence[Vocabulary]) -> list[Vocabulary]:
                     )
         found = [silo.widened(column, words) if column in silo.open else silo for silo in found]
     return found
+
+
+def spread_words(column: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The words of a one_hot column, by the names of all features."""
+    return tuple(name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}="))
 
 
 def sorted_words(words: Iterable[str]) -> tuple[str, ...]:

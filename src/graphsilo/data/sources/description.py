@@ -42,8 +42,7 @@ def _pair(value: Any) -> Any:
     if len(words) != 2:
         raise wanted("the words of 0 and 1, such as [nein, ja]")
     for word in words:
-        wrong = unseen_fault(word) if isinstance(word, str) else None
-        if wrong is not None:
+        if isinstance(word, str) and (wrong := unseen_fault(word)):
             raise wanted(f"two words that can be shown ({word!r} {wrong})")
     return words
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphsilo.data.sources.arrow import pa
 from graphsilo.errors import DataError
 
 _INSTALL = "Install what is missing with: pip install 'graphsilo[excel]'."
@@ -27,8 +28,6 @@ def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]
     Raises:
         DataError: The package is missing, the file cannot be read, or there is no such sheet or header.
     """
-    import pyarrow as pa
-
     try:
         import python_calamine as calamine
     except ImportError as error:
@@ -73,8 +72,6 @@ def _chosen(path: Path, sheet: str | None, names: Sequence[str], part: str) -> s
 
 def _column(cells: Sequence[Any]) -> Any:
     """One column, of the type that its cells have; text where they differ."""
-    import pyarrow as pa
-
     values = [None if cell == "" else cell for cell in cells]
     kinds = {type(value) for value in values if value is not None}
     if not kinds:

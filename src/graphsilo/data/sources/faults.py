@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import unicodedata
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +13,7 @@ from graphsilo.errors import ConfigError, DataError, GraphsiloError
 MAX_FAULTS = 20
 """Faults that are listed before the rest is only counted."""
 
-_BIDIRECTIONAL = "\u202a-\u202e\u2066-\u2069"
-UNSEEN = f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_BIDIRECTIONAL}]"
+UNSEEN = "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 """Characters that end lines, steer terminals or turn the order of words round, as a class of regular expressions."""
 
 
@@ -78,27 +77,19 @@ def name_fault(name: str) -> str | None:
         >>> name_fault("=HYPERLINK(A1)"), name_fault("-1"), name_fault("ward")
         ("begins with '=', which a spreadsheet takes for a formula", None, None)
     """
-    unseen = unseen_fault(name)
-    if unseen is not None:
-        return unseen
-    if name[:1] in ("=", "@") or (name[:1] in ("+", "-") and name[1:] and not _is_number(name)):
-        return f"begins with '{name[0]}', which a spreadsheet takes for a formula"
-    return None
+    if name[:1] in ("=", "@") or (name[:1] in ("+", "-") and name[1:] and not is_number(name)):
+        return unseen_fault(name) or f"begins with '{name[0]}', which a spreadsheet takes for a formula"
+    return unseen_fault(name)
 
 
 def unseen_fault(name: str) -> str | None:
     """Why a word cannot be shown to others, in words; None where it can."""
-    for sign in name:
-        if (
-            unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp")
-            or sign in "\u202a\u202b\u202c\u202d\u202e"
-            or ("\u2066" <= sign <= "\u2069")
-        ):
-            return f"holds the unseen character U+{ord(sign):04X}"
-    return None
+    found = re.search(f"{UNSEEN}|[\ud800-\udfff]", name)
+    return None if found is None else f"holds the unseen character U+{ord(found.group()):04X}"
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether Python reads a number there."""
     try:
         float(text)
     except ValueError:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class _Database:
                 f"{_INSTALL}"
             )
         self._query = query
+        self._place = f"{query.file}: '{query.part}.connection'"
         self._url = self._parse(self._address())
         # Where more than the password is secret, as a key's passphrase among the options of a URL.
         options = [
@@ -158,9 +160,8 @@ class _Database:
         value = os.environ.get(name, "").strip()
         if not value:
             raise DataError(
-                f"{self._query.file}: '{self._query.part}.connection' is the environment variable "
-                f"{name or '(no name)'}, "
-                f"which is not set here. Set it to an address such as {DRIVER}://user:password@host/database."
+                f"{self._place} is the environment variable {name or '(no name)'}, which is not set here. Set it to an "
+                f"address such as {DRIVER}://user:password@host/database."
             )
         return value
 
@@ -169,25 +170,24 @@ class _Database:
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError
 
-        place = f"{self._query.file}: '{self._query.part}.connection'"
         try:
             url = make_url(address)
         except (ArgumentError, ValueError):
             raise ConfigError(
-                f"{place} is no address of a database; wanted is {DRIVER}://user:password@host:5432/database, "
+                f"{self._place} is no address of a database; wanted is {DRIVER}://user:password@host:5432/database, "
                 f"sqlite:///file.db, or env:NAME for a variable that holds one."
             ) from None
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername=DRIVER)
         if url.drivername not in (DRIVER, "sqlite", "sqlite+pysqlite"):
             raise ConfigError(
-                f"{place} asks for '{url.drivername}'; read are PostgreSQL ({DRIVER}://...) and SQLite "
+                f"{self._place} asks for '{url.drivername}'; read are PostgreSQL ({DRIVER}://...) and SQLite "
                 f"(sqlite:///file.db). Export tables of other databases as Parquet or CSV."
             )
         if url.get_backend_name() != "sqlite" and address.partition("://")[2].count("@") > 1:
             raise ConfigError(
-                f"{place} has more than one '@', so that it is not clear where the password ends: write an '@' inside "
-                f"the user or the password as %40."
+                f"{self._place} has more than one '@', so that it is not clear where the password ends: write an '@' "
+                f"inside the user or the password as %40."
             )
         return url
 
@@ -195,8 +195,8 @@ class _Database:
         name = self._url.database
         if not name or name == ":memory:" or name.startswith("file:"):
             raise ConfigError(
-                f"{self._query.file}: '{self._query.part}.connection' must name the file of the SQLite database, as in "
-                f"sqlite:///file.db (relative to the description) or sqlite:////var/data/file.db."
+                f"{self._place} must name the file of the SQLite database, as in sqlite:///file.db (relative to the "
+                f"description) or sqlite:////var/data/file.db."
             )
         file = self._query.file.parent / Path(name).expanduser()
         if not file.is_file():
@@ -305,8 +305,6 @@ class _Database:
 
 def _fetch(connection: Connection, text: str) -> Any:
     """The rows of a query as a pyarrow table, fetched chunk by chunk through a cursor of the server."""
-    import pyarrow as pa
-
     # Without parameters the driver takes the text as it is: neither % nor : means anything in it.
     options = {"stream_results": True, "max_row_buffer": CHUNK_ROWS, "no_parameters": True}
     result = connection.exec_driver_sql(text.strip().rstrip(";"), execution_options=options)
@@ -322,9 +320,6 @@ def _array(values: Sequence[Any]) -> Any:
     """One chunk of a column, of the type that its values have."""
     import uuid
     from decimal import Decimal
-
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     kinds = set(map(type, values))
     try:
@@ -348,8 +343,6 @@ def _array(values: Sequence[Any]) -> Any:
 
 def _joined(parts: Sequence[Any]) -> Any:
     """A column's chunks as one type: SQLite checks no types, and a chunk may hold nothing but NULL."""
-    import pyarrow as pa
-
     kinds = {part.type for part in parts if not pa.types.is_null(part.type)}
     if not kinds:
         return pa.nulls(sum(len(part) for part in parts))

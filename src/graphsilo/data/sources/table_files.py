@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.excel import read_sheet
 from graphsilo.data.sources.faults import Faults, lookalike
 from graphsilo.data.sources.sql import Query
@@ -90,8 +91,6 @@ class Table:
 
     @classmethod
     def _open(cls, source: TableFile, part: str, faults: Faults) -> Table:
-        import pyarrow as pa
-
         path, delimiter = source.path, source.delimiter
         if not path.is_file():
             raise DataError(f"the table {path} does not exist.")
@@ -120,7 +119,6 @@ class Table:
 
     @staticmethod
     def _read_csv(path: Path, delimiter: str, part: str) -> Any:
-        import pyarrow as pa
         from pyarrow import csv as arrow
 
         parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
@@ -146,15 +144,11 @@ class Table:
 
     def sort(self, name: str, *, key: str) -> None:
         """Puts the rows in the order of a column."""
-        import pyarrow as pa
-
         if not pa.types.is_null(self.column(name, key=key).type):
             self._data = self._data.sort_by(name)
 
     def column(self, name: str, *, key: str) -> Any:
         """A column as one pyarrow array; ``key`` is where the YAML file asked for it."""
-        import pyarrow as pa
-
         if name not in self.names:
             raise DataError(f"{self.where} has no column '{name}' ({key}); {nearest(name, self.names)}")
         column = self._data.column(name)
@@ -163,9 +157,6 @@ class Table:
 
     def text(self, name: str, *, key: str) -> Any:
         """A column of strings or whole numbers as stripped text; missing and blank cells are null."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         column = self.column(name, key=key)
         if pa.types.is_floating(column.type):
             # pandas stores whole numbers with gaps as floats.
@@ -176,8 +167,7 @@ class Table:
             column = pc.if_else(pa.array(mask(unknown) | bad), pa.scalar(None, column.type), column).cast(pa.int64())
         elif not (
             pa.types.is_integer(column.type)
-            or pa.types.is_string(column.type)
-            or pa.types.is_large_string(column.type)
+            or is_text(column.type)
             or pa.types.is_boolean(column.type)
             or pa.types.is_null(column.type)
         ):
@@ -298,5 +288,15 @@ def _short(text: str) -> str:
 
 
 def mask(array: Any) -> NDArray[np.bool_]:
-    """A pyarrow boolean array without nulls as numpy."""
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    """A pyarrow boolean array as numpy; null is false."""
+    return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a pyarrow type is one of text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def distinct(words: Any) -> list[str]:
+    """The words of a pyarrow array, each once."""
+    return [word for word in words.unique().to_pylist() if word is not None]

@@ -38,24 +38,24 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, OutsideLinks
-from graphsilo.data.sources.columns import DateColumn, DateOrder, FeatureTable, Learned, read_features, sorted_words
-from graphsilo.data.sources.description import Character, Day, Description, Name, Names, Pairs, Vocabularies
+from graphsilo.data.sources.arrow import pa, pc
+from graphsilo.data.sources.columns import DateRule, FeatureTable, Learned, parse_decimals, read_features, sorted_words
+from graphsilo.data.sources.description import Character, Description, Name, Names, Pairs, Vocabularies
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
 from graphsilo.data.sources.missing import Missing, Rules
 from graphsilo.data.sources.sql import Query, read_queries
-from graphsilo.data.sources.table_files import Table, TableFile, mask
+from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError
-from graphsilo.settings import setting, wanted
+from graphsilo.settings import setting
 
 SPLIT_NAMES = ("train", "val", "test")
 
@@ -68,27 +68,6 @@ class _Source(Description):
     connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
     delimiter: Character = setting(",", "what stands between the cells of a CSV file")
     sheet: Name | None = setting(None, "of an Excel file; none: the first")
-
-
-class DateRule(Description):
-    """How a column of dates becomes numbers."""
-
-    days_since: Day | None = setting(None, "days since this day")
-    years_at: Day | None = setting(None, "age in years at this day")
-    order: DateOrder = setting("year-first", "how days are written")
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.days_since is None) == (self.years_at is None):
-            raise wanted("a table with one of days_since (days since a day) and years_at (age in years at a day)")
-        return self
-
-    @property
-    def column(self) -> DateColumn:
-        """The same for whoever reads the column."""
-        day = self.years_at or self.days_since
-        assert day is not None
-        return DateColumn(day, self.years_at is not None, self.order)
 
 
 class NodeTable(_Source):
@@ -255,8 +234,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
         )
     for what, names in (("name", [spec.name]), ("classes", spec.classes or ())):
         for name in names:
-            wrong = name_fault(name)
-            if wrong is not None:
+            if wrong := name_fault(name):
                 raise ConfigError(f"{file}: {what} is {name!r}, which {wrong}. Choose another word.")
     return spec
 
@@ -380,12 +358,10 @@ def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Fau
 
 
 def _read_ids(nodes: Table, name: str) -> Any:
-    import pyarrow.compute as pc
-
     ids = nodes.text(name, key="nodes.id")
     empty = mask(pc.is_null(ids))
     nodes.refuse(name, empty, "the id is empty", todo="Each node needs an id of its own.")
-    unseen = mask(pc.fill_null(pc.match_substring_regex(ids, UNSEEN), False))
+    unseen = mask(pc.match_substring_regex(ids, UNSEEN))
     nodes.refuse(name, unseen, "the id holds a line break or another unseen character", values=ids, todo="Take it out.")
     numbers = pc.index_in(ids, value_set=ids).to_numpy()
     nodes.refuse(
@@ -400,8 +376,6 @@ def _read_ids(nodes: Table, name: str) -> Any:
 
 def _read_edges(edges: Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[np.int64]:
     """[2, r] node numbers of both ends of every row; without ``ids``, only whether ends are there."""
-    import pyarrow.compute as pc
-
     ends = []
     todo = f"Ends must occur in column '{spec.nodes.id}' of {nodes}; remove the edge or add the node."
     for name, key in ((spec.edges.source, "edges.source"), (spec.edges.target, "edges.target")):
@@ -419,15 +393,13 @@ def _read_edges(edges: Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[
 
 def _read_outside(table: Table, spec: TableSpec, ids: Any, nodes: str) -> OutsideLinks | None:
     """Links to nodes of other silos, each once; without ``ids``, only whether the table is one."""
-    import pyarrow.compute as pc
-
     asked = spec.outside
     assert asked is not None
     node, silo, other = (table.text(getattr(asked, key), key=f"outside.{key}") for key in ("node", "silo", "other"))
     for name, words in ((asked.node, node), (asked.silo, silo), (asked.other, other)):
         empty = mask(pc.is_null(words))
         table.refuse(name, empty, "a link to another silo is empty", todo="Name both nodes and the silo, or remove it.")
-    here = mask(pc.fill_null(pc.equal(silo, spec.name), False))
+    here = mask(pc.equal(silo, spec.name))
     table.refuse(
         asked.silo, here, f"both ends of a link are at {spec.name}", values=silo,
         todo="Links between two nodes of this silo stand in the table of edges; here, name the other silo.",
@@ -480,30 +452,16 @@ def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _read_weights(edges: Table, name: str, decimal: str) -> NDArray[np.float32]:
     """[r] weights of the rows, all finite and above 0 unless a fault was noted."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = edges.column(name, key="edges.weight")
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
+        none, todo = np.zeros(edges.rows, dtype=np.bool_), "Give each edge a number above 0."
         words = pc.utf8_trim_whitespace(column)
-        sign, other = (",", ".") if decimal == "," else (".", ",")
-        apart = mask(pc.fill_null(pc.match_substring_regex(words, _NUMBER.replace(r"\.", f"[{other}]")), False))
-        apart &= mask(pc.fill_null(pc.match_substring(words, other), False))
-        edges.refuse(
-            name, apart, f"the weight has a decimal {'point' if decimal == ',' else 'comma'}", values=column,
-            todo=f"Write numbers with '{sign}', or set edges.decimal: \"{other}\" if all are written so.",
-        )  # fmt: skip
-        words = pc.replace_substring(words, sign, ".")
-        numeric = mask(pc.fill_null(pc.match_substring_regex(words, _NUMBER), False)) & ~apart
-        edges.refuse(
-            name, ~(numeric | apart), "the weight is not a number", values=column,
-            todo="Give each edge a number above 0.",
-        )  # fmt: skip
-        column = pc.if_else(pa.array(numeric), words, pa.scalar("1", kind))
+        numbers = parse_decimals(edges, name, words, decimal, ("weight", "edges"), none, todo=todo)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise DataError(f"{edges.where}: column '{name}' (edges.weight) holds {kind}; weights must be numbers.")
-    numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
+    else:
+        numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         weights: NDArray[np.float32] = numbers.astype(np.float32)
     wrong = ~((weights > 0) & (weights < np.inf))
@@ -512,14 +470,8 @@ def _read_weights(edges: Table, name: str, decimal: str) -> NDArray[np.float32]:
     return weights
 
 
-_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-
-
 def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """[n] class numbers, and a word per class."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if spec.nodes.label is None:
         return np.full(nodes.rows, -1, dtype=np.int64), spec.classes or ()
     words = nodes.text(spec.nodes.label, key="nodes.label")
@@ -530,10 +482,9 @@ def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tupl
     unlabelled = pc.is_in(words, value_set=pa.array(["-1", "nan", "NaN"]))
     words = pc.if_else(unlabelled, pa.scalar(None, pa.string()), words)
     if classes is None:
-        classes = sorted_words([word for word in pc.unique(words).to_pylist() if word is not None])
+        classes = sorted_words(distinct(words))
     for word in classes if spec.classes is None else ():
-        wrong = name_fault(word)
-        if wrong is not None:
+        if wrong := name_fault(word):
             raise DataError(
                 f"{nodes.where}: column '{spec.nodes.label}' names the class {word!r}, which {wrong}. Rename it."
             )
@@ -550,11 +501,8 @@ def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tupl
 
 
 def _read_splits(nodes: Table, name: str) -> dict[str, NDArray[np.bool_]]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     words = nodes.text(name, key="nodes.split")
-    known = mask(pc.is_null(words)) | mask(pc.fill_null(pc.is_in(words, value_set=pa.array(SPLIT_NAMES)), False))
+    known = mask(pc.is_null(words)) | mask(pc.is_in(words, value_set=pa.array(SPLIT_NAMES)))
     nodes.unknown(
         name,
         ~known,
@@ -563,4 +511,4 @@ def _read_splits(nodes: Table, name: str) -> dict[str, NDArray[np.bool_]]:
         known=SPLIT_NAMES,
         todo="Leave the cell empty for a node that belongs to none.",
     )
-    return {key: mask(pc.fill_null(pc.equal(words, key), False)) for key in SPLIT_NAMES}
+    return {key: mask(pc.equal(words, key)) for key in SPLIT_NAMES}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import OPENFGL, Rule
 from graphsilo.errors import PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
@@ -101,6 +101,6 @@ RULES = (
         "label skew: every class shared out by Dirichlet proportions, edges ignored",
         DirichletOptions,
         cut,
-        source="OpenFGL (Li et al., PVLDB 2024/25)",
+        source=OPENFGL,
     ),
 )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions, Seed
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import OPENFGL, Rule
 from graphsilo.data.partition.rules.louvain import LouvainOptions, balanced, communities
 from graphsilo.data.partition.rules.metis import members, membership
 from graphsilo.errors import ConfigError, PartitionError
@@ -164,31 +164,19 @@ def _parts(graph: Graph, options: MetisPlusOptions, rule: str) -> list[NodeIds]:
 
 RULES = (
     Rule(
-        "louvain+",
-        "label imbalance: 100 balanced communities joined by the similarity of their labels",
-        LouvainPlusOptions,
-        cut_louvain_plus,
-        source="O-pFGL (Yan et al., arXiv 2411.11304)",
+        "louvain+", "label imbalance: 100 balanced communities joined by the similarity of their labels",
+        LouvainPlusOptions, cut_louvain_plus, source="O-pFGL (Yan et al., arXiv 2411.11304)",
     ),
     Rule(
-        "louvain+plain",
-        "label imbalance: plain communities joined by the similarity of their labels",
-        LouvainPlainOptions,
-        cut_louvain_plain,
-        source="OpenFGL (Li et al., PVLDB 2024/25)",
+        "louvain+plain", "label imbalance: plain communities joined by the similarity of their labels",
+        LouvainPlainOptions, cut_louvain_plain, source=OPENFGL,
     ),
     Rule(
-        "metis+",
-        "label imbalance: 100 Metis parts joined by the similarity of their labels, empty parts dropped",
-        MetisPlusOptions,
-        cut_metis_plus,
-        source="OpenFGL (Li et al., PVLDB 2024/25)",
+        "metis+", "label imbalance: 100 Metis parts joined by the similarity of their labels, empty parts dropped",
+        MetisPlusOptions, cut_metis_plus, source=OPENFGL,
     ),
     Rule(
-        "metis+plain",
-        "label imbalance: 100 Metis parts joined by the similarity of their labels, empty parts refused",
-        MetisPlusOptions,
-        cut_metis_plain,
-        source="OpenFGL (Li et al., PVLDB 2024/25)",
+        "metis+plain", "label imbalance: 100 Metis parts joined by the similarity of their labels, empty parts refused",
+        MetisPlusOptions, cut_metis_plain, source=OPENFGL,
     ),
-)
+)  # fmt: skip
