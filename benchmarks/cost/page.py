@@ -9,10 +9,10 @@ from typing import Any
 
 from cost import readings
 from cost.fit import Growth, Middle
+from graphsilo.experiments.storage.disk import write_text
 from graphsilo.report.formats import data_size, duration, percent
 from graphsilo.report.html import page
 from graphsilo.report.plot import Figure, Plot, choices, colour, dash, layout_of, plain, short, symbol
-from graphsilo.report.record import write_page
 
 HERE = Path(__file__).resolve().parent
 NONE = "–"
@@ -54,9 +54,9 @@ def write(
     figures = [figure for part in sections for figure in part.figures]
     context = {"title": f"Costs at {tree['code']}", "lede": lede, "sections": sections,
                "choices": {part.key: choices(part.figures) for part in sections}}  # fmt: skip
-    write_page(folder / "index.html", page("page.html.j2", context, figures, folder=HERE))
+    write_text(folder / "index.html", page("page.html.j2", context, figures, folder=HERE))
     written = folder / "index.md"
-    write_page(written, markdown(f"Costs at {tree['code']}", lede, sections))
+    write_text(written, markdown(f"Costs at {tree['code']}", lede, sections))
     return written
 
 

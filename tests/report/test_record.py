@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from graphsilo.errors import RunError
-from graphsilo.report.record import flatten, load, write_page
+from graphsilo.report.record import flatten, load
 from kit import result_tree
 
 
@@ -96,13 +96,3 @@ def test_damaged_side_files_are_told_not_raised(runs: dict[str, Path], tmp_path:
 def test_settings_by_dotted_names() -> None:
     config = {"method": {"rounds": 5, "mu": 0.1}, "rounds": 100}
     assert flatten(config) == {"method.rounds": 5, "method.mu": 0.1, "rounds": 100}
-
-
-def test_writing_leaves_no_half_file(tmp_path: Path) -> None:
-    target = tmp_path / "deep" / "page.html"
-    write_page(target, "old")
-    write_page(target, "new")
-    assert target.read_text() == "new"
-    assert [path.name for path in target.parent.iterdir()] == ["page.html"]
-    with pytest.raises(RunError, match="another place"):
-        write_page(target / "below-a-file.html", "x")

@@ -18,7 +18,7 @@ from graphsilo.cli.federation.serve import serve
 from graphsilo.cli.gntk import gntk
 from graphsilo.cli.predict import predict
 from graphsilo.cli.silo.commands import silo
-from graphsilo.cli.values import DataRoot, Debug, Once, clients_of, data_and_cut, whole_numbers
+from graphsilo.cli.values import Clients, CutSeed, Data, DataRoot, Debug, Once, clients_of, data_and_cut, whole_numbers
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -47,84 +47,70 @@ _apart = partial(typer.Option, rich_help_panel="Between machines")
 _tried = partial(typer.Option, rich_help_panel="How it is estimated")
 
 
-ConfigFile = Annotated[
-    Path | None, typer.Argument(metavar="CONFIG.yaml", help="Settings; without it, flags and defaults decide.")
-]
-Data = Annotated[
-    list[str] | None,
-    _what(
-        metavar="NAME",
-        help="Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.",
-    ),
-]
-RunDataRoot = Annotated[
-    Path | None,
-    _what(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
-]
-Rule = Annotated[str | None, _what(metavar="RULE", help="Rule that cuts the data into clients.")]
-Clients = Annotated[int | None, _what(metavar="K", help="Number of clients.")]
-CutSeed = Annotated[
-    int | None,
-    _what(
-        metavar="N", help="Seed of the splits, of random rules and added links; Louvain and Metis: partition.cut_seed."
-    ),
-]
-CutFile = Annotated[Path | None, _what(metavar="P.npz", help="A stored partition instead of a rule.")]
-ScenarioName = Annotated[
-    str | None, _what(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.")
-]
-TaskName = Annotated[str | None, _what(metavar="TASK", help="node, graph or link; else what the data is made for.")]
-ModelName = Annotated[str | None, _what(metavar="NAME", help="Backbone that the clients run.")]
-MethodName = Annotated[str | None, _what(metavar="NAME", help="Federated method.")]
-Rounds = Annotated[int | None, _what(metavar="N", help="Communication rounds.")]
-Seeds = Annotated[str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.")]
-Settings = Annotated[
-    list[str] | None,
-    _what(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
-    ),
-]
-References = Annotated[
-    list[str] | None,
-    _what(
-        metavar="ROW",
-        help="Also run local, fedridge (one exact round), global, global_cut (centralised without cross-client edges), "
-        "majority (the commonest class), or all; repeatable.",
-    ),
-]
-Without = Annotated[
-    list[str] | None,
-    _what(metavar="3,er", help="Clients that are left out, by number or name, as if they had never been; repeatable."),
-]
-Workers = Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")]
-Device = Annotated[str | None, _how(metavar="cpu|cuda", help="Device.")]
-Precision = Annotated[
-    str | None, _how(metavar="float32|bfloat16", help="Of the dense matrix products of the clients' models.")
-]
-
-
 def _run_settings(
-    config: ConfigFile = None,
-    data: Data = None,
-    data_root: RunDataRoot = None,
-    partition: Rule = None,
-    clients: Clients = None,
-    partition_seed: CutSeed = None,
-    partition_file: CutFile = None,
-    scenario: ScenarioName = None,
-    task: TaskName = None,
-    model: ModelName = None,
-    method: MethodName = None,
-    rounds: Rounds = None,
-    seeds: Seeds = None,
-    assignments: Settings = None,
-    reference: References = None,
-    without: Without = None,
-    workers: Workers = None,
-    device: Device = None,
-    precision: Precision = None,
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG.yaml", help="Settings; without it, flags and defaults decide.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        _what(
+            metavar="NAME",
+            help="Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.",
+        ),
+    ] = None,
+    data_root: Annotated[
+        Path | None,
+        _what(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
+    ] = None,
+    partition: Annotated[str | None, _what(metavar="RULE", help="Rule that cuts the data into clients.")] = None,
+    clients: Annotated[int | None, _what(metavar="K", help="Number of clients.")] = None,
+    partition_seed: Annotated[
+        int | None,
+        _what(
+            metavar="N",
+            help="Seed of the splits, of random rules and added links; Louvain and Metis: partition.cut_seed.",
+        ),
+    ] = None,
+    partition_file: Annotated[Path | None, _what(metavar="P.npz", help="A stored partition instead of a rule.")] = None,
+    scenario: Annotated[
+        str | None, _what(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.")
+    ] = None,
+    task: Annotated[
+        str | None, _what(metavar="TASK", help="node, graph or link; else what the data is made for.")
+    ] = None,
+    model: Annotated[str | None, _what(metavar="NAME", help="Backbone that the clients run.")] = None,
+    method: Annotated[str | None, _what(metavar="NAME", help="Federated method.")] = None,
+    rounds: Annotated[int | None, _what(metavar="N", help="Communication rounds.")] = None,
+    seeds: Annotated[
+        str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        _what(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
+        ),
+    ] = None,
+    reference: Annotated[
+        list[str] | None,
+        _what(
+            metavar="ROW",
+            help="Also run local, fedridge (one exact round), global, global_cut (centralised without cross-client "
+            "edges), majority (the commonest class), or all; repeatable.",
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        _what(
+            metavar="3,er", help="Clients that are left out, by number or name, as if they had never been; repeatable."
+        ),
+    ] = None,
+    workers: Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")] = None,
+    device: Annotated[str | None, _how(metavar="cpu|cuda", help="Device.")] = None,
+    precision: Annotated[
+        str | None, _how(metavar="float32|bfloat16", help="Of the dense matrix products of the clients' models.")
+    ] = None,
 ) -> dict[str, Any]:
     """What the flags of a run say: the configuration's file, settings by dotted name, and those of ``--set``."""
     given = {
@@ -265,10 +251,10 @@ def explain(
 
 @app.command(cls=Once)
 def partition(
-    data: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Data set, or a file of your own.")] = None,
+    data: Data = None,
     rule: Annotated[str | None, typer.Option(metavar="RULE", help="Rule that cuts it.")] = None,
-    clients: Annotated[int | None, typer.Option(metavar="K", help="Number of clients.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.")] = None,
+    clients: Clients = None,
+    seed: CutSeed = None,
     scenario: Annotated[str | None, typer.Option(metavar="NAME", help="Cut as this scenario needs it.")] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="P.npz", help="Audit a stored partition instead of cutting.")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import typer
 
@@ -35,6 +35,8 @@ TESTED = {
 """The versions that decide numbers and that the published results were measured with."""
 
 Status = Literal["ok", "note", "broken"]
+Said: TypeAlias = tuple[Status, str]
+"""What a check found, and the text of it; see :class:`Finding`."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def doctor(data_root: DataRoot = None, debug: Debug = False) -> None:
 
 def examine(data_root: Path | None = None) -> Iterator[Finding]:
     """Every check, one after the other; none of them can end the examination."""
-    checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+    checks: list[tuple[str, Callable[[], Iterator[Said]]]] = [
         ("python", _python),
         ("packages", _packages),
         ("torch", _torch),
@@ -76,22 +78,23 @@ def examine(data_root: Path | None = None) -> Iterator[Finding]:
     ]
     for what, check in checks:
         try:
-            yield from check()
+            for status, text in check():
+                yield Finding(status, what, text)
         except GraphsiloError as error:
             yield Finding("broken", what, str(error))
         except Exception as error:  # a broken installation can fail in any way
             yield Finding("broken", what, f"{type(error).__name__}: {error}")
 
 
-def _python() -> Iterator[Finding]:
+def _python() -> Iterator[Said]:
     from graphsilo.__about__ import __version__
 
     fits = sys.version_info >= (3, 11)
     text = f"{platform.python_version()} on {platform.system()} {platform.machine()}, graphsilo {__version__}"
-    yield Finding("ok" if fits else "broken", "python", text if fits else f"{text}; 3.11 or newer is needed")
+    yield "ok" if fits else "broken", text if fits else f"{text}; 3.11 or newer is needed"
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Said]:
     """Required packages against their least versions, and those that decide numbers against the tested ones."""
     missing, old, other = [], [], []
     for name, least in requirements().items():
@@ -107,12 +110,12 @@ def _packages() -> Iterator[Finding]:
     if missing or old:
         problems = [f"missing: {', '.join(missing)}"] if missing else []
         problems += [f"too old: {', '.join(old)}"] if old else []
-        yield Finding("broken", "packages", f"{'; '.join(problems)}. Install graphsilo again with its dependencies.")
+        yield "broken", f"{'; '.join(problems)}. Install graphsilo again with its dependencies."
     elif other:
-        yield Finding("note", "packages", f"other than the tested versions, numbers may differ: {', '.join(other)}")
+        yield "note", f"other than the tested versions, numbers may differ: {', '.join(other)}"
     else:
         tested = ", ".join(f"{name} {version}" for name, version in TESTED.items())
-        yield Finding("ok", "packages", f"as tested: {tested}")
+        yield "ok", f"as tested: {tested}"
 
 
 def requirements() -> dict[str, str]:
@@ -136,43 +139,35 @@ def _parts(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
 
 
-def _torch() -> Iterator[Finding]:
+def _torch() -> Iterator[Said]:
     import torch
 
     devices = "no CUDA device"
     if torch.cuda.is_available():
         devices = f"CUDA: {torch.cuda.get_device_name(0)}"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding(
-        "ok",
-        "torch",
-        f"{torch.__version__}, {devices}; runs use one thread each, and --workers up to {cores} cores",
-    )
+    yield "ok", f"{torch.__version__}, {devices}; runs use one thread each, and --workers up to {cores} cores"
 
 
-def _data(root: Path | None) -> Iterator[Finding]:
-    from graphsilo.cli.listing import data_roots, whereabouts
+def _data(root: Path | None) -> Iterator[Said]:
+    from graphsilo.cli.listing import whereabouts
     from graphsilo.data.sources import catalog
 
-    roots = data_roots(root)
+    roots = catalog.data_roots(root)
     names = [item.name for item in catalog.names() if not item.generated]
     here = [name for name in names if whereabouts(name, roots) == "here"]
     if len(roots) > 1 and not roots[0].is_dir():
         where = "--data-root" if root is not None else "GRAPHSILO_DATA"
-        yield Finding("broken", "data", f"{where} names {roots[0]}, which is no folder; correct it or leave it out.")
+        yield "broken", f"{where} names {roots[0]}, which is no folder; correct it or leave it out."
         return
     searched = " and ".join(map(str, roots))
     if not here:
-        yield Finding(
-            "note",
-            "data",
-            f"none in {searched}: data sets are downloaded when first used; generated ones always work",
-        )
+        yield "note", f"none in {searched}: data sets are downloaded when first used; generated ones always work"
         return
-    yield Finding("ok", "data", f"{len(here)} of {len(names)} data sets in {searched}: {', '.join(here)}")
+    yield "ok", f"{len(here)} of {len(names)} data sets in {searched}: {', '.join(here)}"
 
 
-def _cache() -> Iterator[Finding]:
+def _cache() -> Iterator[Said]:
     from graphsilo.data.sources import cache
     from graphsilo.report.formats import data_size
 
@@ -183,16 +178,12 @@ def _cache() -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        yield Finding(
-            "broken",
-            "cache",
-            f"{place} cannot be written ({error.strerror}); set GRAPHSILO_CACHE to a folder of your own.",
-        )
+        yield "broken", f"{place} cannot be written ({error.strerror}); set GRAPHSILO_CACHE to a folder of your own."
         return
-    yield Finding("ok", "cache", f"{place}, {data_size(size)}")
+    yield "ok", f"{place}, {data_size(size)}"
 
 
-def _disk() -> Iterator[Finding]:
+def _disk() -> Iterator[Said]:
     from graphsilo.report.formats import data_size
 
     scarce = []
@@ -203,10 +194,10 @@ def _disk() -> Iterator[Finding]:
         if free < LEAST_FREE:
             scarce.append(what)
     status: Status = "note" if scarce else "ok"
-    yield Finding(status, "disk", f"{', '.join(text)}{'; that is little' if scarce else ''}")
+    yield status, f"{', '.join(text)}{'; that is little' if scarce else ''}"
 
 
-def _federation() -> Iterator[Finding]:
+def _federation() -> Iterator[Said]:
     """Two rounds on generated data, in one process and with two workers, with results and report on disk."""
     from graphsilo import report
     from graphsilo.experiments.config import load_config
@@ -232,18 +223,11 @@ def _federation() -> Iterator[Finding]:
             place = Path(folder) / str(workers)
             results.append(run(config, out=place, report=report.write).record.summary.test)
             if not (place / "report.html").is_file():
-                yield Finding("broken", "report", f"no page was drawn in {place}")
+                yield "broken", f"no page was drawn in {place}"
         predict(Path(folder) / "1", client=0)
     seconds = time.perf_counter() - started
     if results[0] != results[1]:
-        yield Finding(
-            "broken",
-            "federation",
-            "one process and two workers gave different numbers; are the packages the tested ones?",
-        )
+        yield "broken", "one process and two workers gave different numbers; are the packages the tested ones?"
         return
-    yield Finding(
-        "ok",
-        "federation",
-        f"trained, evaluated, reported and predicted in {seconds:.1f} s; two worker processes gave the same numbers",
-    )
+    text = f"trained, evaluated, reported and predicted in {seconds:.1f} s"
+    yield "ok", f"{text}; two worker processes gave the same numbers"

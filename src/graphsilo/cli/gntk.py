@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphsilo.cli.terminal import say, show, table
-from graphsilo.cli.values import DataRoot, Debug, data_and_cut
+from graphsilo.cli.values import Clients, CutSeed, Data, DataRoot, Debug, data_and_cut
 from graphsilo.errors import ConfigError, RunError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ class SumScaling(StrEnum):
 
 
 def gntk(
-    data: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Data set, or a file of your own.")] = None,
+    data: Data = None,
     partition: Annotated[str | None, typer.Option(metavar="RULE", help="Rule that cuts the data into clients.")] = None,
-    clients: Annotated[int | None, typer.Option(metavar="K", help="Number of clients.")] = None,
-    partition_seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.")] = None,
+    clients: Clients = None,
+    partition_seed: CutSeed = None,
     partition_file: Annotated[
         Path | None, typer.Option(metavar="P.npz", help="A stored partition instead of a rule.")
     ] = None,

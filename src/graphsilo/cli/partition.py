@@ -17,11 +17,7 @@ WIDEST_BARS = 40
 
 
 def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], out: Path | None) -> None:
-    """Cut, store, and print the audit; an assignment without a section is a setting of the rule.
-
-    Raises:
-        GraphsiloError: As loading and cutting do.
-    """
+    """Cut, store, and print the audit; an assignment without a section is a setting of the rule."""
     named = [text if _section(text) in RunConfig.model_fields else f"partition.{text}" for text in assignments]
     config = load_config(None, overrides=overrides, assignments=named)
     partition, facts, remarks = cut(config)
@@ -35,11 +31,7 @@ def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], 
 
 
 def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
-    """The partition of a configuration, its audit, and remarks on settings that were not used.
-
-    Raises:
-        GraphsiloError: As loading and cutting do; or the command line says what has no effect.
-    """
+    """The partition of a configuration, its audit, and remarks on settings that were not used."""
     from graphsilo.experiments import simulation
     from graphsilo.experiments.effects import check_clients, settled
 

@@ -172,7 +172,6 @@ class PlainProgress:
         self._reported = 0.0
 
     def started(self, description: Mapping[str, Any]) -> None:
-        """Say what is run."""
         self._end(self.tracks.begin(description))
         self._print(headline(description))
 
@@ -193,7 +192,6 @@ class PlainProgress:
             self._print(str(working))
 
     def warned(self, text: str) -> None:
-        """Pass a warning on."""
         self._print(f"warning: {text}")
 
     def finish(self) -> None:
@@ -229,7 +227,6 @@ class LiveProgress:
         self._live.start()
 
     def started(self, description: Mapping[str, Any]) -> None:
-        """Say what is run."""
         self._end(self.tracks.begin(description))
         if not self._headed:
             self._headed = True
@@ -245,7 +242,6 @@ class LiveProgress:
         self._doing = ""
 
     def worked(self, working: Working) -> None:
-        """Take note."""
         self._doing = str(working)
 
     def warned(self, text: str) -> None:
@@ -339,7 +335,6 @@ class Log:
         self._given_up = False
 
     def __call__(self, line: str) -> None:
-        """Append a line."""
         if self._given_up:
             return
         try:
@@ -357,21 +352,17 @@ class Several:
         self.observers = observers
 
     def started(self, description: Mapping[str, Any]) -> None:
-        """Pass on."""
         for observer in self.observers:
             observer.started(description)
 
     def progressed(self, progress: Progress) -> None:
-        """Pass on."""
         for observer in self.observers:
             observer.progressed(progress)
 
     def worked(self, working: Working) -> None:
-        """Pass on."""
         for observer in self.observers:
             observer.worked(working)
 
     def warned(self, text: str) -> None:
-        """Pass on."""
         for observer in self.observers:
             observer.warned(text)

@@ -34,12 +34,7 @@ def run_command(
     draw_report: bool,
     debug: bool,
 ) -> None:
-    """Run a configuration and print what it came to; see the flags of ``graphsilo run``.
-
-    Raises:
-        GraphsiloError: As the parts do.
-        Stopped: By Ctrl-C or SIGTERM.
-    """
+    """Run a configuration and print what it came to; see the flags of ``graphsilo run``."""
     if resume:
         out = out or unfinished_run()
         path = path or _stored_config(out, given=bool(overrides or assignments))
@@ -104,7 +99,6 @@ class _Begun:
         self.warnings: list[str] = []
 
     def started(self, description: Mapping[str, Any]) -> None:
-        """Training begins."""
         self.yet = True
 
     def progressed(self, progress: Any) -> None:

@@ -16,6 +16,9 @@ DataRoot = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
 ]
+Data = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Data set, or a file of your own.")]
+Clients = Annotated[int | None, typer.Option(metavar="K", help="Number of clients.")]
+CutSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.")]
 
 
 class Once(TyperCommand):
@@ -34,6 +37,20 @@ class Once(TyperCommand):
                 name = max(option.opts, key=len)
                 raise ConfigError(f"{name} is given {count} times, and takes one value. Give it once.")
         return super().parse_args(ctx, args)
+
+
+def commands(name: str, about: str) -> typer.Typer:
+    """A group of commands, which shows its help where none of them is named."""
+    group = typer.Typer(
+        name=name, help=about, context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="rich"
+    )
+
+    @group.callback(invoke_without_command=True)
+    def show(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help())
+
+    return group
 
 
 def data_and_cut(

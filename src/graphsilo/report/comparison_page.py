@@ -33,6 +33,7 @@ def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Conte
         ConfigError: ``baseline`` is none of the runs.
     """
     table = tables.compare_runs(runs, baseline=baseline)
+    pairs = list(zip(table.rows, runs, strict=True))
     labels = [row.label for row in table.rows]
     main = table.metrics[0] if table.metrics else "accuracy"
     curves = overlaid_curves(runs, labels)
@@ -47,7 +48,7 @@ def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Conte
         "sentence": f"{listed(labels)}.",
         "warnings": [
             *table.warnings,
-            *(f"{row.label}: {text}" for row, run in _zip(table, runs) for text in run.problems),
+            *(f"{row.label}: {text}" for row, run in pairs for text in run.problems),
         ],
         "table": _comparison_table(table),
         "legend": table.legend,
@@ -61,7 +62,7 @@ def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Conte
                 "sentence": sentence(run),
                 "fingerprint": short_hash(run.result.fingerprint),
             }
-            for row, run in _zip(table, runs)
+            for row, run in pairs
         ],
         "markdown": tables.to_markdown(table),
         "latex": tables.to_latex(table),
@@ -78,17 +79,12 @@ def _comparison_table(table: tables.Comparison) -> Context:
     columns += [f"Gap closed, {in_sentence(gap)}"] if gap else []
     rows = []
     for position, row in enumerate(table.rows):
-        cells: list[Context] = []
-        for name in table.metrics:
-            score = row.scores[name]
-            cells.append(
-                {
-                    "text": plus_minus(score, name),
-                    "value": sortable(score.mean) if score else "",
-                    "best": position in table.best[name],
-                    "mark": table.mark(name, position),
-                }
-            )
+        cells = [
+            _cell(plus_minus(score, name), score and score.mean)
+            | {"best": position in table.best[name], "mark": table.mark(name, position)}
+            for name in table.metrics
+            for score in [row.scores[name]]
+        ]
         if gap:
             closed = row.gap[gap]
             cells.append(_cell(MISSING if closed is None else f"{percent(closed, 0)} %", closed))
@@ -155,7 +151,3 @@ def _p(value: float | None) -> str:
     if value is None:
         return MISSING
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _zip(table: tables.Comparison, runs: Sequence[Run]) -> list[tuple[tables.Row, Run]]:
-    return list(zip(table.rows, runs, strict=True))

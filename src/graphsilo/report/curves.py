@@ -44,31 +44,20 @@ def curves(run: Run) -> list[Figure]:
         return []
     if run.main_metric in names:
         names = [run.main_metric] + [name for name in names if name != run.main_metric]
-    by_round = {name: _curve(tracks, name, by_size=False) for name in names}
-    figures = [
+    kinds = (
+        ("rounds", "round", "By communication round. Thin lines are single seeds, thick lines their mean; diamonds "
+         "mark the round that validation chose."),
+        ("size", "cumulative megabytes", "By megabytes that crossed the silos' boundaries so far, both directions and "
+         "all clients together, set-up included."),
+    )  # fmt: skip
+    chart = f"Line chart of validation and test {in_sentence(names[0])}"
+    return [
         Figure(
-            "curve-rounds",
-            "By communication round. Thin lines are single seeds, thick lines their mean; "
-            "diamonds mark the round that validation chose.",
-            f"Line chart of validation and test {in_sentence(names[0])} by round",
-            330,
-            by_round,
-            "curves",
+            f"curve-{key}", caption, f"{chart} by {along}", 330,
+            {name: _curve(tracks, name, by_size=key == "size") for name in names}, "curves",
         )
-    ]
-    if tracks:
-        figures.append(
-            Figure(
-                "curve-size",
-                "By megabytes that crossed the silos' boundaries so far, both directions and all clients together, "
-                "set-up included.",
-                f"Line chart of validation and test {in_sentence(names[0])} by cumulative megabytes",
-                330,
-                {name: _curve(tracks, name, by_size=True) for name in names},
-                "curves",
-            )
-        )
-    return figures
+        for key, along, caption in kinds
+    ]  # fmt: skip
 
 
 def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:

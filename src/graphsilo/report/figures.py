@@ -53,29 +53,16 @@ def label_map(partition: PartitionFacts, class_names: Sequence[str] | None = Non
         counts, shares, names = counts[order], shares[order], [names[i] for i in order]
     classes = class_labels(width, class_names)
     top = float(np.ceil(10 * shares.max()) * 10)
-    trace = {
-        "type": "heatmap",
-        "x": classes,
-        "y": [f"client {name}" for name in names],
-        "z": np.round(100 * shares, 1).tolist(),
-        "customdata": counts.astype(int).tolist(),
-        "colorscale": SCALE,
-        "zmin": 0,
-        "zmax": top,
-        "xgap": 1,
-        "ygap": 0 if many else 1,
-        "hovertemplate": "%{y}, %{x}: %{customdata:,} nodes, %{z:.1f} %<extra></extra>",
-        "colorbar": _colour_bar("% of client", top),
-    }
-    layout = layout_of("Class", "", legend=False)
-    layout["yaxis"] |= {"autorange": "reversed", "showticklabels": not many, **CATEGORIES}
-    layout["xaxis"] |= CATEGORIES
+    plot = _heat_map(classes, [f"client {name}" for name in names], counts, shares, top, ("Class", ""), "% of client")
+    plot["data"][0]["hovertemplate"] = "%{y}, %{x}: %{customdata:,} nodes, %{z:.1f} %<extra></extra>"
+    plot["data"][0]["ygap"] = 0 if many else 1
+    plot["layout"]["yaxis"]["showticklabels"] = not many
     return Figure(
         "label-map",
         f"Labels per client: each row is a client, a stronger colour a larger share of its labels.{note}",
         f"Heat map of {len(clients)} clients by {width} classes",
         _map_height(len(clients)),
-        {"labels": {"data": [trace], "layout": layout}},
+        {"labels": plot},
     )
 
 
@@ -158,32 +145,17 @@ def confusion(matrix: Any, class_names: Sequence[str] | None = None) -> Figure |
     width = len(counts)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     names = class_labels(width, class_names)
-    trace = {
-        "type": "heatmap",
-        "x": names,
-        "y": names,
-        "z": np.round(100 * shares, 1).tolist(),
-        "customdata": counts.astype(int).tolist(),
-        "colorscale": SCALE,
-        "zmin": 0,
-        "zmax": 100,
-        "xgap": 1,
-        "ygap": 1,
-        "hovertemplate": "true %{y}, predicted %{x}: %{customdata:,} (%{z:.1f} %)<extra></extra>",
-        "colorbar": _colour_bar("% of class", 100.0),
-    }
+    plot = _heat_map(names, names, counts, shares, 100.0, ("Predicted", "True"), "% of class")
+    plot["data"][0]["hovertemplate"] = "true %{y}, predicted %{x}: %{customdata:,} (%{z:.1f} %)<extra></extra>"
     if width <= 12:
-        trace |= {"texttemplate": "%{z:.0f}", "textfont": {"size": 12}}
-    layout = layout_of("Predicted", "True", legend=False)
-    layout["yaxis"] |= {"autorange": "reversed", **CATEGORIES}
-    layout["xaxis"] |= CATEGORIES
+        plot["data"][0] |= {"texttemplate": "%{z:.0f}", "textfont": {"size": 12}}
     return Figure(
         "confusion",
         "Confusion: rows are true classes, columns predictions, numbers the percent of the true class. All clients' "
         "test items at the round that validation chose, summed over seeds.",
         f"Confusion matrix of {width} classes, {100 * np.trace(counts) / counts.sum():.1f} percent on the diagonal",
         _class_height(width),
-        {"confusion": {"data": [trace], "layout": layout}},
+        {"confusion": plot},
     )
 
 
@@ -338,11 +310,30 @@ def _class_height(classes: int) -> int:
     return int(min(max(340, 34 * classes + 130), 600))
 
 
-def _colour_bar(title: str, top: float) -> Plot:
-    return {
-        "title": {"text": title, "font": {"color": MUTED, "size": 12}},
-        "tickfont": {"color": MUTED},
-        "thickness": 11,
-        "outlinewidth": 0,
-        "tickvals": [0, top / 2, top],
+def _heat_map(
+    x: list[str], y: list[str], counts: Any, shares: Any, top: float, axes: tuple[str, str], unit: str
+) -> Plot:
+    """Shares as colours up to ``top`` percent, counts for who points at a cell."""
+    trace = {
+        "type": "heatmap",
+        "x": x,
+        "y": y,
+        "z": np.round(100 * shares, 1).tolist(),
+        "customdata": counts.astype(int).tolist(),
+        "colorscale": SCALE,
+        "zmin": 0,
+        "zmax": top,
+        "xgap": 1,
+        "ygap": 1,
+        "colorbar": {
+            "title": {"text": unit, "font": {"color": MUTED, "size": 12}},
+            "tickfont": {"color": MUTED},
+            "thickness": 11,
+            "outlinewidth": 0,
+            "tickvals": [0, top / 2, top],
+        },
     }
+    layout = layout_of(*axes, legend=False)
+    layout["yaxis"] |= {"autorange": "reversed", **CATEGORIES}
+    layout["xaxis"] |= CATEGORIES
+    return {"data": [trace], "layout": layout}

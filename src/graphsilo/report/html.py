@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphsilo.experiments.storage import disk
 from graphsilo.report import comparison_page, run_page
 from graphsilo.report.formats import MISSING, number
 from graphsilo.report.plot import DARK, Figure
-from graphsilo.report.record import Context, Run, load, write_page
+from graphsilo.report.record import Context, Run, load
 
 if TYPE_CHECKING:
     import jinja2
@@ -38,7 +39,7 @@ def write(run_dir: Path | str, out: Path | str | None = None) -> Path:
     """
     run = load(run_dir)
     target = Path(out) if out is not None else run.path / "report.html"
-    write_page(target, render(run))
+    disk.write_text(target, render(run))
     return target
 
 
@@ -56,7 +57,7 @@ def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, *, baselin
     """
     target = Path(out)
     runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]
-    write_page(target, render_comparison(runs, baseline=baseline))
+    disk.write_text(target, render_comparison(runs, baseline=baseline))
     return target
 
 
@@ -81,9 +82,8 @@ def page(template: str, context: Context, drawn: Sequence[Figure], *, folder: Pa
     """
     from markupsafe import Markup
 
-    scripts = (
-        [script_text(_plotly()), script_text(packaged("report.js"))] if drawn else [script_text(packaged("report.js"))]
-    )
+    scripts = [script_text(_plotly())] if drawn else []
+    scripts.append(script_text(packaged("report.js")))
     data = {
         "figures": {figure.name: {"group": figure.group, "plots": figure.plots} for figure in drawn},
         "dark": DARK,
@@ -149,15 +149,18 @@ def _policy(scripts: Iterable[str]) -> str:
 
 def json_for_html(value: Any) -> str:
     """JSON that cannot end the script element it stands in. NaN and infinities become null."""
-    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 
 
-def _finite(value: Any) -> Any:
+def plain(value: Any, longest: int | None = None) -> Any:
+    """JSON values: no NaN, which JSON has no word for, and no text that is longer than a reader wants."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): plain(item, longest) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [plain(item, longest) for item in value]
+    if isinstance(value, str) and longest is not None and len(value) > longest:
+        return f"{value[:longest]} …"
     return number(value) if isinstance(value, float) else value

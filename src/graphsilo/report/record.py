@@ -291,19 +291,3 @@ def _sum_up(rows: Sequence[Mapping[str, Any]], seeds: int) -> Ledger:
         by_phase={name: dict(ways) for name, ways in by_phase.items()},
         fields=listed,
     )
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write a page in one step: a reader, or a crash, never meets half of it.
-
-    Raises:
-        RunError: The folder cannot be written to.
-    """
-    try:
-        disk.write_text(path, text)
-    except RunError as error:
-        cause = error.__cause__
-        reason = (cause.strerror if isinstance(cause, OSError) else None) or cause or error
-        raise RunError(
-            f"the page should be written to '{path}', but that failed ({reason}): give another place, or make room."
-        ) from error

@@ -200,7 +200,7 @@ def _reference_table(run: Run) -> Context | None:
             duration(took.cpu_seconds),
         ]
         lines.append({"title": title, "own": own, "dot": dot, "cells": cells})
-    gaps = [(name, tables.run_gap(run, name)) for name in names]
+    gaps = [(name, run.result.gap_closed.get(name)) for name in names]
     texts = [f"{percent(gap, 0)} % in {in_sentence(name)}" for name, gap in gaps if gap is not None]
     return {
         "metric": in_sentence(main),
@@ -267,8 +267,7 @@ def _readings(run: Run) -> Context | None:
         title = MODES.get(mode, words(mode))
         picks.append((f"{title[:1].upper()}{title[1:]}", partial(lambda mode, seed: seed.modes[mode].test, mode)))
     rows = [(title, [run.spread(name, pick) for name in names]) for title, pick in picks]
-    shown = [(title, scores) for title, scores in rows if any(score is not None for score in scores)]
-    return {"columns": [metric_of(name).title for name in names], "rows": _score_rows(shown, names)}
+    return _score_table([row for row in rows if any(score is not None for score in row[1])], names)
 
 
 def _scenarios(run: Run) -> Context | None:
@@ -283,19 +282,13 @@ def _scenarios(run: Run) -> Context | None:
             scores = [tables.reference_spread(run, reference, name, key) for name in names]
             if any(score is not None for score in scores):
                 rows.append((f"{title}, {named}", scores))
-    if not rows or not names:
-        return None
-    return {"columns": [metric_of(name).title for name in names], "rows": _score_rows(rows, names)}
+    return _score_table(rows, names) if rows and names else None
 
 
-def _score_rows(rows: Iterable[tuple[str, Sequence[Spread | None]]], names: Sequence[str]) -> list[Context]:
-    return [
-        {
-            "title": title,
-            "cells": [plus_minus(score, name) for score, name in zip(scores, names, strict=True)],
-        }
-        for title, scores in rows
-    ]
+def _score_table(rows: Iterable[tuple[str, Sequence[Spread | None]]], names: Sequence[str]) -> Context:
+    """As ``score_table`` of the templates takes it."""
+    lines = [{"title": title, "cells": list(map(plus_minus, scores, names))} for title, scores in rows]
+    return {"columns": [metric_of(name).title for name in names], "rows": lines}
 
 
 def _fairness(run: Run) -> Context | None:

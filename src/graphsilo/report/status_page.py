@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import socket
 import socketserver
@@ -75,7 +74,8 @@ def shown(tree: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         tree: As ``Status.tree`` makes it; its ``jobs``, where it has any, are listed oldest first.
     """
-    return dict(_plain({**tree, "rounds": current_rounds(tree), "left": time_left(tree)}))
+    content = {**tree, "rounds": current_rounds(tree), "left": time_left(tree)}
+    return dict(html.plain(content, LONGEST_TEXT))
 
 
 class StatusPage:
@@ -271,14 +271,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-
-def _plain(value: Any) -> Any:
-    """JSON values: no NaN, which JSON has no word for, and no text without end."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, str):
-        return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} …"
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

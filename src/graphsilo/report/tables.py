@@ -334,11 +334,6 @@ def distinct_labels(runs: Sequence[Run]) -> list[str]:
     return [label if labels.count(label) == 1 else f"{label} [{place + 1}]" for place, label in enumerate(labels)]
 
 
-def run_gap(run: Run, name: str) -> float | None:
-    """Share of the gap between local and global that a run closes; None without both."""
-    return run.result.gap_closed.get(name)
-
-
 def reference_spread(run: Run, key: str, name: str, scenario: str | None = None) -> Spread | None:
     """A reference's score as the run recorded it; None when it did not."""
     means = run.result.reference_rows.get(key)
@@ -372,7 +367,7 @@ def _row(run: Run, label: str, names: Iterable[str]) -> Row:
         path=run.path,
         scores={name: run.spread(name) for name in names},
         by_seed={name: dict(zip(run.seed_names, run.values(name), strict=True)) for name in names},
-        gap={name: run_gap(run, name) for name in names},
+        gap={name: run.result.gap_closed.get(name) for name in names},
         seeds=tuple(run.seed_names),
         spent=run.result.spent,
     )

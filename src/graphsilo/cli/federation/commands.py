@@ -11,23 +11,10 @@ from typing import Annotated
 import typer
 
 from graphsilo.cli import terminal
-from graphsilo.cli.values import Debug, clients_of
+from graphsilo.cli.values import Debug, clients_of, commands
 from graphsilo.errors import ConfigError, RunError
 
-federation = typer.Typer(
-    name="federation",
-    help="Silos at different machines: kits, jobs, status.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="rich",
-)
-
-
-@federation.callback(invoke_without_command=True)
-def group(context: typer.Context) -> None:
-    """Silos at different machines: kits, jobs, status."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
+federation = commands("federation", "Silos at different machines: kits, jobs, status.")
 
 KitFolder = Annotated[Path, typer.Option(metavar="KIT", help="The coordinator's kit.")]
 

@@ -19,20 +19,12 @@ from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.engines.flower.transport import FlowerTransport
 from graphsilo.runtime.remote.federation_file import load_federation
 
-FEDERATION_KEY = "graphsilo-federation"
-"""Run configuration: ``federation.yaml``, as are all paths one on the SuperLink's machine."""
-
-CONFIG_KEY = "graphsilo-config"
-"""Run configuration: what to run."""
-
-OUT_KEY = "graphsilo-out"
-"""Run configuration: the folder that the results go to."""
-
-RESUME_KEY = "graphsilo-resume"
-"""Run configuration: whether to go on from the checkpoints in that folder."""
-
-PATIENCE_KEY = "graphsilo-patience"
-"""Run configuration: seconds that the sites have to come."""
+# The run configuration; all paths are those of the SuperLink's machine.
+FEDERATION_KEY = "graphsilo-federation"  # federation.yaml
+CONFIG_KEY = "graphsilo-config"  # what to run
+OUT_KEY = "graphsilo-out"  # the folder that the results go to
+RESUME_KEY = "graphsilo-resume"  # whether to go on from the checkpoints in that folder
+PATIENCE_KEY = "graphsilo-patience"  # seconds that the sites have to come
 
 _SHORTEST = 60.0  # seconds: Flower starts a process for each request, so nothing is answered at once
 _log = logging.getLogger("flwr")  # what a ServerApp says there goes to whoever started the run

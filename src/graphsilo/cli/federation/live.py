@@ -36,7 +36,6 @@ class PlainScreen:
             status.listeners.append(_to_stderr)
 
     def observer(self) -> Observer:
-        """Who follows a job."""
         if self.quiet:
             return Silent()
         self.close()
@@ -88,14 +87,12 @@ class LiveScreen:
         atexit.register(self.close)  # a terminal without its cursor is a nuisance, whatever ended the command
 
     def observer(self) -> Observer:
-        """Who follows a job."""
         self._begun = min(self._begun, time.time())
         self._finish()
         self.tracks.current = None
         return self
 
     def result(self, out: Path) -> None:
-        """The table of a finished job."""
         self.close()
         _print(out)
 

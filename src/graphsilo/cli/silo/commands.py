@@ -11,7 +11,7 @@ import typer
 from graphsilo.cli.doctor import Finding
 from graphsilo.cli.silo.log import log
 from graphsilo.cli.terminal import bare, count, say, show, show_findings, table
-from graphsilo.cli.values import DataRoot, Debug
+from graphsilo.cli.values import DataRoot, Debug, commands
 from graphsilo.errors import DisclosureError, RunError, several
 
 if TYPE_CHECKING:
@@ -23,21 +23,7 @@ if TYPE_CHECKING:
 SHOWN_WORDS = 12
 """Names of features or classes that are listed before the rest is only counted."""
 
-silo = typer.Typer(
-    name="silo",
-    help="Check a silo with its own data, see what left it, or make silos of a simulation.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="rich",
-)
-
-
-@silo.callback(invoke_without_command=True)
-def group(context: typer.Context) -> None:
-    """Check a silo with its own data, see what left it, or make silos of a simulation."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
-
+silo = commands("silo", "Check a silo with its own data, see what left it, or make silos of a simulation.")
 silo.command()(log)
 
 
@@ -140,13 +126,11 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     """
     import numpy as np
 
-    from graphsilo.data.graph import GraphCollection
     from graphsilo.data.silos.scaling import far_apart
     from graphsilo.data.sources.remarks import remarks
     from graphsilo.data.sources.sql import Query
 
-    whole = held.graph
-    graph = whole.union if isinstance(whole, GraphCollection) else whole
+    graph = held.graph.union
     if described.tables is not None:
         for part, source in described.tables.places.items():
             if isinstance(source, Query):
