@@ -18,7 +18,6 @@ from graphsilo.evaluate.metrics import ordered
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.records import RunRecord, Scores, Seed, read_run
-from graphsilo.report import formats
 from graphsilo.report.formats import Spread, spread
 
 KIND_WORDS = {
@@ -252,18 +251,11 @@ def _read_ledger(path: Path, problems: list[str]) -> Ledger | None:
         import pyarrow.parquet as parquet
 
         table = parquet.read_table(file)
-        missing = sorted({"direction", "kind", "bytes"} - set(table.column_names))
-        if missing:
-            problems.append(f"ledger.parquet has no column {', '.join(missing)}; the ledger is left out.")
-            return None
-        present = [key for key in keys if key in table.column_names]
-        sums = [(name, "sum") for name in ("bytes", "messages") if name in table.column_names]
-        rows = table.group_by(present, use_threads=False).aggregate(sums).to_pylist()
-        recorded = table.column("seed").unique().to_pylist() if "seed" in table.column_names else []
+        sums = table.group_by(keys, use_threads=False).aggregate([("bytes", "sum"), ("messages", "sum")])
+        return _sum_up(sums.to_pylist(), max(1, len(table.column("seed").unique())))
     except Exception as error:  # pyarrow raises its own, OSError and ValueError for a damaged file
         problems.append(f"ledger.parquet cannot be read ({type(error).__name__}); the ledger is left out.")
         return None
-    return _sum_up(rows, max(1, len(recorded)))
 
 
 def _sum_up(rows: Sequence[Mapping[str, Any]], seeds: int) -> Ledger:
@@ -272,17 +264,14 @@ def _sum_up(rows: Sequence[Mapping[str, Any]], seeds: int) -> Ledger:
     by_phase: dict[str, Bytes] = defaultdict(lambda: defaultdict(float))
     fields: dict[tuple[str, str, str, str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for row in rows:
-        direction, kind, phase = (str(row.get(key) or "not recorded") for key in ("direction", "kind", "phase"))
-        size = (formats.number(row.get("bytes_sum")) or 0.0) / seeds
+        direction, kind, phase = row["direction"], row["kind"], row["phase"]
+        size = row["bytes_sum"] / seeds
         by_kind[direction][kind] += size
         by_phase[phase][direction] += size
-        client = formats.number(row.get("client"))
-        if client is not None and client >= 0:
-            by_client[direction][int(client)][kind] += size
-        handler, message, field = (str(row.get(key) or "") for key in ("handler", "message", "field"))
-        cell = fields[(direction, phase, handler, message, field, kind)]
+        by_client[direction][row["client"]][kind] += size
+        cell = fields[(direction, phase, row["handler"] or "", row["message"] or "", row["field"] or "", kind)]
         cell[0] += size
-        cell[1] += (formats.number(row.get("messages_sum")) or 0.0) / seeds
+        cell[1] += row["messages_sum"] / seeds
     listed = [Field(*key, sizes[0], sizes[1]) for key, sizes in fields.items()]
     listed.sort(key=lambda field: (-field.bytes, field.direction, field.handler, field.name))
     return Ledger(

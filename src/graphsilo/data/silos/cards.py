@@ -136,18 +136,18 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     if silo.links is not None:
         train = silo.links.train.shape[1]
         links = train + silo.links.val.shape[1] + silo.links.test.shape[1]
-    labels = whole.labels
+    labels, names, classes = whole.labels, silo.schema.feature_names, silo.schema.class_names
     made = Card(
         graphsilo=__version__,
         name=silo_file.name,
         tasks=tasks,
         features=silo.schema.num_features,
-        feature_names=_listed(silo.schema.feature_names),
+        feature_names=None if names is None else list(names),
         one_hot={} if words is None else {column: list(known) for column, known in words.words.items()},
         open_words=[] if words is None else sorted(words.open),
         booleans={column: (list(off), list(on)) for column, (off, on) in silo.schema.booleans.items()},
         classes=silo.schema.num_classes,
-        class_names=_listed(silo.schema.class_names),
+        class_names=None if classes is None else list(classes),
         classes_declared=declared,
         directed=directed,
         weighted=graph.edge_weights is not None,
@@ -383,7 +383,3 @@ def _first_class(one: Card, other: Card) -> str:
         if mine != theirs:
             return f": class {place + 1} is '{mine}' at '{one.name}' and '{theirs}' at '{other.name}'"
     return ""
-
-
-def _listed(words: tuple[str, ...] | None) -> list[str] | None:
-    return None if words is None else list(words)

@@ -90,11 +90,9 @@ def disjoint_union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCo
         return graphs[0]
     if all(isinstance(graph, GraphCollection) for graph in graphs):
         many = [graph for graph in graphs if isinstance(graph, GraphCollection)]
-        union = disjoint_union([collection.union for collection in many])
-        assert isinstance(union, Graph)
         sizes = np.concatenate([np.diff(collection.pointer) for collection in many])
         return GraphCollection(
-            union=union,
+            union=disjoint_union([collection.union for collection in many]).union,
             pointer=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             labels=np.concatenate([collection.labels for collection in many]),
             num_classes=max(collection.num_classes for collection in many),

@@ -57,7 +57,6 @@ def pooled_silo(
         return spoilt
     base = with_added_links(graph, partition)
     first = pooled.evaluations[0]
-    assert isinstance(first.graph, Graph)
     assert first.part is not None
     seen_rows = np.concatenate([rows.seen for _, rows in built])
     train_rows = np.concatenate([rows.train for _, rows in built])
@@ -76,7 +75,7 @@ def pooled_silo(
         # Validation and test links must stay hidden: only edges between clients are added to the message edges.
         between = part[whole.edges[0]] != part[whole.edges[1]]
         n = whole.num_nodes
-        message = np.isin(pair_keys(whole.edges, n), pair_keys(seen_position[first.graph.edges], n))
+        message = np.isin(pair_keys(whole.edges, n), pair_keys(seen_position[first.graph.union.edges], n))
         trained = whole = keep_edges(whole, between | message)
         links = Links(**{name: seen_position[getattr(links, name)] for name in _LINK_FIELDS})
     seen = EvaluationSet("seen", whole, items, part)
@@ -99,10 +98,7 @@ def _with_spoilt(joined: Silo, position: NDArray[np.int64], *, before: Silo, aft
         position: [n] where each node of the disjoint unions stands in it.
         before, after: Disjoint unions of the clients, clean and spoilt.
     """
-    graph, clean, spoilt = joined.graph, before.graph, after.graph
-    assert isinstance(graph, Graph)
-    assert isinstance(clean, Graph)
-    assert isinstance(spoilt, Graph)
+    graph, clean, spoilt = joined.graph.union, before.graph.union, after.graph.union
     n = graph.num_nodes
     source = np.empty(n, dtype=np.int64)
     source[position[::-1]] = np.arange(len(position))[::-1]

@@ -210,16 +210,13 @@ def check_finite(item: Graph | GraphCollection) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):
             return
-    bad = np.argwhere(~np.isfinite(values))
+    bad = np.flatnonzero(~np.isfinite(values))
     if len(bad) == 0:
         return
+    value, row, column = values.flat[bad[0]], *divmod(int(bad[0]), max(graph.num_features, 1))
     if sp.issparse(graph.features):
-        row = int(np.searchsorted(graph.features.indptr, bad[0][0], side="right") - 1)
-        column = int(graph.features.indices[bad[0][0]])
-        value = values[bad[0][0]]
-    else:
-        row, column = (int(number) for number in bad[0])
-        value = values[row, column]
+        row = int(np.searchsorted(graph.features.indptr, bad[0], side="right") - 1)
+        column = int(graph.features.indices[bad[0]])
     name = f" ('{graph.feature_names[column]}')" if graph.feature_names else ""
     raise DataError(
         f"{item.name}: feature {column}{name} of node {row} is {value}, and {len(bad)} features in all are NaN or "

@@ -161,6 +161,14 @@ def draw_other_class(rng: np.random.Generator, label: Ints, topic: Ints, mixing:
     return other
 
 
+def no_place(settings: BlockModel, left: int, count: int) -> ConfigError:
+    """What to say where some of the links cannot be drawn."""
+    return ConfigError(
+        f"{settings.name}: {left} of {count} links found no place without doubling another; ask for a smaller "
+        f"mean_degree, more nodes, or a homophily further from 0 and 1."
+    )
+
+
 class Sampler:
     """Draws members of groups in proportion to their weights, all draws at once."""
 

@@ -351,9 +351,7 @@ def load_spec(
         chosen = chosen.model_copy(update={"undirected": False})
     missing = None if chosen.missing is None else Missing.said(chosen.missing)
     found = tables.read_tables(spec, missing=missing, learned=learned)
-    graph = _apply(found.graph, chosen)
-    assert isinstance(graph, Graph)
-    return replace(found, graph=graph)
+    return replace(found, graph=_apply(found.graph, chosen).union)
 
 
 def prepared(
@@ -373,9 +371,7 @@ def _apply(
     if isinstance(graph, GraphCollection):
         if options.largest_component:
             raise ConfigError(f"largest_component needs one graph; {graph.name} is a collection of {len(graph)}.")
-        union = _apply(graph.union, options, undirected_already=undirected_already)
-        assert isinstance(union, Graph)
-        return replace(graph, union=union)
+        return replace(graph, union=_apply(graph.union, options, undirected_already=undirected_already).union)
     if options.undirected and not undirected_already:
         graph = transforms.undirected(graph)
     elif not undirected_already:

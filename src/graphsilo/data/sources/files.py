@@ -64,14 +64,12 @@ def write_graph(path: Path, graph: Graph | GraphCollection, *, facts: Mapping[st
     """As :func:`save_graph`, with further plain values for the reader; raises OSError as it comes."""
     arrays: dict[str, NDArray[Any]] = {}
     meta: dict[str, Any] = {"format": FORMAT, "facts": dict(facts or {})}
-    union = graph
+    union = graph.union
     if isinstance(graph, GraphCollection):
-        union = graph.union
         arrays["pointer"], arrays["graph_labels"] = graph.pointer, graph.labels
         if graph.graph_ids is not None:
             arrays["graph_ids"] = graph.graph_ids
         meta["collection"] = {"name": graph.name, "num_classes": graph.num_classes}
-    assert isinstance(union, Graph)
     head, own = parts_of(union)
     meta |= {**head, "published_splits": isinstance(union.splits, PublishedSplits)}
     arrays |= own

@@ -30,11 +30,11 @@ from graphsilo.data.sources.block_model import (
     draw_other_class,
     draw_topics,
     draw_weights,
+    no_place,
 )
 from graphsilo.data.sources.generated_products import ProductSBM, product_sbm
 from graphsilo.data.sources.sizes import dense_bytes
 from graphsilo.data.sources.transforms import compact_features
-from graphsilo.errors import ConfigError
 from graphsilo.random import numpy_generator
 
 _ATTEMPTS = 60
@@ -199,10 +199,7 @@ def _draw_links(
         pending = pending[~fresh]
         if not len(pending):
             return np.stack([source, target])
-    raise ConfigError(
-        f"{settings.name}: {len(pending)} of {count} links found no place without doubling another; ask for a smaller "
-        f"mean_degree, more nodes, or a homophily further from 0 and 1."
-    )
+    raise no_place(settings, len(pending), count)
 
 
 def _draw_words(settings: TextModel, topics: Ints) -> Features:

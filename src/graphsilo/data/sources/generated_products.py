@@ -25,8 +25,8 @@ from graphsilo.data.sources.block_model import (
     draw_communities,
     draw_labels,
     draw_weights,
+    no_place,
 )
-from graphsilo.errors import ConfigError
 from graphsilo.random import numpy_generator
 
 _BLOCK = 1 << 21
@@ -128,10 +128,7 @@ def _draw_keys(model: BlockModel, labels: Ints, community: Ints, weight: Floats,
             if found == len(part):
                 break
         else:
-            raise ConfigError(
-                f"{model.name}: {len(part) - found} of {count} links found no place without doubling another; ask for "
-                f"a smaller mean_degree, more nodes, or a homophily further from 0 and 1."
-            )
+            raise no_place(model, len(part) - found, count)
     return keys
 
 
