@@ -111,6 +111,7 @@ def test_the_list_of_methods_that_take_them() -> None:
     assert takes == [
         "fedavg",
         "fedgen",
+        "feddistill",
         "fedgta",
         "fedkd",
         "fedntd",

@@ -76,6 +76,10 @@ neighbour_generator=True
         train synthetic: synthetic float32 [nodes, features] per_class=True local_generalization=True
         train class_weights: counts float32 [classes] per_class=True local_generalization=True
     """,
+    "feddistill": """
+        train sums: prototype float32 [classes, width] per_class=min_count
+        train counts: counts int64 [classes] per_class=min_count
+    """,
     "fedproto": """
         train sums: prototype float32 [classes, width] per_class=min_count
         train counts: counts int64 [classes] per_class=min_count

@@ -52,6 +52,10 @@ TABLES = {
     """,
     "fedntd": f"""{AVERAGING}
         beta 1.0 [0, inf)
+    "feddistill": f"""{LOCAL_TRAINING}
+        strength 1.0 [0, inf)
+        min_count 1 [1, inf)
+        leave_one_out True
         temperature 1.0 (0, inf)
     """,
     "fedproto": f"""{LOCAL_TRAINING}
@@ -293,6 +297,7 @@ EVERY_TASK, BOTH_MODELS = ("node", "graph", "link"), ("own", "aggregate")
 ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fairfgl": (("node",), BOTH_MODELS, set(), {"name": "gcn", "hidden": [64]}),
     "fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
+    "feddistill": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fedgcn": (("node",), ("aggregate", "own"), set(), {"name": "gcn", "hidden": [16]}),
     "fedgen": (
         ("node", "graph"),

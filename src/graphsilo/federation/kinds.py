@@ -12,7 +12,7 @@ Kind: TypeAlias = Literal[
 KINDS: dict[str, str] = {
     "model": "model weights",
     "gradient": "gradients of a loss",
-    "prototype": "class prototypes: mean embeddings of many nodes",
+    "prototype": "class prototypes: mean embeddings or outputs of many nodes",
     "statistic": "additive statistics of many nodes",
     "embedding": "embeddings of single nodes",
     "generator": "weights of a feature generator",

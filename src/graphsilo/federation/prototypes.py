@@ -1,19 +1,20 @@
 """Federations that share one row per class instead of weights, so that every client may run a model of its own.
 
-A method derives from ``PrototypeClient`` and ``PrototypeServer``: it says what received prototypes add to the loss and,
-where they are not means, how the server makes them.
+A method derives from ``PrototypeClient`` and ``PrototypeServer``, whose rows are mean embeddings, or from
+``ClassRowsClient`` and ``ClassRowsServer``: it says what received rows add to the loss and, where they are not means,
+how the server makes them.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
@@ -28,19 +29,24 @@ from graphsilo.training.prototypes import class_sums, nearest_prototype, pooled
 from graphsilo.types import ClientId
 
 
-class PrototypeConfig(LocalTrainingConfig):
-    """Settings of methods that share prototypes."""
+class ClassRowsConfig(LocalTrainingConfig):
+    """Settings of methods that share a row per class."""
 
     weight_by: Literal["count", "uniform"] = setting(
         "count", "what a client's prototype counts in the mean of its class: its items of that class, or 1"
-    )
-    predict: Literal["head", "prototype"] = setting(
-        "head", "how clients classify: with their model's head, or by the nearest received prototype"
     )
     initial: Literal["own", "common"] = setting(
         "own", "initial weights: each client's own, or the same for clients with equal models"
     )
     min_count: int = setting(1, "fewest training items of a class that a client describes", ge=1)
+
+
+class PrototypeConfig(ClassRowsConfig):
+    """Settings of methods whose rows are embeddings, so that clients can classify by them."""
+
+    predict: Literal["head", "prototype"] = setting(
+        "head", "how clients classify: with their model's head, or by the nearest received prototype"
+    )
 
 
 class TrainRequest(Message):
@@ -66,12 +72,18 @@ class TrainReply(Message):
     sums: Tensor = sends("prototype", shape=("classes", "width"), per_class="min_count")
     counts: Tensor = sends("counts", dtype=torch.int64, shape=("classes",), per_class="min_count")
 
+    def check(self) -> None:
+        super().check()
+        if bool((self.counts < 0).any()) or bool(self.sums[self.counts == 0].any()):
+            raise MessageError("a class has at least 0 rows, and without rows no sum; others came.")
 
-ConfigT = TypeVar("ConfigT", bound=PrototypeConfig)
+
+ConfigT = TypeVar("ConfigT", bound=ClassRowsConfig)
+PrototypeConfigT = TypeVar("PrototypeConfigT", bound=PrototypeConfig)
 
 
-class PrototypeClient(TrainingClient[ConfigT], Generic[ConfigT]):
-    """Trains its own model, drawn to the prototypes it received.
+class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
+    """Trains its own model, drawn to the rows it received.
 
     Attributes:
         prototypes: [C, p] as received; None before.
@@ -81,15 +93,6 @@ class PrototypeClient(TrainingClient[ConfigT], Generic[ConfigT]):
     prototypes: Tensor | None = None
     present: Tensor | None = None
 
-    def __init__(self, context: ClientContext[ConfigT]):
-        super().__init__(context)
-        if not self.model.encoder_names():
-            raise ConfigError(
-                f"client {self.id}: prototypes are means of a hidden layer's embeddings, and {context.model.name} as "
-                f"it is set has no hidden layer: means of the features themselves would leave the client. Set "
-                f"model.layers to 2."
-            )
-
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         own: tuple[Name, ...] = ("client", self.id) if self.config.initial == "own" else ()
         return super().build_model(spec, seed_names=(*seed_names, *own))
@@ -97,13 +100,17 @@ class PrototypeClient(TrainingClient[ConfigT], Generic[ConfigT]):
     @handler
     def train(self, request: TrainRequest) -> TrainReply:
         """Local epochs, then this client's part in the prototypes."""
-        if request.prototypes is not None and request.present is not None:
-            self.prototypes = request.prototypes.to(self.data.device, copy=True)
-            self.present = request.present.to(self.data.device, copy=True)
+        self.receive(request)
         if self.config.reset_optimizer:
             self.trainer.optimizer.reset()
         self.run_epochs(term=None if self.prototypes is None or not self.pulls else self.term)
         return self.upload_prototypes()
+
+    def receive(self, request: TrainRequest) -> None:
+        """Keep the rows that came, if any did."""
+        if request.prototypes is not None and request.present is not None:
+            self.prototypes = request.prototypes.to(self.data.device, copy=True)
+            self.present = request.present.to(self.data.device, copy=True)
 
     @property
     def pulls(self) -> bool:
@@ -112,29 +119,18 @@ class PrototypeClient(TrainingClient[ConfigT], Generic[ConfigT]):
 
     @abstractmethod
     def term(self, step: Step) -> Tensor:
-        """What the received prototypes add to a step's loss."""
+        """What the received rows add to a step's loss."""
 
+    @abstractmethod
     def rows(self, view: View) -> Tensor:
-        """What prototypes are made of, [items, p]: the embeddings, in evaluation mode."""
-        return self.model.embed(view)
+        """What is averaged, [items, p], in evaluation mode."""
 
     def upload_prototypes(self) -> TrainReply:
         """Sums over this client's labelled training items, after training."""
-        goal = self.trainer.objective
-        assert isinstance(goal, ClassifyItems)
-        with torch.no_grad():
-            rows = self.rows(self.data.kept_view(goal.items))
-        sums, counts = class_sums(rows, goal.labels, self.silo.schema.num_classes)
-        few = counts < self.config.min_count
-        sums[few], counts[few] = 0.0, 0
+        sums, counts = described(self, self.rows, self.config.min_count)
         if self.config.weight_by == "uniform":
             sums, counts = sums / counts.clamp_min(1).unsqueeze(1), counts.clamp_max(1)
         return TrainReply(sums=sums, counts=counts)
-
-    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        if self.config.predict == "head" or self.prototypes is None or self.present is None:
-            return super().predict(data, view)
-        return nearest_prototype(self.rows(data.full), self.prototypes, self.present)
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), **self._received()}
@@ -142,14 +138,6 @@ class PrototypeClient(TrainingClient[ConfigT], Generic[ConfigT]):
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         self._take(state)
-
-    def final_models(self) -> dict[str, Tensors]:
-        received = self._received() if self.config.predict == "prototype" else {}
-        return {**super().final_models(), **({"prototypes": received} if received else {})}
-
-    def load_final(self, models: Mapping[str, Tensors]) -> None:
-        super().load_final(models)
-        self._take(models.get("prototypes", {}))
 
     def _received(self) -> dict[str, Tensor]:
         if self.prototypes is None or self.present is None:
@@ -162,7 +150,31 @@ class PrototypeClient(TrainingClient[ConfigT], Generic[ConfigT]):
             setattr(self, name, None if value is None else value.to(self.data.device, copy=True))
 
 
-class PrototypeServer(ServerBase[ConfigT], Generic[ConfigT]):
+class PrototypeClient(ClassRowsClient[PrototypeConfigT], Generic[PrototypeConfigT]):
+    """Whose rows are mean embeddings, so that it can classify by the nearest one."""
+
+    def __init__(self, context: ClientContext[PrototypeConfigT]):
+        super().__init__(context)
+        check_encoder(self)
+
+    def rows(self, view: View) -> Tensor:
+        return self.model.embed(view)
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        if self.config.predict == "head" or self.prototypes is None or self.present is None:
+            return super().predict(data, view)
+        return nearest_prototype(self.rows(data.full), self.prototypes, self.present)
+
+    def final_models(self) -> dict[str, Tensors]:
+        received = self._received() if self.config.predict == "prototype" else {}
+        return {**super().final_models(), **({"prototypes": received} if received else {})}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        super().load_final(models)
+        self._take(models.get("prototypes", {}))
+
+
+class ClassRowsServer(ServerBase[ConfigT], Generic[ConfigT]):
     """Keeps a row for each class: the mean over clients, unless ``combine`` makes another of the sums.
 
     Attributes:
@@ -170,23 +182,17 @@ class PrototypeServer(ServerBase[ConfigT], Generic[ConfigT]):
         present: [C] booleans.
     """
 
-    client: type[PrototypeClient[Any]]
+    client: type[ClassRowsClient[Any]]
+    kept: ClassVar[tuple[str, ...]] = ("prototypes", "present")
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
         self.prototypes = torch.zeros(self.schema.num_classes, self.width(), device=context.device)
         self.present = torch.zeros(self.schema.num_classes, dtype=torch.bool, device=context.device)
 
+    @abstractmethod
     def width(self) -> int:
-        """p: the width of all clients' embeddings.
-
-        Raises:
-            ConfigError: They differ.
-        """
-        specs = {client: (repr(spec), spec) for client, spec in self.context.models.items()}
-        known = {name: self.build_model(spec).embedding_dim for name, spec in dict(specs.values()).items()}
-        check_widths({client: known[name] for client, (name, _) in specs.items()})
-        return next(iter(known.values()))
+        """p."""
 
     def request(self) -> TrainRequest:
         """What clients receive: nothing before there is a prototype."""
@@ -207,12 +213,52 @@ class PrototypeServer(ServerBase[ConfigT], Generic[ConfigT]):
         calls, rows = self.rounds * self.asked, self.prototypes.nbytes
         return calls * (rows + 8 * len(self.present)), calls * (rows + len(self.present))
 
-    def state(self) -> dict[str, Any]:
-        return {"prototypes": self.prototypes, "present": self.present}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.prototypes = state["prototypes"].to(self.prototypes)
-        self.present = state["present"].to(self.present)
+class PrototypeServer(ClassRowsServer[ConfigT], Generic[ConfigT]):
+    """Whose rows are mean embeddings: all clients' must have one width."""
+
+    def width(self) -> int:
+        """p: the width of all clients' embeddings.
+
+        Raises:
+            ConfigError: They differ.
+        """
+        specs = {client: (repr(spec), spec) for client, spec in self.context.models.items()}
+        known = {name: self.build_model(spec).embedding_dim for name, spec in dict(specs.values()).items()}
+        check_widths({client: known[name] for client, (name, _) in specs.items()})
+        return next(iter(known.values()))
+
+
+def described(client: TrainingClient[Any], rows: Callable[[View], Tensor], min_count: int) -> tuple[Tensor, Tensor]:
+    """What a client says of its classes: sums [C, p] and numbers [C] of its labelled training items' rows.
+
+    Args:
+        client: Whose items.
+        rows: Gives [items, p] of a view.
+        min_count: Classes with fewer items are left 0.
+    """
+    goal = client.trainer.objective
+    assert isinstance(goal, ClassifyItems)
+    with torch.no_grad():
+        found = rows(client.data.kept_view(goal.items))
+    sums, counts = class_sums(found, goal.labels, client.silo.schema.num_classes)
+    few = counts < min_count
+    sums[few], counts[few] = 0.0, 0
+    return sums, counts
+
+
+def check_encoder(client: TrainingClient[Any]) -> None:
+    """Make sure that embeddings are not the features themselves.
+
+    Raises:
+        ConfigError: The model has no hidden layer.
+    """
+    if not client.model.encoder_names():
+        raise ConfigError(
+            f"client {client.id}: prototypes are means of a hidden layer's embeddings, and {client.context.model.name} "
+            f"as it is set has no hidden layer: means of the features themselves would leave the client. Set "
+            f"model.layers to 2."
+        )
 
 
 def check_widths(widths: Mapping[ClientId, int]) -> None:

@@ -1,0 +1,186 @@
+"""FedDistill — federated distillation with the mean output of each class.
+
+Jeong et al. "Communication-Efficient On-Device Machine Learning: Federated Distillation and Augmentation under Non-IID
+Private Data". NeurIPS 2018 workshop. The name is that of Zhu et al., ICML 2021.
+
+Clients exchange the mean output of each class instead of weights, and fit every item to the mean of its class at the
+others as well. Their models may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphsilo.federation import prototypes
+from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.message import sends
+from graphsilo.federation.prototypes import ClassRowsClient, ClassRowsConfig, ClassRowsServer, TrainReply
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerContext
+from graphsilo.federation.settings import ABOVE_ZERO, setting
+from graphsilo.models.view import View
+from graphsilo.training.objective import Step
+from graphsilo.training.prototypes import pooled
+from graphsilo.types import ClientId
+
+_TINY = 1e-12
+
+
+class FedDistillConfig(ClassRowsConfig):
+    """Settings of FedDistill."""
+
+    weight_by: Literal["count", "uniform"] = setting(
+        "uniform", "what a client's mean output counts in the mean of its class: its items of that class, or 1",
+        source="paper",
+    )  # fmt: skip
+    strength: float = setting(
+        1.0, "weight γ of the distillation", source="Zhu et al.'s code; the paper says none", ge=0
+    )
+    exchange: Literal["probabilities", "logits"] = setting(
+        "probabilities", "which outputs are averaged", source="paper; Zhu et al.'s code takes logits"
+    )
+    leave_one_out: bool = setting(
+        True, "take a client's own part out of the means that it learns from",
+        source="paper; Zhu et al.'s code has one table for all", when={"strength": ABOVE_ZERO},
+    )  # fmt: skip
+    loss: Literal["cross_entropy", "mse"] = setting(
+        "cross_entropy", "how far a client's outputs are from these: of softmaxes, or the mean square of what is sent",
+        source="paper", when={"strength": ABOVE_ZERO},
+    )  # fmt: skip
+    temperature: float = setting(
+        1.0, "temperature of the softmaxes (T)", source="paper", gt=0,
+        when={"strength": ABOVE_ZERO, "loss": ("cross_entropy",)},
+    )  # fmt: skip
+
+
+class TrainRequest(prototypes.TrainRequest):
+    """The mean outputs of the last round, with what a client needs to take its own part out.
+
+    Attributes:
+        counts: What is behind each row; for those alone that are part of it.
+    """
+
+    counts: Tensor | None = sends(
+        "counts", dtype=torch.int64, shape=("classes",), only_with={"leave_one_out": True}, default=None
+    )
+
+
+class Client(ClassRowsClient[FedDistillConfig]):
+    """Adds γ times the cross-entropy between its outputs and the mean outputs of the items' classes.
+
+    Attributes:
+        own: Its part of the table to come: what it sent last. None where nothing is left out.
+    """
+
+    own: TrainReply | None = None
+
+    @handler
+    def train(self, request: TrainRequest) -> TrainReply:  # type: ignore[override]
+        """Local epochs, then the sums of this client's outputs."""
+        reply: TrainReply = super().train(request)
+        self.own = reply if self.config.leave_one_out else None
+        return reply
+
+    def receive(self, request: TrainRequest) -> None:  # type: ignore[override]
+        super().receive(request)
+        if request.counts is None or self.own is None or self.prototypes is None:
+            return
+        counts = request.counts.to(self.data.device)
+        rest = counts - self.own.counts
+        others = self.prototypes * counts[:, None] - self.own.sums
+        self.prototypes, self.present = others / rest.clamp_min(1)[:, None], rest > 0
+
+    @property
+    def pulls(self) -> bool:
+        return self.config.strength > 0
+
+    def term(self, step: Step) -> Tensor:
+        assert self.prototypes is not None
+        assert self.present is not None
+        config, heat = self.config, self.config.temperature
+        if config.loss == "mse":
+            each = (self._exchanged(step.logits) - self.prototypes[step.labels]).square().mean(1)
+        else:
+            logits = self.prototypes if config.exchange == "logits" else self.prototypes.clamp_min(_TINY).log()
+            goal = F.softmax(logits / heat, dim=1)[step.labels]
+            each = heat**2 * F.cross_entropy(step.logits / heat, goal, reduction="none")
+        return config.strength * (each * self.present[step.labels]).mean()
+
+    def rows(self, view: View) -> Tensor:
+        return self._exchanged(self.model(view))
+
+    def _exchanged(self, logits: Tensor) -> Tensor:
+        return logits if self.config.exchange == "logits" else F.softmax(logits, dim=1)
+
+    def state(self) -> dict[str, Any]:
+        own = {} if self.own is None else {"own_sums": self.own.sums, "own_counts": self.own.counts}
+        return {**super().state(), **own}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.own = None
+        if "own_sums" in state:
+            sums, counts = (state[name].to(self.data.device, copy=True) for name in ("own_sums", "own_counts"))
+            self.own = TrainReply(sums=sums, counts=counts)
+
+
+class Server(ClassRowsServer[FedDistillConfig]):
+    """The mean outputs of one round; needs only sums.
+
+    Attributes:
+        counts: [C] what is behind each row.
+        authors: Whose outputs these are.
+    """
+
+    client = Client
+    kept = ("prototypes", "present", "counts", "authors")
+
+    def __init__(self, context: ServerContext[FedDistillConfig]):
+        super().__init__(context)
+        self.counts = torch.zeros(self.schema.num_classes, dtype=torch.int64)
+        self.authors: list[ClientId] = []
+
+    def width(self) -> int:
+        return self.schema.num_classes
+
+    def round(self, federation: Federation, number: int) -> None:
+        chosen = self.select(federation, number)
+        table = dict(vars(self.request()))
+        common, mine = TrainRequest(**table), TrainRequest(**table, counts=self.counts)
+        mine = mine if self.config.leave_one_out else common
+        requests = {client: mine if client in self.authors else common for client in chosen}
+        total = federation.sum(Client.train, requests, to=chosen)
+        self.combine(total.require(self.config.min_clients))
+        self.authors = list(total.clients)
+
+    def combine(self, total: TrainReply) -> None:
+        """Begin anew: a class that nobody described in this round has no row."""
+        self.counts = total.counts
+        self.prototypes = pooled(total.sums, total.counts, torch.zeros_like(self.prototypes))
+        self.present = (total.counts > 0).to(self.present.device)
+
+    def expected_bytes(self) -> tuple[int, int]:
+        up, down = super().expected_bytes()
+        return up, down + self.rounds * self.asked * self.counts.nbytes * self.config.leave_one_out
+
+
+METHOD = Method(
+    name="feddistill",
+    family="prototypes",
+    title="FedDistill",
+    citation='Jeong et al. "Communication-Efficient On-Device Machine Learning: Federated Distillation and '
+    'Augmentation under Non-IID Private Data". NeurIPS 2018 workshop.',
+    summary="Clients with models of their own share the mean output of each class, and learn from the others'.",
+    config=FedDistillConfig,
+    client=Client,
+    server=Server,
+    tasks=("node", "graph"),
+    heterogeneous=True,
+    evaluates=("own",),
+    edge_weights=True,
+)
