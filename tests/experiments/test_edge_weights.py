@@ -120,6 +120,7 @@ def test_the_list_of_methods_that_take_them() -> None:
         "fedridge",
         "fedsage",
         "focal",
+        "fedtgp",
         "global",
         "local",
         "majority",

@@ -100,6 +100,12 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "encoder_widths": Trial([(4, 8)]),
         "helpers": Trial([1]),
     },
+    "fedtgp": {
+        "predict": Trial(reason="how a client classifies: tests/methods/test_fedproto.py"),
+        "max_margin": Trial([0.01]),
+        "server_batch": Trial([3]),
+        "min_count": Trial([9]),
+    },
     "local": {
         "reset_optimizer": Trial(reason="whoever trains alone downloads nothing"),
         "best_round": Trial(reason="decides what is reported: tests/experiments/test_evaluation.py"),

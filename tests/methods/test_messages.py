@@ -84,6 +84,10 @@ neighbour_generator=True
         train sums: prototype float32 [classes, width] per_class=min_count
         train counts: counts int64 [classes] per_class=min_count
     """,
+    "fedtgp": """
+        train sums: prototype float32 [classes, width] per_class=min_count
+        train counts: counts int64 [classes] per_class=min_count
+    """,
     "fedpg": """
         hello width: control
         hello depth: control

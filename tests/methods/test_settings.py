@@ -62,6 +62,14 @@ TABLES = {
         strength 1.0 [0, inf)
         min_count 1 [1, inf)
     """,
+    "fedtgp": f"""{LOCAL_TRAINING}
+        strength 10.0 [0, inf)
+        min_count 1 [1, inf)
+        max_margin 100.0 [0, inf)
+        server_epochs 100 [0, inf)
+        server_batch 10 [0, inf)
+        server_lr 0.01 (0, inf)
+    """,
     "fedprox": f"""{AVERAGING}
         mu 0.01 [0, inf)
         stragglers 0.0 [0, 1]
@@ -317,6 +325,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedsage_plus": (("node",), BOTH_MODELS, set(), SAGE),
     "focal": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "renode": (("node",), BOTH_MODELS, {"edge_weights"}, None),
+    "fedtgp": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "global": (EVERY_TASK, ("own",), {"pooled", "edge_weights"}, None),
     "local": (EVERY_TASK, ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
     "majority": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights", "alone"}, None),

@@ -9,6 +9,7 @@ import torch
 
 from graphsilo.random import generator
 from graphsilo.training.prototypes import (
+    PrototypeGenerator,
     class_means,
     class_sums,
     finch,
@@ -57,6 +58,25 @@ def test_orthogonal_rows():
     torch.testing.assert_close(rows @ rows.t(), torch.eye(4), atol=1e-6, rtol=0)
     assert torch.equal(rows, orthogonal_rows(4, 8, generator(0, "test")))
     torch.testing.assert_close(orthogonal_rows(9, 4, generator(0)).norm(dim=1), torch.ones(9))
+
+
+@pytest.mark.parametrize(("initial", "bound"), [("xavier", math.sqrt(3)), ("torch", 1.0)])
+def test_rows_that_are_learned(initial, bound):
+    """Weights up to √(6 / 2p) or 1/√p, and a gradient that is autograd's."""
+    net = PrototypeGenerator(6, 64, generator(0), initial=initial)
+    for weight, bias in (net.parameters[1:3], net.parameters[3:]):
+        assert 0.95 * bound / 8 < float(weight.abs().max()) <= bound / 8
+        assert (0.8 < 8 * float(bias.abs().max()) <= 1) if initial == "torch" else not bias.any()
+    net.parameters = [parameter.double().requires_grad_() for parameter in net.parameters]
+    vectors, first, first_bias, second, second_bias = net.parameters
+    rows = torch.relu(vectors @ first + first_bias) @ second + second_bias
+    slope = torch.randn(6, 64, generator=generator(1), dtype=torch.float64)
+    expected = torch.autograd.grad((rows * slope).sum(), net.parameters)
+    with torch.no_grad():
+        found, hidden = net.forward()
+        torch.testing.assert_close(found, rows)
+        for mine, theirs in zip(net.gradients(hidden, slope), expected, strict=True):
+            torch.testing.assert_close(mine, theirs)
 
 
 def test_nearest_prototype_by_hand():

@@ -24,6 +24,7 @@ from graphsilo.federation.training_client import TrainingClient
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import Name
+from graphsilo.training.losses import prototype_mse
 from graphsilo.training.objective import ClassifyItems, Step
 from graphsilo.training.prototypes import class_sums, nearest_prototype, pooled
 from graphsilo.types import ClientId
@@ -44,6 +45,7 @@ class ClassRowsConfig(LocalTrainingConfig):
 class PrototypeConfig(ClassRowsConfig):
     """Settings of methods whose rows are embeddings, so that clients can classify by them."""
 
+    strength: float = setting(1.0, "weight λ of the pull towards the prototypes", ge=0)
     predict: Literal["head", "prototype"] = setting(
         "head", "how clients classify: with their model's head, or by the nearest received prototype"
     )
@@ -151,11 +153,25 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
 
 
 class PrototypeClient(ClassRowsClient[PrototypeConfigT], Generic[PrototypeConfigT]):
-    """Whose rows are mean embeddings, so that it can classify by the nearest one."""
+    """Whose rows are mean embeddings: its own stay near those of their classes, and it can classify by the nearest."""
 
     def __init__(self, context: ClientContext[PrototypeConfigT]):
         super().__init__(context)
         check_encoder(self)
+
+    @property
+    def pulls(self) -> bool:
+        return self.config.strength > 0
+
+    def term(self, step: Step) -> Tensor:
+        """λ times the mean squared distance between embeddings and the prototypes of their classes."""
+        return self.config.strength * self.distances(step).mean()
+
+    def distances(self, step: Step) -> Tensor:
+        """[b] squared distance of each item's embedding and its class's prototype, the mean over entries."""
+        assert self.prototypes is not None
+        assert self.present is not None
+        return prototype_mse(step.embeddings, step.labels, self.prototypes, self.present)
 
     def rows(self, view: View) -> Tensor:
         return self.model.embed(view)

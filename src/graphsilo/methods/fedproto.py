@@ -16,7 +16,6 @@ from torch import Tensor
 from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import ABOVE_ZERO, setting
-from graphsilo.training.losses import prototype_mse
 from graphsilo.training.objective import Step
 
 
@@ -33,17 +32,10 @@ class FedProtoConfig(PrototypeConfig):
 class Client(PrototypeClient[FedProtoConfig]):
     """Adds λ times the squared distance between embeddings and the prototypes of their classes."""
 
-    @property
-    def pulls(self) -> bool:
-        return self.config.strength > 0
-
     def term(self, step: Step) -> Tensor:
-        assert self.prototypes is not None
-        assert self.present is not None
-        each = prototype_mse(step.embeddings, step.labels, self.prototypes, self.present)
-        if self.config.reduction == "class_sum":
-            return self.config.strength * (each / torch.bincount(step.labels)[step.labels]).sum()
-        return self.config.strength * each.mean()
+        if self.config.reduction == "sample_mean":
+            return super().term(step)
+        return self.config.strength * (self.distances(step) / torch.bincount(step.labels)[step.labels]).sum()
 
 
 class Server(PrototypeServer[FedProtoConfig]):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
+
+from graphsilo.models.base import draw_uniform
 
 _TINY = 1e-12
 
@@ -55,6 +59,56 @@ def orthogonal_rows(count: int, width: int, draw: torch.Generator) -> Tensor:
     if count <= width:
         vectors, _ = torch.linalg.qr(vectors)
     return unit_rows(vectors.t())
+
+
+class PrototypeGenerator:
+    """Rows that a server learns: P = ReLU(V W₁ + b₁) W₂ + b₂ over trainable vectors V [R, p].
+
+    Args:
+        rows: R.
+        width: p.
+        draw: Source of V (standard normal) and of the weights.
+        device: Where it is kept.
+        initial: ``xavier`` draws weights Xavier-uniform and has biases of 0; ``torch`` draws both between ±1/√p, as
+            ``torch.nn.Linear`` does.
+
+    Attributes:
+        parameters: V, W₁, b₁, W₂, b₂.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        width: int,
+        draw: torch.Generator,
+        device: torch.device | str = "cpu",
+        *,
+        initial: Literal["xavier", "torch"] = "xavier",
+    ):
+        vectors = torch.randn(rows, width, generator=draw)
+        self.parameters: list[Tensor] = [vectors.to(device)]
+        for _ in range(2):
+            weight, bias = torch.empty(width, width), torch.zeros(width)
+            draw_uniform(weight, (2 if initial == "xavier" else 6) * width, draw)
+            if initial == "torch":
+                draw_uniform(bias, 6 * width, draw)
+            self.parameters += [weight.to(device), bias.to(device)]
+
+    def __call__(self) -> Tensor:
+        """P [R, p]."""
+        return self.forward()[0]
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """P [R, p], and the hidden layer [R, p]."""
+        vectors, first, first_bias, second, second_bias = self.parameters
+        hidden = torch.addmm(first_bias, vectors, first).relu_()
+        return torch.addmm(second_bias, hidden, second), hidden
+
+    def gradients(self, hidden: Tensor, gradient: Tensor) -> list[Tensor]:
+        """From the gradient of P to those of the parameters, in their order."""
+        vectors, first, _, second, _ = self.parameters
+        inner = (gradient @ second.t()).mul_(hidden > 0)
+        return [inner @ first.t(), vectors.t() @ inner, inner.sum(0), hidden.t() @ gradient, gradient.sum(0)]
 
 
 def nearest_prototype(rows: Tensor, prototypes: Tensor, present: Tensor) -> Tensor:

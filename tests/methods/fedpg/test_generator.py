@@ -10,7 +10,6 @@ import torch
 from graphsilo.methods.fedpg import generator as fedpg_generator
 from graphsilo.methods.fedpg.config import FedPGConfig
 from graphsilo.methods.fedpg.generator import (
-    PrototypeGenerator,
     Queries,
     SplitQueries,
     choose_queries,
@@ -22,7 +21,7 @@ from graphsilo.methods.fedpg.generator import (
 )
 from graphsilo.random import generator
 from graphsilo.training.optimizer import optimizer
-from graphsilo.training.prototypes import unit_rows
+from graphsilo.training.prototypes import PrototypeGenerator, unit_rows
 
 DOUBLE = torch.float64
 

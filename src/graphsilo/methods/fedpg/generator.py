@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from graphsilo.models.base import draw_uniform
 from graphsilo.training.prototypes import class_means, unit_rows
 
 if TYPE_CHECKING:
@@ -228,45 +227,6 @@ def _split_loss(unit: Tensor, queries: SplitQueries, temperature: float) -> tupl
         pull[level::levels] = away * (force / repelled.clamp_min(tiny)).unsqueeze(1)
         pull[level::levels] -= towards * (force / attracted.clamp_min(tiny)).unsqueeze(1)
     return loss, pull
-
-
-class PrototypeGenerator:
-    """P̃ = ReLU(P̈ W₁ + b₁) W₂ + b₂ over trainable vectors P̈ [R, p].
-
-    Args:
-        rows: R.
-        width: p.
-        draw: Source of P̈ (standard normal) and of the weights (Xavier-uniform, zero bias).
-        device: Where it is kept.
-
-    Attributes:
-        parameters: P̈, W₁, b₁, W₂, b₂.
-    """
-
-    def __init__(self, rows: int, width: int, draw: torch.Generator, device: torch.device | str = "cpu"):
-        self.shape = (rows, width)
-        vectors = torch.randn(rows, width, generator=draw)
-        self.parameters: list[Tensor] = [vectors.to(device)]
-        for _ in range(2):
-            weight = torch.empty(width, width)
-            draw_uniform(weight, 2 * width, draw)
-            self.parameters += [weight.to(device), torch.zeros(width, device=device)]
-
-    def __call__(self) -> Tensor:
-        """P̃ [R, p]."""
-        return self.forward()[0]
-
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """P̃ [R, p], and the hidden layer [R, p]."""
-        vectors, first, first_bias, second, second_bias = self.parameters
-        hidden = torch.addmm(first_bias, vectors, first).relu_()
-        return torch.addmm(second_bias, hidden, second), hidden
-
-    def gradients(self, hidden: Tensor, gradient: Tensor) -> list[Tensor]:
-        """From the gradient of P̃ to those of the parameters, in their order."""
-        vectors, first, _, second, _ = self.parameters
-        inner = (gradient @ second.t()).mul_(hidden > 0)
-        return [inner @ first.t(), vectors.t() @ inner, inner.sum(0), hidden.t() @ gradient, gradient.sum(0)]
 
 
 def client_similarity(prototypes: Tensor, present: Tensor) -> Tensor:

@@ -16,16 +16,11 @@ from graphsilo.federation.prototypes import check_widths
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedpg.client import Client
 from graphsilo.methods.fedpg.config import DEEPEST, FedPGConfig
-from graphsilo.methods.fedpg.generator import (
-    PrototypeGenerator,
-    contrastive_loss,
-    make_queries,
-    personalise,
-)
+from graphsilo.methods.fedpg.generator import contrastive_loss, make_queries, personalise
 from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainRequest
 from graphsilo.random import Name
 from graphsilo.training.optimizer import Optimizer, optimizer
-from graphsilo.training.prototypes import class_means, orthogonal_rows, unit_rows
+from graphsilo.training.prototypes import PrototypeGenerator, class_means, orthogonal_rows, unit_rows
 from graphsilo.types import ClientId
 
 

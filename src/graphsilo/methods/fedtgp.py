@@ -1,0 +1,188 @@
+"""FedTGP — trainable global prototypes.
+
+Zhang, Liu, Hua, Cao. "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning for Data
+and Model Heterogeneity in Federated Learning". AAAI 2024.
+
+FedProto in which the server does not average prototypes but learns one for each class: near the clients' prototypes of
+that class, and farther from those of other classes by a margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.federation.interface import Federation, Replies
+from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer, TrainReply
+from graphsilo.federation.registry import Method
+from graphsilo.federation.server import ServerContext
+from graphsilo.federation.settings import ABOVE_ZERO, setting
+from graphsilo.training.optimizer import optimizer
+from graphsilo.training.prototypes import PrototypeGenerator, class_sums
+from graphsilo.types import ClientId
+
+_TINY = 1e-6
+
+
+class FedTGPConfig(PrototypeConfig):
+    """Settings of FedTGP."""
+
+    strength: float = setting(
+        10.0, "weight λ of the pull towards the prototypes", source="the authors' script; HtFLlib and OpenFGL 1", ge=0
+    )
+    weight_by: Literal["count", "uniform"] = setting(
+        "uniform", "what a client's prototype counts at the server: its items of that class, or 1", source="paper"
+    )
+    max_margin: float = setting(100.0, "largest margin between classes (τ)", source="the authors' script", ge=0)
+    server_epochs: int = setting(
+        100, "passes over the clients' prototypes per round (S)",
+        source="the authors' script, whose program has 1000; OpenFGL 10", ge=0,
+    )  # fmt: skip
+    server_batch: int = setting(
+        10, "prototypes per step of the server; 0 for all", source="the authors' code; OpenFGL takes all", ge=0,
+        when={"server_epochs": ABOVE_ZERO},
+    )  # fmt: skip
+    server_optimizer: Literal["sgd", "adam"] = setting(
+        "sgd", "optimiser of the server's prototypes", source="the authors' code; OpenFGL adam",
+        when={"server_epochs": ABOVE_ZERO},
+    )  # fmt: skip
+    server_lr: float = setting(
+        0.01, "its learning rate", source="the authors' code", gt=0, when={"server_epochs": ABOVE_ZERO}
+    )
+
+
+class Client(PrototypeClient[FedTGPConfig]):
+    """As FedProto's: λ times the squared distance between embeddings and the prototypes of their classes."""
+
+
+class Server(PrototypeServer[FedTGPConfig]):
+    """Learns the prototypes; sees every client's."""
+
+    client = Client
+
+    def __init__(self, context: ServerContext[FedTGPConfig]):
+        super().__init__(context)
+        config, (classes, width) = self.config, self.prototypes.shape
+        self.net = PrototypeGenerator(classes, width, self.generator("prototypes"), context.device, initial="torch")
+        self.optimizer = optimizer(config.server_optimizer, self.net.parameters, lr=config.server_lr)
+
+    def round(self, federation: Federation, number: int) -> None:
+        chosen = self.select(federation, number)
+        replies = federation.ask(Client.train, self.request(), to=chosen, check=self.check)
+        rows, labels, weights = gathered(replies.require(self.config.min_clients))
+        if len(labels):
+            self.learn(number, rows.to(self.prototypes), labels, weights.to(self.prototypes))
+            self.prototypes = self.net()
+            self.present = self.present.index_fill(0, labels, True)
+
+    def check(self, client: ClientId, reply: TrainReply) -> None:
+        """Refuse prototypes of another shape.
+
+        Raises:
+            MessageError: They have one.
+        """
+        if reply.sums.shape != self.prototypes.shape:
+            raise MessageError(
+                f"client {client} must send prototypes of shape {tuple(self.prototypes.shape)}; "
+                f"{tuple(reply.sums.shape)} came. All clients' embeddings must have one width."
+            )
+
+    def learn(self, number: int, rows: Tensor, labels: Tensor, weights: Tensor) -> None:
+        """S epochs on the clients' prototypes of this round: [m, p], their classes [m] and what each counts [m]."""
+        config = self.config
+        margin = margin_of(rows, labels, weights, config.max_margin)
+        draw, loss = self.generator("round", number, "batches"), 0.0
+        for _ in range(config.server_epochs):
+            loss = 0.0
+            order = torch.randperm(len(labels), generator=draw).to(labels.device)
+            for batch in order.split(config.server_batch or len(order)):
+                prototypes, hidden = self.net.forward()
+                value, slope = margin_loss(rows[batch], labels[batch], weights[batch], prototypes, margin)
+                self.optimizer.step(self.net.gradients(hidden, slope))
+                loss += float(value) * len(batch) / len(order)
+        self.log |= {"margin": margin, "prototype_loss": loss}
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "net": list(self.net.parameters), "optimizer": self.optimizer.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        for mine, saved in zip(self.net.parameters, state["net"], strict=True):
+            mine.copy_(saved)
+        self.optimizer.load_state(state["optimizer"])
+
+
+def gathered(replies: Replies[TrainReply]) -> tuple[Tensor, Tensor, Tensor]:
+    """The clients' prototypes [m, p], their classes [m] and what each counts [m]; only classes that a client has."""
+    sums = torch.stack([reply.sums for _, reply in replies])
+    counts = torch.stack([reply.counts for _, reply in replies])
+    there = counts > 0
+    weights = counts[there]
+    return sums[there] / weights[:, None], there.nonzero()[:, 1], weights
+
+
+def margin_of(rows: Tensor, labels: Tensor, weights: Tensor, largest: float) -> float:
+    """δ = min(max_c gap_c, τ), gap_c being how far class c's mean prototype is from that of the nearest other class.
+
+    Args:
+        rows: [m, p].
+        labels: [m].
+        weights: [m] what each counts in the mean of its class.
+        largest: τ; the margin of a single class as well.
+    """
+    classes, places = labels.unique(return_inverse=True)
+    if len(classes) < 2:
+        return largest
+    sums, _ = class_sums(rows * weights[:, None], places, len(classes))
+    total, _ = class_sums(weights[:, None], places, len(classes))
+    means = sums / total
+    gaps = torch.cdist(means, means).fill_diagonal_(torch.inf).amin(1)
+    return min(float(gaps.max()), largest)
+
+
+def margin_loss(
+    rows: Tensor, labels: Tensor, weights: Tensor, prototypes: Tensor, margin: float
+) -> tuple[Tensor, Tensor]:
+    """Weighted mean of −log softmax_y(−D − δ·1[c = y]) over distances D of rows to prototypes, and its gradient.
+
+    Written out: autograd's bookkeeping would cost several times the arithmetic of so few rows.
+
+    Args:
+        rows: [b, p].
+        labels: [b] y.
+        weights: [b].
+        prototypes: [C, p].
+        margin: δ.
+
+    Returns:
+        The loss, and its gradient [C, p] with respect to the prototypes.
+    """
+    far = torch.cdist(rows, prototypes).clamp_min_(_TINY)
+    scores = (-far).scatter_add_(1, labels[:, None], torch.full_like(weights, -margin)[:, None])
+    logs = scores.log_softmax(1)
+    share = (weights / weights.sum())[:, None]
+    loss = -(logs.gather(1, labels[:, None]) * share).sum()
+    # d loss / d D = (1[c = y] − softmax) · share, and d D / d P = (P − u) / D.
+    slope = logs.exp_().neg_().scatter_add_(1, labels[:, None], torch.ones_like(share)).mul_(share).div_(far)
+    return loss, torch.addmm(prototypes * slope.sum(0)[:, None], slope.t(), rows, alpha=-1.0)
+
+
+METHOD = Method(
+    name="fedtgp",
+    family="prototypes",
+    title="FedTGP",
+    citation='Zhang et al. "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning '
+    'for Data and Model Heterogeneity in Federated Learning". AAAI 2024.',
+    summary="FedProto whose server learns the prototypes, so that classes are a margin apart.",
+    config=FedTGPConfig,
+    client=Client,
+    server=Server,
+    tasks=("node", "graph"),
+    heterogeneous=True,
+    evaluates=("own",),
+    edge_weights=True,
+)
