@@ -37,6 +37,7 @@ ONLY_SUMS = {
     "feddistill",
     "fedlog",
     "fedntd",
+    "fednh",
     "fedproto",
     "fedprox",
     "fedridge",

@@ -16,7 +16,7 @@ ENCODERS = {"sage", "gcn", "sgc_stacked", "mlp"}
 """Whose layers FedLoG knows how to run on single points; ``sgc_stacked`` is a GCN."""
 NO_HIDDEN_LAYER = {"sgc", "ssgc"}
 """One linear layer on propagated features: prototypes would be means of features."""
-PROTOTYPES = ("fedpg", "fedproto", "fedtgp")
+PROTOTYPES = ("fedpg", "fedproto", "fedtgp", "fpl")
 
 QUICKER = {
     "fedgen": {"generator_steps": 2},

@@ -106,6 +106,13 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "server_batch": Trial([3]),
         "min_count": Trial([9]),
     },
+    "fednh": {
+        "clip": Trial([0.1]),
+        "min_count": Trial([9]),
+    },
+    "fpl": {
+        "min_count": Trial([9]),
+    },
     "local": {
         "reset_optimizer": Trial(reason="whoever trains alone downloads nothing"),
         "best_round": Trial(reason="decides what is reported: tests/experiments/test_evaluation.py"),

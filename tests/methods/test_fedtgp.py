@@ -9,8 +9,8 @@ import torch
 
 from graphsilo.errors import FederationError
 from graphsilo.federation.interface import Replies
-from graphsilo.federation.prototypes import TrainReply
-from graphsilo.methods.fedtgp import gathered, margin_loss, margin_of
+from graphsilo.federation.prototypes import TrainReply, gathered
+from graphsilo.methods.fedtgp import margin_loss, margin_of
 from graphsilo.random import generator
 from graphsilo.testing.small import play
 from graphsilo.training.local import weights_of

@@ -88,6 +88,14 @@ neighbour_generator=True
         train sums: prototype float32 [classes, width] per_class=min_count
         train counts: counts int64 [classes] per_class=min_count
     """,
+    "fednh": f"""{MEAN}
+        train sums: prototype float32 [classes, width] per_class=min_count
+        train counts: counts int64 [classes] per_class=min_count
+    """,
+    "fpl": f"""{MEAN}
+        describe sums: prototype float32 [classes, width] per_class=min_count
+        describe counts: counts int64 [classes] per_class=min_count
+    """,
     "fedpg": """
         hello width: control
         hello depth: control

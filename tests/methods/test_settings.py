@@ -70,6 +70,20 @@ TABLES = {
         server_batch 10 [0, inf)
         server_lr 0.01 (0, inf)
     """,
+    "fednh": f"""{AVERAGING}
+        smoothing 0.9 [0, 1]
+        width 64 [2, inf)
+        scale 1.0 (0, inf)
+        scale_trained True
+        clip 10.0 [0, inf)
+        min_count 1 [1, inf)
+    """,
+    "fpl": f"""{AVERAGING}
+        contrast 1.0 [0, inf)
+        temperature 0.02 (0, inf)
+        pull 1.0 [0, inf)
+        min_count 1 [1, inf)
+    """,
     "fedprox": f"""{AVERAGING}
         mu 0.01 [0, inf)
         stragglers 0.0 [0, 1]
@@ -326,6 +340,8 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "focal": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "renode": (("node",), BOTH_MODELS, {"edge_weights"}, None),
     "fedtgp": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
+    "fednh": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
+    "fpl": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "global": (EVERY_TASK, ("own",), {"pooled", "edge_weights"}, None),
     "local": (EVERY_TASK, ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
     "majority": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights", "alone"}, None),

@@ -16,6 +16,7 @@ from graphsilo.training.prototypes import (
     nearest_prototype,
     orthogonal_rows,
     pooled,
+    spread_rows,
     unit_rows,
 )
 
@@ -58,6 +59,14 @@ def test_orthogonal_rows():
     torch.testing.assert_close(rows @ rows.t(), torch.eye(4), atol=1e-6, rtol=0)
     assert torch.equal(rows, orthogonal_rows(4, 8, generator(0, "test")))
     torch.testing.assert_close(orthogonal_rows(9, 4, generator(0)).norm(dim=1), torch.ones(9))
+
+
+@pytest.mark.parametrize(("count", "width", "cosine"), [(4, 8, 0.0), (5, 2, math.cos(2 * math.pi / 5)), (4, 3, -1 / 3)])
+def test_rows_far_apart(count, width, cosine):
+    """At right angles; on a circle at equal angles; the corners of a tetrahedron."""
+    rows = spread_rows(count, width, generator(0))
+    torch.testing.assert_close(rows.norm(dim=1), torch.ones(count))
+    assert float((rows @ rows.t()).fill_diagonal_(-2).max()) == pytest.approx(cosine, abs=1e-4)
 
 
 @pytest.mark.parametrize(("initial", "bound"), [("xavier", math.sqrt(3)), ("torch", 1.0)])

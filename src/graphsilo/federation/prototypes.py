@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation.client import ClientContext, ModelSpec
-from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.interface import Check, Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig, setting
@@ -129,10 +129,7 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
 
     def upload_prototypes(self) -> TrainReply:
         """Sums over this client's labelled training items, after training."""
-        sums, counts = described(self, self.rows, self.config.min_count)
-        if self.config.weight_by == "uniform":
-            sums, counts = sums / counts.clamp_min(1).unsqueeze(1), counts.clamp_max(1)
-        return TrainReply(sums=sums, counts=counts)
+        return described(self, self.rows, self.config.min_count, uniform=self.config.weight_by == "uniform")
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), **self._received()}
@@ -245,13 +242,16 @@ class PrototypeServer(ClassRowsServer[ConfigT], Generic[ConfigT]):
         return next(iter(known.values()))
 
 
-def described(client: TrainingClient[Any], rows: Callable[[View], Tensor], min_count: int) -> tuple[Tensor, Tensor]:
-    """What a client says of its classes: sums [C, p] and numbers [C] of its labelled training items' rows.
+def described(
+    client: TrainingClient[Any], rows: Callable[[View], Tensor], min_count: int, *, uniform: bool = False
+) -> TrainReply:
+    """What a client says of its classes, from its labelled training items.
 
     Args:
         client: Whose items.
         rows: Gives [items, p] of a view.
         min_count: Classes with fewer items are left 0.
+        uniform: The mean of each class's rows, and 1, for their sum and number.
     """
     goal = client.trainer.objective
     assert isinstance(goal, ClassifyItems)
@@ -260,7 +260,33 @@ def described(client: TrainingClient[Any], rows: Callable[[View], Tensor], min_c
     sums, counts = class_sums(found, goal.labels, client.silo.schema.num_classes)
     few = counts < min_count
     sums[few], counts[few] = 0.0, 0
-    return sums, counts
+    if uniform:
+        sums, counts = sums / counts.clamp_min(1).unsqueeze(1), counts.clamp_max(1)
+    return TrainReply(sums=sums, counts=counts)
+
+
+def of_shape(shape: tuple[int, int]) -> Check[TrainReply]:
+    """For ``federation.ask``: refuses rows of another shape than (C, p); a sum refuses them by itself."""
+
+    def check(client: ClientId, reply: TrainReply) -> None:
+        if reply.sums.shape != shape:
+            raise MessageError(
+                f"client {client} must send prototypes of shape {shape}; {tuple(reply.sums.shape)} came. All clients' "
+                f"embeddings must have one width."
+            )
+
+    return check
+
+
+def gathered(replies: Replies[TrainReply]) -> tuple[Tensor, Tensor, Tensor]:
+    """The clients' prototypes [m, p], their classes [m] and what each counts [m]; only classes that a client has."""
+    if not len(replies):
+        return torch.zeros(0, 0), *torch.zeros(2, 0, dtype=torch.int64)
+    sums = torch.stack([reply.sums for _, reply in replies])
+    counts = torch.stack([reply.counts for _, reply in replies])
+    there = counts > 0
+    weights = counts[there]
+    return sums[there] / weights[:, None], there.nonzero()[:, 1], weights
 
 
 def check_encoder(client: TrainingClient[Any]) -> None:

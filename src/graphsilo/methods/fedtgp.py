@@ -15,15 +15,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from graphsilo.errors import MessageError
-from graphsilo.federation.interface import Federation, Replies
-from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer, TrainReply
+from graphsilo.federation.interface import Federation
+from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer, gathered, of_shape
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.training.optimizer import optimizer
 from graphsilo.training.prototypes import PrototypeGenerator, class_sums
-from graphsilo.types import ClientId
 
 _TINY = 1e-6
 
@@ -72,24 +70,14 @@ class Server(PrototypeServer[FedTGPConfig]):
 
     def round(self, federation: Federation, number: int) -> None:
         chosen = self.select(federation, number)
-        replies = federation.ask(Client.train, self.request(), to=chosen, check=self.check)
+        replies = federation.ask(
+            Client.train, self.request(), to=chosen, check=of_shape((len(self.present), self.prototypes.shape[1]))
+        )
         rows, labels, weights = gathered(replies.require(self.config.min_clients))
         if len(labels):
             self.learn(number, rows.to(self.prototypes), labels, weights.to(self.prototypes))
             self.prototypes = self.net()
             self.present = self.present.index_fill(0, labels, True)
-
-    def check(self, client: ClientId, reply: TrainReply) -> None:
-        """Refuse prototypes of another shape.
-
-        Raises:
-            MessageError: They have one.
-        """
-        if reply.sums.shape != self.prototypes.shape:
-            raise MessageError(
-                f"client {client} must send prototypes of shape {tuple(self.prototypes.shape)}; "
-                f"{tuple(reply.sums.shape)} came. All clients' embeddings must have one width."
-            )
 
     def learn(self, number: int, rows: Tensor, labels: Tensor, weights: Tensor) -> None:
         """S epochs on the clients' prototypes of this round: [m, p], their classes [m] and what each counts [m]."""
@@ -114,15 +102,6 @@ class Server(PrototypeServer[FedTGPConfig]):
         for mine, saved in zip(self.net.parameters, state["net"], strict=True):
             mine.copy_(saved)
         self.optimizer.load_state(state["optimizer"])
-
-
-def gathered(replies: Replies[TrainReply]) -> tuple[Tensor, Tensor, Tensor]:
-    """The clients' prototypes [m, p], their classes [m] and what each counts [m]; only classes that a client has."""
-    sums = torch.stack([reply.sums for _, reply in replies])
-    counts = torch.stack([reply.counts for _, reply in replies])
-    there = counts > 0
-    weights = counts[there]
-    return sums[there] / weights[:, None], there.nonzero()[:, 1], weights
 
 
 def margin_of(rows: Tensor, labels: Tensor, weights: Tensor, largest: float) -> float:

@@ -61,6 +61,18 @@ def orthogonal_rows(count: int, width: int, draw: torch.Generator) -> Tensor:
     return unit_rows(vectors.t())
 
 
+def spread_rows(count: int, width: int, draw: torch.Generator) -> Tensor:
+    """[count, width] unit vectors that are far apart: orthogonal ones, or where there are too many for that, those at
+    which log Σ_{i≠j} exp(10 cos) ends after 500 steps of its gradient."""
+    rows = orthogonal_rows(count, width, draw)
+    if count <= width:
+        return rows
+    for _ in range(500):
+        near = (10.0 * (rows @ rows.t())).fill_diagonal_(-torch.inf)
+        rows = unit_rows(rows - 0.1 * count * torch.softmax(near.flatten(), 0).view_as(near) @ rows)
+    return rows
+
+
 class PrototypeGenerator:
     """Rows that a server learns: P = ReLU(V W₁ + b₁) W₂ + b₂ over trainable vectors V [R, p].
 

@@ -1,0 +1,84 @@
+"""A backbone whose classes are directions: logits are cosines between its output and a unit vector of each class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from graphsilo.models.base import Model, Outputs, Trace
+from graphsilo.models.dropout import Source
+from graphsilo.models.view import View
+
+_TINY = 1e-12
+
+
+class CosineHead(Model):
+    """s · cos(f(x), W_c) for each class c, f being a whole backbone of which the output is the embedding.
+
+    W is a buffer: no step of an optimiser changes it. Where f(x) is 0, logits are 0 and have no gradient.
+
+    Args:
+        encoder: f, with p outputs.
+        classes: C.
+        scale: s at the start.
+        trained: Whether s is a parameter.
+
+    Attributes:
+        prototypes: W [C, p], of unit rows; 0 before anybody sets it.
+    """
+
+    prototypes: Tensor
+    scale: Tensor
+
+    def __init__(self, encoder: Model, classes: int, *, scale: float, trained: bool):
+        super().__init__()
+        if trained:
+            self.scale = nn.Parameter(torch.tensor(scale))
+        else:
+            self.register_buffer("scale", torch.tensor(scale))
+        self.register_buffer("prototypes", torch.zeros(classes, encoder.num_classes))
+        self.encoder = encoder
+        self.embedding_dim, self.num_classes = encoder.num_classes, classes
+        self.head, self.readout = "scale", encoder.readout
+
+    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        return self.classify(self.embed(view, generator))
+
+    def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        embeddings: Tensor = self.encoder(view, generator)
+        return embeddings
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        embeddings = self.embed(view, generator)
+        return Outputs(self.classify(embeddings), embeddings)
+
+    def classify(self, embeddings: Tensor) -> Tensor:
+        return self.scale * (directions(embeddings)[0] @ self.prototypes.t())
+
+    def trace(self, view: View, source: Source | None) -> Trace | None:
+        found = self.encoder.trace(view, source)
+        if found is None:
+            return None
+        embeddings, pull = found
+        unit, length = directions(embeddings)
+        cosines = unit @ self.prototypes.t()
+
+        def back(gradient: Tensor) -> list[Tensor]:
+            inner = (gradient @ self.prototypes).mul_(self.scale)
+            # Only what is at right angles to f(x) turns its direction.
+            inner.sub_(unit * (unit * inner).sum(1, keepdim=True)).div_(length).mul_(length > _TINY)
+            first = [(gradient * cosines).sum()] if isinstance(self.scale, nn.Parameter) else []
+            return [*first, *pull(inner)]
+
+        return self.scale * cosines, back
+
+    def masks(self, view: View, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
+        return self.encoder.masks(view, times, generator)
+
+
+def directions(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows [n, p] over their lengths, and these [n, 1], at least 1e-12; a row of 0 stays, without a gradient."""
+    length = rows.norm(dim=1, keepdim=True).clamp_min(_TINY)
+    return torch.where(length > _TINY, rows / length, 0.0), length
