@@ -52,6 +52,8 @@ TABLES = {
     """,
     "fedntd": f"""{AVERAGING}
         beta 1.0 [0, inf)
+        temperature 1.0 (0, inf)
+    """,
     "feddistill": f"""{LOCAL_TRAINING}
         strength 1.0 [0, inf)
         min_count 1 [1, inf)
