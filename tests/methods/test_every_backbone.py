@@ -16,6 +16,8 @@ ENCODERS = {"sage", "gcn", "sgc_stacked", "mlp"}
 """Whose layers FedLoG knows how to run on single points; ``sgc_stacked`` is a GCN."""
 NO_HIDDEN_LAYER = {"sgc", "ssgc"}
 """One linear layer on propagated features: prototypes would be means of features."""
+PROPAGATED_ONCE = {"appnp_features", "ssgc", "ssgc_mlp"}
+"""No gradient for features."""
 PROTOTYPES = ("fedpg", "fedproto", "fedtgp", "fpl")
 
 QUICKER = {
@@ -62,6 +64,9 @@ def test_it_runs_or_refuses(method, model):
             run(config)
     elif method in PROTOTYPES and model in NO_HIDDEN_LAYER:
         with pytest.raises(ConfigError, match=rf"{model} as it is set has no hidden layer.*Set model\.layers to 2"):
+            run(config)
+    elif method in ("co_boosting", "dense") and model in PROPAGATED_ONCE:
+        with pytest.raises(UnsupportedError, match=r"propagates features once and for all.*choose gcn, sage"):
             run(config)
     elif method == "fedgen" and models.build(model, num_features=2, num_classes=2, task="node", seed=0).reach:
         with pytest.raises(UnsupportedError, match=r"cannot classify vectors that are no nodes\. Choose mlp, sgc"):

@@ -15,8 +15,13 @@ from graphsilo.testing.settings import Trial, cases, check_case, learned
 METHODS = {name: registry.load(name) for name in registry.names() if name not in ("global", "majority")}
 """``global`` is FedAvg with one client; ``majority`` learns nothing that a setting could change."""
 
+ONE_SHOT = {"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 12, "noise_dim": 8}
+ALONE = {"reset_optimizer": Trial(reason="whoever trains alone downloads nothing")}
+
 BASE: dict[str, dict[str, Any]] = {
     "fairfgl": {"lr": 0.3, "local_epochs": 2},
+    "co_boosting": ONE_SHOT,
+    "dense": ONE_SHOT,
     "fedgen": {"generator_steps": 3},
     "fedgta": {"threshold": 0.57},
     "fedlog": {
@@ -50,6 +55,8 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "fedgcn": {
         "reset_optimizer": Trial(beside={"momentum": 0.5}),
     },
+    "co_boosting": {**ALONE, "step_size": Trial([0.0, 0.2])},
+    "dense": ALONE,
     "fedgen": {
         "reset_optimizer": Trial(beside={"momentum": 0.5}),
     },

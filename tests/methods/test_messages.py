@@ -58,6 +58,16 @@ SENT = {
         train update: model float32
         train num_samples: counts
     """,
+    "co_boosting": """
+        train_alone weights: model float32
+        train_alone label_counts: counts int64 [classes] per_class=True
+        adopt clients: counts
+    """,
+    "dense": """
+        train_alone weights: model float32
+        train_alone label_counts: counts int64 [classes] per_class=True
+        adopt clients: counts
+    """,
     "fedgen": f"""{MEAN}
         train label_counts: counts int64 [classes] per_class=True
     """,

@@ -34,6 +34,18 @@ FOCAL = f"""{AVERAGING}
     gamma 2.0 [0, inf)
     class_beta 0.9999 (0, 1)
 """
+ONE_SHOT = f"""{LOCAL_TRAINING}
+    local_epochs 100 [1, inf)
+    epochs 10 [1, inf)
+    nodes 100 [2, inf)
+    neighbours 5 [1, inf)
+    row_length 1.0 (0, inf)
+    noise_dim 256 [1, inf)
+    generator_steps 30 [1, inf)
+    generator_lr 0.001 (0, inf)
+    reset_generator True
+    student_lr 0.01 (0, inf)
+"""
 TABLES = {
     "majority": ROUNDS,
     "local": LOCAL_TRAINING,
@@ -119,6 +131,19 @@ TABLES = {
     "fedgcn": f"""{AVERAGING}
         lr 0.5 (0, inf)
         hops 2
+    """,
+    "co_boosting": f"""{ONE_SHOT}
+        hardness 1.0 [0, inf)
+        adversarial 1.0 [0, inf)
+        adversarial_temperature 3.0 (0, inf)
+        step_size None [0, inf)
+        step_decay 0.99 (0, 1]
+        disturbance 0.03 [0, inf)
+        temperature 4.0 (0, inf)
+    """,
+    "dense": f"""{ONE_SHOT}
+        temperature 1.0 (0, inf)
+        disagreement 1.0 [0, inf)
     """,
     "fedgen": f"""{AVERAGING}
         alpha 1.0 [0, inf)
@@ -323,6 +348,8 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "feddistill": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fedgcn": (("node",), ("aggregate", "own"), set(), {"name": "gcn", "hidden": [16]}),
+    "co_boosting": (("node",), ("aggregate", "own"), {"heterogeneous", "edge_weights"}, None),
+    "dense": (("node",), ("aggregate", "own"), {"heterogeneous", "edge_weights"}, None),
     "fedgen": (
         ("node", "graph"),
         ("aggregate", "own"),

@@ -1,0 +1,48 @@
+"""Several models as one: equal ones side by side, in products as wide as all of them, which cost less."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphsilo.models.base import Model
+from graphsilo.models.registry import resolve
+
+KNOWN = frozenset({"gcn", "sgc_stacked", "mlp", "sage", "sgc", "appnp"})
+"""Models that are linear maps with ReLU between them, and nothing that looks at a whole row."""
+
+
+def side_by_side(models: Sequence[Model], name: str, settings: Mapping[str, Any]) -> Model | None:
+    """One model whose logits are those of all of them, [items, m · C], model by model.
+
+    Its first layer holds their weights column by column, every other one block by block. In evaluation mode each
+    column is what the model itself would give, to rounding.
+
+    Args:
+        models: Equal ones, for nodes; they are not changed.
+        name, settings: Of all of them.
+
+    Returns:
+        The model, frozen; None for backbones that cannot be put together so.
+    """
+    known = resolve(name, settings)
+    if name not in KNOWN or getattr(known, "unit_rows", False):
+        return None
+    arguments, count, first = known.arguments("node"), len(models), models[0]
+    arguments["hidden"] = [count * width for width in arguments["hidden"]]
+    parts = [dict(model.named_parameters()) for model in models]
+    inputs = next(value.shape[0] for value in parts[0].values() if value.dim() == 2)
+    joined = type(first)(inputs, count * first.num_classes, **arguments).requires_grad_(False)
+    joined.precision = first.precision
+    for key, parameter in joined.named_parameters():
+        parameter.data = _joined([part[key].detach() for part in parts], parameter.shape).contiguous()
+    return joined
+
+
+def _joined(tensors: list[Tensor], shape: torch.Size) -> Tensor:
+    if tensors[0].dim() == 1:
+        return torch.cat(tensors)
+    return torch.cat(tensors, 1) if tensors[0].shape[0] == shape[0] else torch.block_diag(*tensors)

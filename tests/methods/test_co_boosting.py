@@ -1,0 +1,174 @@
+"""Co-Boosting: the invariants of its specification, through the real machinery."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from graphsilo.federation import registry
+from graphsilo.methods.co_boosting import slope_of
+from graphsilo.random import generator
+
+METHOD = registry.load("co_boosting")
+SHORT = {"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 8, "noise_dim": 4}
+
+
+def rounds(server, federation):
+    federation.at("setup", 0)
+    server.set_up(federation)
+    federation.at("round", 1)
+    server.round(federation, 1)
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=generator(seed), dtype=torch.float64)
+
+
+def loss(answer, student, labels, **settings):
+    return METHOD.server.generator_loss(SimpleNamespace(config=METHOD.config(**settings)), answer, student, labels)
+
+
+def test_what_a_graph_is_made_for_by_hand():
+    """p = 1/4 with label 1: 3/4 log 4 with h = 1, 9/16 log 4 with h = 2; less β T² KL((3/4, 1/4) ‖ (1/2, 1/2))."""
+    answer, student = torch.tensor([[0.75, 0.25]]).log(), torch.tensor([[0.5, 0.5]]).log()
+    labels, apart = torch.tensor([1]), 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    for power, factor in ((0.0, 1.0), (1.0, 0.75), (2.0, 0.5625)):
+        found = loss(answer, student, labels, hardness=power, adversarial=0.0)
+        assert float(found) == pytest.approx(factor * math.log(4))
+    found = loss(answer, student, labels, adversarial=2.0, adversarial_temperature=1.0)
+    assert float(found) == pytest.approx(0.75 * math.log(4) - 2 * apart)
+
+
+def test_the_factor_of_hard_nodes_is_a_constant():
+    answer, labels = drawn(4, 3).requires_grad_(), torch.tensor([0, 1, 2, 0])
+    (found,) = torch.autograd.grad(loss(answer, answer.detach(), labels, adversarial=0.0), answer)
+    chance = torch.softmax(answer.detach(), 1)
+    hard = 1 - chance[range(4), labels]
+    torch.testing.assert_close(found, hard[:, None] * (chance - F.one_hot(labels, 3)) / 4)
+
+
+def test_the_slope_of_the_shares_is_autograds():
+    logits, shares = drawn(3, 5, 4), torch.tensor([0.2, 0.9, 0.4], dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 3, 0])
+    value = F.cross_entropy(torch.tensordot(shares / shares.sum(), logits, dims=1), labels)
+    torch.testing.assert_close(slope_of(logits, shares.detach(), labels), torch.autograd.grad(value, shares)[0])
+    alike = logits[:1].expand(3, 5, 4)
+    assert float(slope_of(alike, shares.detach(), labels).abs().max()) < 1e-12
+
+
+def boosted(logits, labels, epochs=1, **settings):
+    """The shares after so many epochs on one graph."""
+    server = SimpleNamespace(
+        config=METHOD.config(**settings), pool=[SimpleNamespace(labels=labels)], known=[logits], log={},
+        shares=torch.full((len(logits),), 1 / len(logits)),
+    )  # fmt: skip
+    seen = []
+    for epoch in range(1, epochs + 1):
+        METHOD.server.before_distilling(server, epoch)
+        seen.append(server.shares.clone())
+    return seen
+
+
+def test_shares_by_hand():
+    """A perfect model and one that says the same of everything: μ = 0.05, falling by half in each epoch."""
+    labels = torch.tensor([0, 1])
+    logits = torch.stack([8.0 * torch.eye(2), torch.tensor([[3.0, 0.0], [3.0, 0.0]])])
+    found = boosted(logits, labels, 2, step_size=0.05, step_decay=0.5)
+    assert found[0].tolist() == pytest.approx([0.525, 0.475])
+    assert found[1].tolist() == pytest.approx([0.5375, 0.4625])
+    assert boosted(logits, labels)[0].tolist() == pytest.approx([0.5 + 0.99 * 0.05, 0.5 - 0.99 * 0.05])
+
+
+def test_shares_stay_between_0_and_1():
+    labels = torch.tensor([0, 1])
+    logits = torch.stack([8.0 * torch.eye(2), -8.0 * torch.eye(2)])
+    for shares in boosted(logits, labels, 30, step_size=0.2):
+        assert 0 <= float(shares.min()) <= float(shares.max()) <= 1
+    assert shares.tolist() == [1.0, 0.0]
+
+
+def test_equal_models_keep_their_shares():
+    logits = drawn(1, 6, 3).float().expand(4, 6, 3)
+    assert boosted(logits, torch.zeros(6, dtype=torch.int64), 3)[-1].tolist() == [0.25] * 4
+
+
+def test_shares_do_not_vanish_together():
+    """With a step of 1 each falls to 0 or rises to 1, and the slopes of a pair, weighted, are opposite."""
+    logits, labels = drawn(4, 6, 3).float(), torch.tensor([0, 1, 2, 0, 1, 2])
+    for shares in boosted(logits, labels, 12, step_size=1.0, step_decay=1.0):
+        assert float(shares.sum()) >= 1
+    slopes = slope_of(logits, torch.tensor([0.1, 0.7, 0.3, 1.0]), labels)
+    assert float(slopes @ torch.tensor([0.1, 0.7, 0.3, 1.0])) == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [0.0, 0.5])
+def test_features_are_disturbed_by_a_share_of_their_deviation(kit, size):
+    """|δ| = ε σ entry by entry where there is a slope, links as they were; without ε the graph itself."""
+    server, federation = kit.build("co_boosting", [kit.tiny_silo(0), kit.tiny_silo(1)], disturbance=size, **SHORT)
+    seen, learn = [], server._learn
+
+    def spied(draw):
+        graph, kept = server.pool[-1], server.pool[-1].features.clone()
+        view, target = server.lesson(len(server.pool) - 1, generator(1))
+        moved = view.features().dense() - kept
+        assert bool((moved.abs() <= size * kept.std(0, correction=0) + 1e-6).all())
+        assert bool(moved.any()) is (size > 0)
+        assert torch.equal(graph.features, kept)
+        assert view.data.graph.edges.tolist() == graph.ends.tolist()
+        assert not target.requires_grad
+        torch.testing.assert_close(target, server.answer(server.ensemble(view)))
+        seen.append(size)
+        return learn(draw)
+
+    server._learn = spied
+    rounds(server, federation)
+    assert len(seen) == 3
+
+
+def test_without_its_changes_the_shares_stay_and_nodes_count_alike(kit):
+    server, federation = kit.build(
+        "co_boosting", [kit.tiny_silo(0), kit.tiny_silo(1)], step_size=0.0, disturbance=0.0, hardness=0.0, **SHORT
+    )
+    rounds(server, federation)
+    assert server.shares.tolist() == [0.5, 0.5]
+
+
+def test_shares_are_learned_from_the_second_graph_on(kit):
+    server, federation = kit.build("co_boosting", [kit.tiny_silo(0), kit.tiny_silo(1)], step_size=0.01, **SHORT)
+    seen, learn = [], server._learn
+    server._learn = lambda draw: (seen.append(server.shares.tolist()), learn(draw))[1]
+    rounds(server, federation)
+    assert seen[0] == [0.5, 0.5]
+    assert seen[1] != [0.5, 0.5]
+
+
+def test_stopped_within_the_servers_work_it_goes_on(kit):
+    """Shares come back with the rest."""
+    silos = [kit.tiny_silo(client) for client in range(2)]
+    whole, again = (kit.build("co_boosting", silos, **SHORT) for _ in range(2))
+    rounds(*whole)
+
+    class Stop(Exception):
+        pass
+
+    saved = []
+
+    def stop(work):
+        if work.done == 2:
+            saved.append((again[0].state(), work.saved()))
+            raise Stop
+
+    again[0].after_step = stop
+    with pytest.raises(Stop):
+        rounds(*again)
+    fresh, federation = kit.build("co_boosting", silos, **SHORT)
+    ((state, work),) = saved
+    fresh.load_state(state)
+    fresh.unfinished = work
+    rounds(fresh, federation)
+    assert fresh.shares.tolist() == whole[0].shares.tolist()
+    assert all(torch.equal(fresh.weights[name], value) for name, value in whole[0].weights.items())

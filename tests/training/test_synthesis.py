@@ -1,0 +1,112 @@
+"""Graphs that are made for models to answer on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from graphsilo import models
+from graphsilo.random import generator
+from graphsilo.training.local import weights_of
+from graphsilo.training.synthesis import Ensemble, Generator, Synthetic, nearest, packed, synthesise, unpacked
+
+WIDTH, CLASSES = 4, 3
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=generator(seed))
+
+
+def model(name="gcn", seed=0, **settings):
+    return models.build(name, num_features=WIDTH, num_classes=CLASSES, seed=seed, **settings)
+
+
+def made(count=6):
+    features = drawn(count, WIDTH)
+    return Synthetic(features, nearest(features, 2), torch.zeros(count, dtype=torch.int64))
+
+
+def test_nearest_by_hand():
+    """Directions at 0, 10, 30 and 180 degrees, whatever the lengths: 0-1, 1-0, 2-1, 3-2, and back."""
+    angles = torch.tensor([0.0, 10.0, 30.0, 180.0]).deg2rad()
+    rows = torch.stack([angles.cos(), angles.sin()], 1) * torch.tensor([1.0, 5.0, 0.1, 2.0])[:, None]
+    assert set(map(tuple, nearest(rows, 1).t().tolist())) == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
+    everybody = nearest(rows, 9)
+    assert everybody.shape == (2, 12)
+    assert bool((everybody[0] != everybody[1]).all())
+
+
+def test_a_generators_rows_have_their_length():
+    for length in (None, 1.0, 3.0):
+        found = Generator(5, WIDTH, generator(0), length)(drawn(7, 5)).detach().norm(dim=1)
+        assert bool((found < 0.1).all()) if length is None else found.tolist() == pytest.approx([length] * 7)
+
+
+def test_an_ensemble_answers_as_its_models_do_in_their_order():
+    """Equal ones, which are run as one, among others."""
+    kinds = [
+        ("gcn", {"hidden": 5}),
+        ("gat", {"hidden": 4}),
+        ("gcn", {"hidden": 5}),
+        ("gcn", {"hidden": 6}),
+        ("gat", {"hidden": 4}),
+    ]
+    several = [(name, settings, model(name, seed, **settings)) for seed, (name, settings) in enumerate(kinds)]
+    before = [{key: value.clone() for key, value in weights_of(one).items()} for _, _, one in several]
+    graph = made()
+    found = Ensemble(several)
+    assert len(found.parts) == 4
+    for view in (graph.tensors().full, graph.live(graph.features.clone().requires_grad_())):
+        logits = found(view)
+        assert logits.shape == (5, 6, CLASSES)
+        for mine, (_, _, one) in zip(logits, several, strict=True):
+            torch.testing.assert_close(mine, one(view), atol=1e-5, rtol=1e-4)
+    for (_, _, one), kept in zip(several, before, strict=True):
+        assert all(torch.equal(value, kept[name]) for name, value in weights_of(one).items())
+
+
+def test_the_gradient_reaches_features_and_not_links():
+    graph, one = made(), model(hidden=5)
+    leaf = graph.features.clone().requires_grad_()
+    one(graph.live(leaf)).square().sum().backward()
+    dense = torch.zeros(6, 6)
+    dense[tuple(graph.ends)] = 1.0
+    other = graph.features.clone().requires_grad_()
+    matrix = dense + torch.eye(6)
+    scale = matrix.sum(1).rsqrt()
+    matrix = scale[:, None] * matrix * scale
+    first, second = one.layers
+    hidden = (matrix @ other @ first.weight + first.bias).relu()
+    (matrix @ hidden @ second.weight + second.bias).square().sum().backward()
+    torch.testing.assert_close(leaf.grad, other.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_it_makes_what_the_loss_wants_and_keeps_the_best_step():
+    """Of a model whose answer is known: nodes that it takes for their labels."""
+    one = model("mlp", hidden=8).requires_grad_(False)
+    labels = torch.arange(9) % CLASSES
+    seen = []
+
+    def loss(view, wanted):
+        value = F.cross_entropy(one(view), wanted)
+        seen.append(float(value.detach()))
+        return value
+
+    draw = generator(0)
+    noise = torch.randn(9, 6, generator=draw)
+    start = noise.clone()
+    graph, lowest = synthesise(Generator(6, WIDTH, draw, 3.0), noise, labels, loss, steps=60, lr=1e-2, neighbours=2)
+    assert lowest == min(seen) < 0.5 * seen[0]
+    assert len(seen) == 60
+    with torch.no_grad():
+        assert float(F.cross_entropy(one(graph.tensors().full), labels)) == pytest.approx(lowest, rel=1e-4)
+    assert not torch.equal(noise, start)  # it is trained, too
+    assert not graph.features.requires_grad
+
+
+def test_a_pool_survives_its_state():
+    (again,) = unpacked(packed([graph := made()]))
+    assert all(torch.equal(one, other) for one, other in zip(again, graph, strict=True))
+    assert np.array_equal(again.tensors().graph.features, graph.features.numpy())
