@@ -46,8 +46,7 @@ _LONGEST = 200
 """Signs of a text, or of a list as text, that is kept as it was sent."""
 
 
-@dataclass(frozen=True)
-class FieldNote:
+class FieldNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the log says of one field of a message.
 
     Attributes:
@@ -67,8 +66,7 @@ class FieldNote:
     value: Any = None
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of the log.
 
     Attributes:
@@ -191,8 +189,8 @@ class Journal:
             length = encode(message).num_bytes if bytes is None else bytes
         if way == "received":
             fields = [{key: note[key] for key in ("name", "kind", "bytes")} for note in fields]
-        entry = {"time": _now(), "way": way, "run": run, "method": method, "round": round, "handler": handler}
-        self._write({**entry, "message": name, "bytes": length if bytes is None else bytes, "fields": fields})
+        content = {"message": name, "bytes": length if bytes is None else bytes, "fields": fields}
+        self._write(way, run, method, round, handler, content)
 
     def card(self, content: Mapping[str, Any]) -> None:
         """Note the silo's card, which is about to leave.
@@ -209,8 +207,8 @@ class Journal:
             }
             for name, value in content.items()
         ]
-        entry = {"time": _now(), "way": "sent", "run": "", "method": "", "round": 0, "handler": "cards"}
-        self._write({**entry, "message": CARD, "bytes": len(msgspec.msgpack.encode(content)), "fields": fields})
+        whole = {"message": CARD, "bytes": len(msgspec.msgpack.encode(content)), "fields": fields}
+        self._write("sent", "", "", 0, "cards", whole)
 
     def note(self, way: Way, run: str, method: str, round: int, handler: str, reason: str) -> None:
         """Note in words what is no message.
@@ -224,8 +222,7 @@ class Journal:
         Raises:
             DisclosureError: It cannot be logged.
         """
-        entry = {"time": _now(), "way": way, "run": run, "method": method, "round": round, "handler": handler}
-        self._write({**entry, "reason": reason})
+        self._write(way, run, method, round, handler, {"reason": reason})
 
     def sent_bytes(self, run: str | None = None) -> int:
         """Bytes of tensors and text that have left in a run (None: in all), for a gate that begins after that."""
@@ -236,12 +233,14 @@ class Journal:
             for note in entry.fields
         )
 
-    def _write(self, entry: Mapping[str, Any]) -> None:
+    def _write(self, way: Way, run: str, method: str, round: int, handler: str, content: Mapping[str, Any]) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        entry = {"time": now, "way": way, "run": run, "method": method, "round": round, "handler": handler, **content}
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False, default=str).encode() + b"\n"
         try:
             handle = self._open(len(line))
             try:
-                self._extend(handle, line, wait=entry["way"] in ("sent", "failed"))
+                self._extend(handle, line, wait=way in ("sent", "failed"))
             finally:
                 os.close(handle)
         except OSError as error:
@@ -489,15 +488,6 @@ def _files(path: Path) -> list[Path]:
 
 def _entry(line: bytes) -> Entry:
     try:
-        tree = json.loads(line)
-        notes = tuple(
-            FieldNote(**{**note, "shape": None if note.get("shape") is None else tuple(note["shape"])})
-            for note in tree.pop("fields", [])
-        )
-        return Entry(**tree, fields=notes)
-    except (ValueError, TypeError, AttributeError):
+        return msgspec.json.decode(line, type=Entry)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return Entry()
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -131,6 +131,13 @@ def aligned_bytes(size: int) -> NDArray[np.uint8]:
     return data
 
 
+def aligned_copy(payload: memoryview) -> NDArray[np.uint8]:
+    """The bytes in such memory."""
+    data = aligned_bytes(payload.nbytes)
+    data[:] = np.frombuffer(payload, dtype=np.uint8)
+    return data
+
+
 def aligned(size: int) -> int:
     return (size + ALIGN - 1) // ALIGN * ALIGN
 

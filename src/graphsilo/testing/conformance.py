@@ -417,16 +417,18 @@ def _is_finite(tensor: Tensor) -> bool:
 
 def check_workers(method: Method, settings: Mapping[str, Any]) -> None:
     """Two worker processes give the numbers of one process, bit for bit."""
-    serial = numbers(run(small_config(method, settings)).tree)
-    spread = numbers(run(small_config(method, settings, run={"workers": 2})).tree)
-    _require(serial == spread, method, "with worker processes the numbers differ")
+    _require_same(method, settings, {"workers": 2}, "with worker processes the numbers differ")
 
 
 def check_offloading(method: Method, settings: Mapping[str, Any]) -> None:
     """Clients that are put away and made again between their calls give the numbers of clients that stay."""
-    whole = numbers(run(small_config(method, settings)).tree)
-    offloaded = numbers(run(small_config(method, settings, run={"resident_clients": 1})).tree)
-    _require(whole == offloaded, method, "with offloaded clients the numbers differ: state() lacks something")
+    text = "with offloaded clients the numbers differ: state() lacks something"
+    _require_same(method, settings, {"resident_clients": 1}, text)
+
+
+def _require_same(method: Method, settings: Mapping[str, Any], otherwise: Mapping[str, Any], text: str) -> None:
+    plain, other = (numbers(run(small_config(method, settings, run=how)).tree) for how in ({}, otherwise))
+    _require(plain == other, method, text)
 
 
 CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (

@@ -17,6 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from graphsilo.errors import RunError, one_line
 from graphsilo.experiments.observer import Progress, Working
 from graphsilo.experiments.service.jobs import Job
@@ -89,28 +91,13 @@ class Status:
 
     def progressed(self, progress: Progress) -> None:
         """A round has ended."""
-        row = {
-            "seed": progress.seed,
-            "round": progress.round,
-            "validation": dict(progress.validation or {}),
-            "test": dict(progress.test or {}),
-            "seconds": progress.seconds,
-        }
+        known = asdict(progress)
+        del known["label"]  # of a reference row; the status has no place for it
+        scores = {name: known.pop(name) or {} for name in ("validation", "test")}
         with self._lock:
-            self._rounds.append(row)
+            self._rounds.append({**{name: known[name] for name in ("seed", "round", "seconds")}, **scores})
             if self._tree["job"] is not None:
-                self._tree["job"].update(
-                    work=None,
-                    seed=progress.seed,
-                    index=progress.index,
-                    seeds=progress.seeds,
-                    round=progress.round,
-                    rounds=progress.rounds,
-                    best=list(progress.best) if progress.best else None,
-                    upload_bytes=progress.upload_bytes,
-                    download_bytes=progress.download_bytes,
-                    seconds=progress.seconds,
-                )
+                self._tree["job"].update(known, work=None)
         self.write()
 
     def worked(self, working: Working) -> None:
@@ -169,12 +156,8 @@ class Status:
 
 
 def _plain(value: Any) -> Any:
-    """The same without NaN, which JSON has no word for."""
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else None
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    """The same without NaN, which JSON has no word for: msgspec writes null."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def read_status(kit: Path) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -52,13 +52,6 @@ class OffloadedState:
     path: Path | None
     remember: bool
     shared: tuple[str, ...] = ()
-
-
-class _Written(NamedTuple):
-    """A offloaded client's file, and those beside it that it refers to."""
-
-    path: Path
-    shared: tuple[str, ...]
 
 
 class OffloadFolder:
@@ -131,7 +124,7 @@ class ClientCache:
         self.limit: int | None = None
         self._make, self._folder = make, Path()
         self._here: OrderedDict[ClientId, HostedClient] = OrderedDict()  # the longest unused first
-        self._files: dict[ClientId, _Written] = {}
+        self._files: dict[ClientId, tuple[Path, tuple[str, ...]]] = {}  # with those beside it that it refers to
         self._shared: Counter[str] = Counter()  # how many of them refer to a file
         self._changed: set[ClientId] = set()
         self._to_remember: set[ClientId] = set()  # offloaded while validation had never been better
@@ -156,9 +149,8 @@ class ClientCache:
         held = self._here.get(client)
         if held is None:
             held = HostedClient(self._make(client))
-            file = self._files.get(client)
-            if file is not None:
-                held.load_state(_read(file.path, client))
+            if client in self._files:
+                held.load_state(_read(self._files[client][0], client))
             if client in self._to_remember:
                 held.remember()
             if client in self._numbers:
@@ -297,16 +289,16 @@ class ClientCache:
         """This is a client's file from now on; the one before goes, and what nobody refers to any more."""
         self._shared.update(shared)
         self._unlink(client)
-        self._files[client] = _Written(path, tuple(shared))
+        self._files[client] = path, tuple(shared)
 
     def _unlink(self, client: ClientId) -> None:
         """Remove a client's file, if there is one, and what only it referred to."""
-        old = self._files.pop(client, None)
-        if old is None:
+        if client not in self._files:
             return
-        old.path.unlink(missing_ok=True)
-        self._shared.subtract(old.shared)
-        for name in old.shared:
+        path, shared = self._files.pop(client)
+        path.unlink(missing_ok=True)
+        self._shared.subtract(shared)
+        for name in shared:
             if not self._shared[name]:
                 del self._shared[name]
                 (self._folder / name).unlink(missing_ok=True)

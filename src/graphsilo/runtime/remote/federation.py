@@ -21,14 +21,12 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
-import numpy as np
-
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
 from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.scaling import ScalingClient, message_of
-from graphsilo.federation.wire import Encoded, aligned_bytes
+from graphsilo.federation.wire import Encoded, aligned_copy
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.lost import StateLost
@@ -186,9 +184,7 @@ class Remote(Exchange):
                     kind, reason = answer["failure"]
                     found[client] = Failure(client, handler, one_line(kind), one_line(reason))
                 else:
-                    payload = packet.payloads[answer["payload"]]
-                    data = aligned_bytes(payload.nbytes)
-                    data[:] = np.frombuffer(payload, dtype=np.uint8)
+                    data = aligned_copy(packet.payloads[answer["payload"]])
                     fields = tuple((str(name), str(kind), int(size)) for name, kind, size in answer["fields"])
                     # These go into the ledger, which says what left each silo.
                     sizes = [size for _, _, size in fields]

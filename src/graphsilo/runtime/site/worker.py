@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
-import numpy as np
 import torch
 
 from graphsilo import documents
@@ -58,7 +57,7 @@ from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.federation.wire import Encoded, aligned_bytes
+from graphsilo.federation.wire import Encoded, aligned_copy
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
@@ -184,7 +183,7 @@ class SiteWorker:
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
-        agreed = decode(_aligned(packet.payloads[0]), AgreedScale) if packet.payloads else None
+        agreed = decode(aligned_copy(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
         self.session = None
         clients: dict[ClientId, HostedClient] = {}
@@ -247,7 +246,7 @@ class SiteWorker:
         session = self._open(packet)
         handler, number = str(packet.header["handler"]), int(packet.header["round"])
         # Into memory of our own, aligned as torch's: kernels give the same bits as in one process.
-        inboxes = [Inbox(_aligned(payload)) for payload in packet.payloads]
+        inboxes = [Inbox(aligned_copy(payload)) for payload in packet.payloads]
         answers: list[dict[str, Any]] = []
         payloads: list[Any] = []
         for client, index in packet.header["to"]:
@@ -398,12 +397,6 @@ def _same_settings(method: Method, sent: Mapping[str, Any]) -> MethodConfig:
 def _coarse(started: float) -> float:
     """CPU seconds since a moment, to the hundredth: finer, they would tell of the silo what no field declares."""
     return round(time.process_time() - started, 2)
-
-
-def _aligned(payload: memoryview) -> Any:
-    data = aligned_bytes(payload.nbytes)
-    data[:] = np.frombuffer(payload, dtype=np.uint8)
-    return data
 
 
 def _noted(
