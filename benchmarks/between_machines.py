@@ -28,7 +28,7 @@ from typing import Any
 
 from graphsilo.cli.silo.commands import write_silos
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
@@ -42,7 +42,7 @@ MODELS = {"0.37 MB": 64, "50 MB": 8720}
 """Hidden units of a two-layer GCN over 1433 features."""
 
 
-class Watch(Silent):
+class Watch(Observer):
     """Notes when rounds end, and does something after one of them."""
 
     def __init__(self, strike: tuple[int, Callable[[], None]] | None = None):

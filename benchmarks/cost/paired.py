@@ -22,7 +22,7 @@ from children import memory, reset_peak
 from cost.loop import PlainFedAvg
 from cost.probe import Watch
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -70,7 +70,7 @@ CUT_SHORT = {
 }
 
 
-class InTurn(Silent):
+class InTurn(Observer):
     """After each round of ours, runs one of the plain loop's, and notes what both took.
 
     Args:

@@ -9,7 +9,7 @@ import pytest
 
 import graphsilo
 from graphsilo.errors import ConfigError, RunError, UnsupportedError
-from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods import fedavg
@@ -22,7 +22,7 @@ class Stopped(Exception):
     pass
 
 
-class After(Silent):
+class After(Observer):
     def progressed(self, progress):
         if progress.round == 2:
             raise Stopped

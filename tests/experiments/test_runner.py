@@ -11,7 +11,7 @@ import pytest
 from graphsilo.errors import FederationError, RunError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.evaluation import scored_clients
-from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.testing import conformance
@@ -171,7 +171,7 @@ def test_a_used_folder_is_refused(small, tmp_path):
 
 
 def test_a_held_folder_is_refused(small, tmp_path):
-    class Intruder(Silent):
+    class Intruder(Observer):
         caught = None
 
         def progressed(self, progress):

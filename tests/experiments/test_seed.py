@@ -7,12 +7,12 @@ import time
 import pytest
 
 from graphsilo.experiments import seed as seeds
-from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.methods import fedavg
 
 
-class Ears(Silent):
+class Ears(Observer):
     """Keeps what was said of traffic, with the rounds in between."""
 
     def __init__(self):

@@ -13,7 +13,7 @@ from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.outcome import one_class
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
@@ -123,7 +123,7 @@ def test_the_same_bits_in_workers_and_with_few_clients_in_memory(hospitals: list
 
 
 def test_the_same_bits_after_a_stop(hospitals: list[str], tmp_path: Path) -> None:
-    class Stops(Silent):
+    class Stops(Observer):
         def progressed(self, progress: Any) -> None:
             if progress.round == 2:
                 raise KeyboardInterrupt
@@ -138,7 +138,7 @@ def test_what_scaling_sends_stands_in_the_ledger(hospitals: list[str]) -> None:
     config = config_of(hospitals)
     method = registry.load("fedavg")
     one = SeedRun(config, method, config.method_config(), prepare(config, method), 0, None, None)
-    seed, ledger = one.run(0, resume=False, observer=Silent(), label="", folder=None)
+    seed, ledger = one.run(0, resume=False, observer=Observer(), label="", folder=None)
     rows = [row for row in ledger.rows() if row[0] == "setup"]
     up = {(row[4], row[6], row[7]) for row in rows if row[3] == "up" and row[6] != "(header)"}
     assert up == {
@@ -282,7 +282,7 @@ def test_scaling_that_cannot_be(hospitals: list[str]) -> None:
 def test_columns_worlds_apart_and_one_class_for_all(hospitals: list[str]) -> None:
     heard: list[str] = []
 
-    class Hears(Silent):
+    class Hears(Observer):
         def warned(self, text: str) -> None:
             heard.append(text)
 

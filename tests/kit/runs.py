@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.observer import Observer
 
 
-class Listener(Silent):
+class Listener(Observer):
     """Notes everything."""
 
     def __init__(self):

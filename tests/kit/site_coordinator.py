@@ -10,11 +10,11 @@ from same_machine import SameMachine
 
 from graphsilo.errors import GraphsiloError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.service.run_over import run_over
 
 
-class Loud(Silent):
+class Loud(Observer):
     """Prints every round, so that whoever watches knows when to strike."""
 
     def progressed(self, progress: Progress) -> None:

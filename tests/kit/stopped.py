@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 
 
@@ -12,7 +12,7 @@ class Stop(Exception):
     pass
 
 
-class StopAfter(Silent):
+class StopAfter(Observer):
     def __init__(self, seed, number):
         self.place = (seed, number)
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from graphsilo.evaluate.metrics import leading
+from graphsilo.experiments.observer import Observer, Progress, Working
 from graphsilo.report.formats import REFERENCES, data_size, duration, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
-
-    from graphsilo.experiments.observer import Observer, Progress, Working
 
 SILENT_SECONDS = 60.0
 """Longest time without a plain line while rounds go on."""
@@ -163,7 +162,7 @@ def _traffic(event: Progress) -> str:
     return f"sent {data_size(event.upload_bytes)}, received {data_size(event.download_bytes)}"
 
 
-class PlainProgress:
+class PlainProgress(Observer):
     """A line at the start, one about every tenth of the rounds, and one at the end of each seed."""
 
     def __init__(self, write: Callable[[str], None]):
@@ -207,7 +206,7 @@ class PlainProgress:
         self.write(line)
 
 
-class LiveProgress:
+class LiveProgress(Observer):
     """One line of the terminal that follows the rounds; finished seeds stay above it."""
 
     def __init__(self, stream: IO[str]):
@@ -345,7 +344,7 @@ class Log:
             print(f"graphsilo: {self.path} is not continued ({error.strerror}).", file=sys.stderr)
 
 
-class Several:
+class Several(Observer):
     """Passes everything on to several observers."""
 
     def __init__(self, *observers: Observer):

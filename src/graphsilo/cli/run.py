@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.cli import BEGUN, Interrupted, check_stopped, terminal
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.observer import Observer
 
 if TYPE_CHECKING:
     from graphsilo.cli.progress import LiveProgress, PlainProgress
@@ -91,7 +92,7 @@ def _train(
     return result.record, begun.warnings
 
 
-class _Begun:
+class _Begun(Observer):
     """Notes that training has begun, from when on the folder is this run's, and which warnings were shown."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Working:
         return f"server: {self.name}, {self.step} of {self.steps} steps"
 
 
-class Observer(Protocol):
-    """Receives the progress of a run. Nothing an observer does changes a number."""
+class Observer:
+    """Receives the progress of a run, and ignores it unless a method is overridden. It changes no number."""
 
     def started(self, description: Mapping[str, Any]) -> None:
         """The data is ready; training begins."""
@@ -75,19 +75,3 @@ class Observer(Protocol):
 
     def warned(self, text: str) -> None:
         """Something a person should know."""
-
-
-class Silent:
-    """Ignores everything."""
-
-    def started(self, description: Mapping[str, Any]) -> None:
-        """Nothing."""
-
-    def progressed(self, progress: Progress) -> None:
-        """Nothing."""
-
-    def worked(self, working: Working) -> None:
-        """Nothing."""
-
-    def warned(self, text: str) -> None:
-        """Nothing."""

@@ -15,7 +15,7 @@ from graphsilo import documents
 from graphsilo.experiments.checks import check_data, check_device, check_precision, check_resources, check_support
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
-from graphsilo.experiments.observer import Observer, Silent
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import Federations, Participants
 from graphsilo.experiments.references import gaps_closed, reference_config, reference_method
 from graphsilo.experiments.seed import SeedRun
@@ -74,7 +74,7 @@ def run(
     """
     usage = UsageMeter(begun)
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
-    observer = observer or Silent()
+    observer = observer or Observer()
     folder = None if out is None else Path(out)
     remote = simulation is not None and not isinstance(simulation, Simulation)
     config = settled(config, out=folder, remote=remote)

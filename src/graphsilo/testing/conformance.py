@@ -27,7 +27,7 @@ from graphsilo.errors import FederationError, MessageError
 from graphsilo.evaluate.metrics import leading
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import evaluate, modes_of
-from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -616,7 +616,7 @@ class _Stopped(Exception):
     pass
 
 
-class _Stop(Silent):
+class _Stop(Observer):
     """Interrupts a run after a round."""
 
     def __init__(self, after: int):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from graphsilo.errors import FederationError, RunError, UnsupportedError
-from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.coordinator import Coordinator
 from graphsilo.experiments.service.jobs import Jobs
@@ -65,7 +65,7 @@ def test_stopped_job_continues_where_it_was(
     job = jobs.submit(config_file(sites, tmp_path))
     seen: list[int] = []
 
-    class Stopping(Silent):
+    class Stopping(Observer):
         def progressed(self, progress: Progress) -> None:
             seen.append(progress.round)
             if progress.round == 2:
@@ -136,7 +136,7 @@ def test_job_that_waits_for_sites_can_be_stopped(sites: Any, kit: Path, tmp_path
 
 
 def test_unexpected_error_ends_a_job_and_not_the_coordinator(sites: Any, kit: Path, tmp_path: Path) -> None:
-    class Broken(Silent):
+    class Broken(Observer):
         def progressed(self, progress: Progress) -> None:
             if progress.round == 1 and not seen:
                 seen.append(True)

@@ -14,7 +14,7 @@ import pytest
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments import seed
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.resume import differences, some
@@ -140,7 +140,7 @@ def test_stopped_within_the_servers_work_it_goes_on_there(small, tmp_path, monke
     collect = Server._ask
     monkeypatch.setattr(Server, "_ask", lambda self, federation: (asked.append(1), collect(self, federation)))
 
-    class Heard(Silent):
+    class Heard(Observer):
         def worked(self, working):
             steps.append(working.step)
             assert str(working) == f"server: surrogate, {working.step} of 12 steps"
@@ -172,7 +172,7 @@ def test_finished_seeds_are_not_run_again(small, tmp_path):
 
     seeds = set()
 
-    class Heard(Silent):
+    class Heard(Observer):
         def progressed(self, progress):
             seeds.add(progress.seed)
 

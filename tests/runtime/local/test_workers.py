@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graphsilo.errors import FederationError
-from graphsilo.experiments.observer import Silent
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
@@ -163,7 +163,7 @@ def test_more_workers_than_clients_and_nothing_left_behind(simulation_of, troubl
     assert list(tmp_path.iterdir()) == []
 
 
-class Listener(Silent):
+class Listener(Observer):
     """Keeps what it is warned of, and the rounds it hears of."""
 
     def __init__(self):

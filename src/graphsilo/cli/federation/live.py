@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from graphsilo.cli import terminal
 from graphsilo.cli.federation.view import TROUBLE, age, printable, sites_table, state
 from graphsilo.cli.progress import PlainProgress, Track, Tracks, end_line, headline, round_line
-from graphsilo.experiments.observer import Observer, Progress, Silent, Working
+from graphsilo.experiments.observer import Observer, Progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,7 +37,7 @@ class PlainScreen:
 
     def observer(self) -> Observer:
         if self.quiet:
-            return Silent()
+            return Observer()
         self.close()
         self._progress = _WithoutWarnings(_to_stderr)
         return self._progress
@@ -64,7 +64,7 @@ class _WithoutWarnings(PlainProgress):
         """Nothing."""
 
 
-class LiveScreen:
+class LiveScreen(Observer):
     """A view of the terminal that follows the federation: sites, the job and the last events.
 
     What happens before the first job, what is run and what seeds come to stays above it.
@@ -105,7 +105,7 @@ class LiveScreen:
         self._finish()
         self._live.stop()
 
-    # -- an observer ----------------------------------------------------------------------------------------------
+    # -- an observer: the status shows the server's work, and the events its warnings -----------------------------
 
     def started(self, description: Mapping[str, Any]) -> None:
         """Say what is run; it stays on the screen."""
@@ -117,12 +117,6 @@ class LiveScreen:
         """Take note; the screen follows by itself."""
         ended, _ = self.tracks.advance(progress)
         self._end(ended)
-
-    def worked(self, working: Working) -> None:
-        """Nothing: the status says it."""
-
-    def warned(self, text: str) -> None:
-        """Nothing: warnings are events of the coordinator already."""
 
     # -- drawing --------------------------------------------------------------------------------------------------
 

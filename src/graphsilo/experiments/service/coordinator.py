@@ -14,7 +14,7 @@ from typing import Any
 
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.observer import Observer, Progress, Silent, Working
+from graphsilo.experiments.observer import Observer, Progress, Working
 from graphsilo.experiments.service.jobs import Job, Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.experiments.service.watch import Status
@@ -31,7 +31,7 @@ class Stopped(RunError):
     """Somebody asked for the job to be stopped."""
 
 
-class _Watching:
+class _Watching(Observer):
     """Passes progress on, and stops the run when somebody asked for it."""
 
     def __init__(self, job: str, status: Status, inner: Observer, wanted_stop: Callable[[], bool]):
@@ -97,7 +97,7 @@ class Coordinator:
         self.closed = threading.Event()
         self._unwritten = ""  # a job whose end could not be written down: it would begin again at once
 
-    def serve(self, *, observer: Callable[[], Observer] = Silent, until_idle: bool = False) -> list[Job]:
+    def serve(self, *, observer: Callable[[], Observer] = Observer, until_idle: bool = False) -> list[Job]:
         """Take jobs until ``close`` is called, or until none is left.
 
         Args:

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("nvflare")
 
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.observer import Progress, Silent
+from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
 
@@ -64,7 +64,7 @@ def test_every_silo_keeps_its_own_model_and_log(federation: Federation, transpor
         assert "model weights" in told.stdout
 
 
-class Struck(Silent):
+class Struck(Observer):
     """Does something when a round has ended."""
 
     def __init__(self, round: int, action: Callable[[], Any]):
