@@ -125,13 +125,15 @@ def test_the_list_of_methods_that_take_them() -> None:
         "fedtgp",
         "focal",
         "fpl",
+        "gcfl",
+        "gcfl_plus",
         "global",
         "local",
         "majority",
         "renode",
         "scaffold",
     ]
-    assert LACKS == ["gat", "gin"]
+    assert LACKS == ["gat", "gin", "gin_gcfl", "gin_fedstar"]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ ONLY_SUMS = {
     "fedprox",
     "fedridge",
     "fedsage",
+    "fedstar",
     "focal",
     "global",
     "local",

@@ -62,6 +62,11 @@ def test_it_runs_or_refuses(method, model):
             UnsupportedError, match=r"known here for sage, gcn and mlp; \w+ was asked for\. Use --model"
         ):
             run(config)
+    elif method == "fedstar" and model != "gin_fedstar":
+        with pytest.raises(
+            UnsupportedError, match=rf"gin_fedstar has; {model} was asked for\. Use --model gin_fedstar"
+        ):
+            run(config)
     elif method in PROTOTYPES and model in NO_HIDDEN_LAYER:
         with pytest.raises(ConfigError, match=rf"{model} as it is set has no hidden layer.*Set model\.layers to 2"):
             run(config)

@@ -28,6 +28,8 @@ BASE: dict[str, dict[str, Any]] = {
         "generator_epochs": 3, "networks": 3, "prototypes": 4, "embedding_dim": 8, "batch_size": 8, "interp": 4,
         "interaction_layers": 2,
     },
+    "gcfl": {"eps_1": 1e6, "eps_2": 0.0, "warm_up": 0},
+    "gcfl_plus": {"eps_1": 1e6, "eps_2": 0.0, "warm_up": 0, "window": 2},
     "fedpg": {"server_epochs": 4, "confidence": 0.3, "lr": 0.05},
     "fedridge": {
         "features": "mean", "label_features": "never", "ridge": (100.0,), "prior": (0.0,), "own_ridge": (0.01,),
@@ -119,6 +121,15 @@ TRIALS: dict[str, dict[str, Trial]] = {
     },
     "fpl": {
         "min_count": Trial([9]),
+    },
+    "gcfl": {
+        "eps_1": Trial([0.0]),
+        "mean_by": Trial(beside={"eps_1": 0.385}),
+    },
+    "gcfl_plus": {
+        "eps_1": Trial([0.0]),
+        "warm_up": Trial([2]),
+        "mean_by": Trial(beside={"eps_1": 0.385, "window": 1}),
     },
     "local": {
         "reset_optimizer": Trial(reason="whoever trains alone downloads nothing"),

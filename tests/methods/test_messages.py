@@ -29,6 +29,11 @@ SENT = {
     "fedsage": MEAN,
     "focal": MEAN,
     "renode": MEAN,
+    "gcfl": MEAN,
+    "gcfl_plus": f"""{MEAN}
+        train norm: gradient
+    """,
+    "fedstar": MEAN,
     "global": MEAN,
     "scaffold": f"""{MEAN}
         count weight: counts

@@ -46,6 +46,11 @@ ONE_SHOT = f"""{LOCAL_TRAINING}
     reset_generator True
     student_lr 0.01 (0, inf)
 """
+GCFL = f"""{AVERAGING}
+    eps_1 0.05 [0, inf)
+    eps_2 0.1 [0, inf)
+    warm_up 20 [0, inf)
+"""
 TABLES = {
     "majority": ROUNDS,
     "local": LOCAL_TRAINING,
@@ -59,6 +64,12 @@ TABLES = {
         w_min 0.5 [0, 1.5]
         w_max 1.5 [0.5, inf)
     """,
+    "gcfl": GCFL,
+    "gcfl_plus": f"""{GCFL}
+        window 5 [1, inf)
+        standardize False
+    """,
+    "fedstar": AVERAGING,
     "global": f"""{AVERAGING}
         cross_edges True
     """,
@@ -371,6 +382,9 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedtgp": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fednh": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fpl": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
+    "gcfl": (("graph", "node"), ("aggregate", "own"), {"edge_weights"}, {"graph": {"name": "gin_gcfl"}}),
+    "gcfl_plus": (("graph", "node"), ("aggregate", "own"), {"edge_weights"}, {"graph": {"name": "gin_gcfl"}}),
+    "fedstar": (("graph", "node"), ("aggregate", "own"), set(), {"name": "gin_fedstar"}),
     "global": (EVERY_TASK, ("own",), {"pooled", "edge_weights"}, None),
     "local": (EVERY_TASK, ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
     "majority": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights", "alone"}, None),

@@ -8,11 +8,12 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import LocalTrainingConfig
-from graphsilo.models.base import borrowed
+from graphsilo.models.base import Model, borrowed
 from graphsilo.models.view import GraphTensors
+from graphsilo.random import Name
 from graphsilo.training.local import (
     Adjust,
     LocalTrainer,
@@ -138,3 +139,19 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return self.model.embed(data.full)
+
+
+class CoreClient(TrainingClient[ConfigT], Generic[ConfigT]):
+    """Shares the core of its model (``Model.core``); the layers around it are its own, drawn for it alone."""
+
+    def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
+        return super().build_model(spec, seed_names=(*seed_names, "client", self.id))
+
+    @property
+    def shared(self) -> Collection[str]:
+        return core_of(self.model, self.weights)
+
+
+def core_of(model: Model, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those of a model's weights that belong to its core."""
+    return {name: value for name, value in weights.items() if name.startswith(model.core)}

@@ -56,6 +56,8 @@ class Model(nn.Module, ABC):
         embedding_dim: Width p of the embedding.
         num_classes: Width C of the output.
         head: Name prefix of the parameters behind the embedding.
+        core: Name prefix of the layers between those that features and classes give their width, for methods whose
+            clients share these alone; empty, which is the prefix of all, where the model is not divided so.
         readout: ``node`` (a row per node) or ``graph`` (a row per graph of a collection).
         precision: Of its dense matrix products, forwards and backwards. Parameters, gradients, what it is given and
             what it answers are float32 all the same.
@@ -66,6 +68,7 @@ class Model(nn.Module, ABC):
     embedding_dim: int
     num_classes: int
     head: str
+    core: str = ""
     readout: Task = "node"
     precision: Precision = "float32"
     reach: tuple[Norm, int] | None = None

@@ -127,7 +127,7 @@ class GIN(LayeredModel):
 
     def _plan(self, view: View, depth: int) -> Plan:
         def make() -> Plan:
-            blocks = _blocks(view, depth, self.eps)
+            blocks = self_blocks(view, depth, self.eps)
             key = ("gin first", 1 if view.is_full else depth, self.eps)
             first = view.cached(key, lambda: product(blocks[0], view.features("sum", depth)))
             dense = [DENSE] * (self.mlp_layers - 1)
@@ -176,7 +176,7 @@ class GIN(LayeredModel):
         return outputs
 
 
-def _blocks(view: View, depth: int, eps: float) -> list[SparseOperator]:
+def self_blocks(view: View, depth: int, eps: float) -> list[SparseOperator]:
     """A + (1+ε) I per layer, on the rows that the view needs."""
 
     def make() -> list[SparseOperator]:
@@ -192,5 +192,5 @@ def _blocks(view: View, depth: int, eps: float) -> list[SparseOperator]:
         return [made[id(block)] for block in blocks]
 
     if view.is_full and depth > 1:
-        return _blocks(view, 1, eps) * depth
+        return self_blocks(view, 1, eps) * depth
     return view.cached(("gin blocks", depth, eps), make)

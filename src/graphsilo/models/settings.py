@@ -137,6 +137,31 @@ class GINSettings(LayeredSettings):
     jumping: bool = setting(False, "whether the graph readout reads every layer instead of the last (graph task only)")
 
 
+class GCFLGINSettings(LayeredSettings):
+    """Settings of ``gin_gcfl``."""
+
+    model: ClassVar[str] = "gin_gcfl"
+    head_counts: ClassVar[bool] = False
+    hidden: int = setting(64, "width of all layers", ge=1)
+    layers: int = setting(3, "graph layers; a linear layer stands before and two behind them", ge=1)
+
+
+class FedStarGINSettings(GCFLGINSettings):
+    """Settings of ``gin_fedstar``."""
+
+    model: ClassVar[str] = "gin_fedstar"
+    walks: int = setting(16, "steps of the random walk whose chances to be back are a node's encoding", ge=0)
+    degrees: int = setting(16, "columns of the one-hot degree; larger ones share the last", ge=0)
+
+    @model_validator(mode="after")
+    def _encodes(self) -> Self:
+        if not self.walks + self.degrees:
+            raise ConfigError(
+                "model.walks and model.degrees are both 0, which leaves no structure to encode: raise one."
+            )
+        return self
+
+
 class SGCSettings(HiddenSettings):
     """Settings of ``sgc``."""
 
@@ -272,6 +297,16 @@ BUILT_IN = (
         "gin", "an MLP on a node plus the sum of its neighbours",
         "Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019",
         GINSettings, f"{_HERE}.gin:GIN", _ALL,
+    ),
+    ModelEntry(
+        "gin_gcfl", "GCFL's: GIN layers of one width, which clients can share, between linear ones",
+        "Xie et al., Federated Graph Classification over Non-IID Graphs, NeurIPS 2021",
+        GCFLGINSettings, f"{_HERE}.gin_ends:GCFLGIN", _ALL,
+    ),
+    ModelEntry(
+        "gin_fedstar", "FedStar's: the same beside graph convolutions on encodings of structure, which clients share",
+        "Tan et al., Federated Learning on Non-IID Graphs via Structural Knowledge Sharing, AAAI 2023",
+        FedStarGINSettings, f"{_HERE}.gin_ends:FedStarGIN", _ALL,
     ),
     ModelEntry(
         "sgc", "a linear model on features propagated K times",
