@@ -65,9 +65,7 @@ class _GeneratedView(View):
             found = product(block, found)
         return found
 
-    def constant(
-        self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix], norm: Norm = "gcn", depth: int = 0
-    ) -> Operator:
+    def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
         raise UnsupportedError(
             "this backbone propagates features once and for all, before training, and generated features change in "
             "every step: choose gcn, sage, gat, gin, mlp, sgc, sign, gamlp, gcnii or appnp."

@@ -122,7 +122,7 @@ class FedStarGIN(GCFLGIN):
     def _nodes(self, view: View, generator: torch.Generator | None) -> Tensor:
         hidden, (start, *convolutions) = self._first(view), self._structure
         key = ("structure", self.walks, self.degrees)
-        known = view.constant(key, lambda data: structure_of(data, self.walks, self.degrees), "sum", self.depth)
+        known = view.of_links(key, lambda data: structure_of(data, self.walks, self.degrees), "sum", self.depth)
         assert start.bias is not None
         structure = wide(known @ start.weight) + start.bias
         blocks = zip(self_blocks(view, self.depth, 0.0), view.blocks("gcn", self.depth), strict=True)

@@ -405,23 +405,28 @@ class View:
                 if factors.cost < self.num_rows * self.data.hop_cost(level, norm):
                     # Kept for first layers and further hops only where it is kept as a hop anyway.
                     return place.cached(key, lambda: factors) if level == 1 else factors
-            return self._rows_of(self.data.hop_matrix(level, norm), self._nodes)
+            return self._rows_of(self.data.hop_matrix(level, norm))
 
         return self.cached(("hop", level, norm), make)
 
-    def constant(
-        self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix], norm: Norm = "gcn", depth: int = 0
+    def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
+        """The view's rows of a [n, d] matrix that ``make`` computes once for the whole graph."""
+        return self.cached(key, lambda: self._rows_of(self.data.cached(key, lambda: make(self.data))))
+
+    def of_links(
+        self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix], norm: Norm, depth: int
     ) -> Operator:
-        """The rows that ``depth`` more layers will need of a [n, d] matrix, which ``make`` computes once."""
+        """The rows that ``depth`` more layers will need of a [n, d] matrix that ``make`` computes once from links."""
 
         def rows() -> Operator:
-            matrix = self.data.cached(key, lambda: make(self.data))
-            return self._rows_of(matrix, self._frontier(norm, depth)[0] if depth else self._nodes)
+            matrix, wanted = self.data.cached(key, lambda: make(self.data)), self._frontier(norm, depth)[0]
+            return operator(matrix if wanted is None else matrix[wanted], self.data.device, self.data.dtype)
 
-        return self.cached((*key, norm, depth) if depth else key, rows)
+        return self.cached((*key, norm, depth), rows)
 
-    def _rows_of(self, matrix: Matrix, rows: NDArray[np.int64] | None) -> Operator:
-        return operator(matrix if rows is None else matrix[rows], self.data.device, self.data.dtype)
+    def _rows_of(self, matrix: Matrix) -> Operator:
+        rows = matrix if self._nodes is None else matrix[self._nodes]
+        return operator(rows, self.data.device, self.data.dtype)
 
     def pool(self, embeddings: Tensor, how: Literal["sum", "mean"] = "sum") -> Tensor:
         """Node embeddings [rows, p] to graph embeddings [graphs, p]."""
