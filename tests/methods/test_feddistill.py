@@ -147,7 +147,7 @@ GRADIENTS = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "slope"), GRADIENTS, ids=lambda value: str(value) if value else "default")
+@pytest.mark.parametrize(("settings", "slope"), GRADIENTS, ids=[str(settings) for settings, _ in GRADIENTS])
 def test_the_terms_gradient_by_hand(kit, settings, slope):
     """γ / b times what stands above; nothing for an item whose class has no row, whatever stands there."""
     _, federation = kit.build("feddistill", [kit.tiny_silo(0)], strength=3.0, **settings)
