@@ -130,6 +130,7 @@ def test_the_list_of_methods_that_take_them() -> None:
         "global",
         "local",
         "majority",
+        "moon",
         "renode",
         "scaffold",
     ]

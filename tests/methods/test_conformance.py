@@ -47,6 +47,7 @@ ONLY_SUMS = {
     "global",
     "local",
     "majority",
+    "moon",
     "opfgl",
     "renode",
     "scaffold",

@@ -15,10 +15,10 @@ NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).t
 ENCODERS = {"sage", "gcn", "sgc_stacked", "mlp"}
 """Whose layers FedLoG knows how to run on single points; ``sgc_stacked`` is a GCN."""
 NO_HIDDEN_LAYER = {"sgc", "ssgc"}
-"""One linear layer on propagated features: prototypes would be means of features."""
+"""One linear layer on propagated features: an embedding would be the features themselves."""
 PROPAGATED_ONCE = {"appnp_features", "ssgc", "ssgc_mlp"}
 """No gradient for features."""
-PROTOTYPES = ("fedpg", "fedproto", "fedtgp", "fpl")
+EMBEDDINGS = ("fedpg", "fedproto", "fedtgp", "fpl", "moon")
 
 QUICKER = {
     "fedgen": {"generator_steps": 2},
@@ -67,7 +67,7 @@ def test_it_runs_or_refuses(method, model):
             UnsupportedError, match=rf"gin_fedstar has; {model} was asked for\. Use --model gin_fedstar"
         ):
             run(config)
-    elif method in PROTOTYPES and model in NO_HIDDEN_LAYER:
+    elif method in EMBEDDINGS and model in NO_HIDDEN_LAYER:
         with pytest.raises(ConfigError, match=rf"{model} as it is set has no hidden layer.*Set model\.layers to 2"):
             run(config)
     elif method in ("co_boosting", "dense") and model in PROPAGATED_ONCE:
@@ -87,7 +87,7 @@ def test_it_runs_or_refuses(method, model):
 
 
 @pytest.mark.parametrize("model", sorted(NO_HIDDEN_LAYER))
-@pytest.mark.parametrize("method", PROTOTYPES)
+@pytest.mark.parametrize("method", EMBEDDINGS)
 def test_what_they_advise_works(method, model):
     assert runs(config_of(method, model, **{"model.layers": 2, "model.hidden": 8}))
 

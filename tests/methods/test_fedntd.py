@@ -10,6 +10,7 @@ import torch
 
 from graphsilo.methods import fedavg
 from graphsilo.models.base import Outputs
+from graphsilo.training.losses import not_true_kd
 from graphsilo.training.objective import Step
 from kit.silos import graphs_of
 
@@ -25,23 +26,20 @@ def test_the_term_by_hand(kit, temperature, expected):
     """Labels 0 and 3 of four: the first item's logits become (1, 0, −1) against (0, 1, 0), the second's (0, ½, 1)
     against (0, 2, 0); τ² KL(teacher ‖ student), the mean over items, twice with β = 2.
 
-    The gradient is β τ (q − p) / 2 where a class is not the item's own, and 0 where it is.
+    Its slope, as the client works it out and as autograd does: β τ (q − p) / 2 on the other classes.
     """
     _, federation = built(kit, "fedntd", beta=2.0, temperature=temperature)
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0], [0.0, 0.5, 1.0, 1.5]], requires_grad=True)
-    before = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 1.0]], requires_grad=True)
-    teacher = SimpleNamespace(outputs=lambda view: Outputs(before, before))
-    step = Step(np.arange(2), torch.tensor([0, 3]), logits, logits, None, None)
-    value = federation.client(0).term(teacher, step)
+    before, labels = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 1.0]]), torch.tensor([0, 3])
+    value = 2.0 * not_true_kd(logits, before, labels, temperature=temperature).mean()
     assert float(value.detach()) == pytest.approx(2 * expected, abs=1e-6)
     value.backward()
-    others = [[1, 2, 3], [0, 1, 2]]
-    slope = torch.zeros(2, 4)
-    for row, classes in enumerate(others):
-        q, p = (torch.softmax(one.detach()[row, classes] / temperature, 0) for one in (logits, before))
-        slope[row, classes] = temperature * (q - p)
-    torch.testing.assert_close(logits.grad, slope)
-    assert before.grad is None
+    teacher = SimpleNamespace(outputs=lambda view: Outputs(before, before))
+    slope = federation.client(0).term(teacher, Step(np.arange(2), labels, logits, logits, None, None)).logits
+    torch.testing.assert_close(slope, logits.grad)
+    q, p = (torch.softmax(torch.tensor(row) / temperature, 0) for row in ([1.0, 0.0, -1.0], [0.0, 1.0, 0.0]))
+    torch.testing.assert_close(slope[0], torch.cat([torch.zeros(1), temperature * (q - p)]))
+    assert before.tolist() == [[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 1.0]]  # which a round's steps have in common
 
 
 @pytest.mark.parametrize("settings", [{}, {"batch_size": 2}, {"participation": 0.5}], ids=str)

@@ -35,6 +35,7 @@ SENT = {
     """,
     "fedstar": MEAN,
     "global": MEAN,
+    "moon": MEAN,
     "scaffold": f"""{MEAN}
         count weight: counts
         train control: gradient float32 weighted_by=num_samples

@@ -77,6 +77,12 @@ TABLES = {
         beta 1.0 [0, inf)
         temperature 1.0 (0, inf)
     """,
+    "moon": f"""{AVERAGING}
+        mu 1.0 [0, inf)
+        temperature 0.5 (0, inf)
+        previous 1 [1, inf)
+        projection 0 [0, inf)
+    """,
     "feddistill": f"""{LOCAL_TRAINING}
         strength 1.0 [0, inf)
         min_count 1 [1, inf)
@@ -388,6 +394,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "global": (EVERY_TASK, ("own",), {"pooled", "edge_weights"}, None),
     "local": (EVERY_TASK, ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
     "majority": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights", "alone"}, None),
+    "moon": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "opfgl": (("node", "link"), ("own",), {"heterogeneous"}, GCN),
     "scaffold": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
 }

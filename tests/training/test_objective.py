@@ -15,7 +15,7 @@ from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
-from graphsilo.training.objective import link_scores, objective
+from graphsilo.training.objective import ClassifyItems, Slopes, link_scores, objective
 from kit.training import CLASSES, NODES, full_batch, graph, model_for, silo
 
 BACKBONES = ["mlp", "gcn", "sage", "gat", "gin", "sgc", "ssgc", "appnp", "gcnii", "sign", "gamlp"]
@@ -123,6 +123,62 @@ def test_weights_of_items_by_hand(size):
     theirs = torch.autograd.grad((of * each).mean(), parameters)
     for left, right in zip(mine, theirs, strict=True):
         torch.testing.assert_close(left, right, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("a", "b"), [(2.0, 3.0), (2.0, None), (None, 3.0), (None, None)])
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_a_term_may_give_its_gradient_itself(name, a, b):
+    """And leave out that for logits or embeddings; otherwise as autograd finds it."""
+    one = silo()
+    model = model_for(one, name)
+    goal = objective(GraphTensors(one.graph), one)
+    batch, parameters = next(iter(goal.batches(4, generator(3)))), list(model.parameters())
+
+    def slopes(step):
+        logits, embeddings = step.logits.detach(), step.embeddings.detach()
+        return Slopes(None if a is None else 2 * a * logits, None if b is None else 2 * b * embeddings)
+
+    def value(step):
+        return (a or 0.0) * step.logits.square().sum() + (b or 0.0) * step.embeddings.square().sum()
+
+    mine, theirs = (goal.gradients(model, batch, generator(0), parameters, term) for term in (slopes, value))
+    for left, right in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [0, 4])
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_all_items_are_shown_to_a_term_and_the_rest_of_the_loss_stays(name, size):
+    one = silo()
+    model, data = model_for(one, name), GraphTensors(one.graph)
+    goal, plain = ClassifyItems(data, one, all_items=True), objective(data, one)
+    (batch, other), parameters = (
+        (next(iter(each.batches(size, generator(3)))) for each in (goal, plain)),
+        list(model.parameters()),
+    )
+    weights, seen = torch.linspace(0.5, 2.0, len(one.train)), []
+
+    def term(step):
+        seen.append(step)
+        return step.embeddings.square().sum()
+
+    torch.testing.assert_close(goal.loss(model, batch, None), plain.loss(model, other, None))
+    for node_weights in (None, weights):
+        for mine, theirs in zip(
+            goal.gradients(model, batch, None, parameters, node_weights=node_weights),
+            plain.gradients(model, other, None, parameters, node_weights=node_weights),
+            strict=True,
+        ):
+            torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-4)
+    mine = goal.gradients(model, batch, None, parameters, term)
+    whole = plain.loss(model, other, None) + model.embed(data.full).square().sum()
+    theirs = torch.autograd.grad(whole, parameters, allow_unused=True)
+    for left, right in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(left, torch.zeros_like(left) if right is None else right, atol=1e-5, rtol=1e-4)
+    (step,) = seen
+    labels = np.full(NODES, -1)
+    labels[other.view.items] = one.labels[other.view.items]
+    assert (step.items.tolist(), step.labels.tolist()) == (list(range(NODES)), labels.tolist())
 
 
 def test_terms_need_labelled_items():

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from torch import Tensor
+import torch
 
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods import fedavg
 from graphsilo.training.local import Teacher
-from graphsilo.training.losses import not_true_kd
-from graphsilo.training.objective import Step
+from graphsilo.training.objective import Slopes, Step
 
 
 class FedNTDConfig(fedavg.FedAvgConfig):
@@ -40,10 +39,15 @@ class Client(fedavg.Client[FedNTDConfig]):
         else:
             super().fit(request)
 
-    def term(self, teacher: Teacher, step: Step) -> Tensor:
-        before = teacher.outputs(step.view).logits
-        each = not_true_kd(step.logits, before, step.labels, temperature=self.config.temperature)
-        return self.config.beta * each.mean()
+    @torch.no_grad()
+    def term(self, teacher: Teacher, step: Step) -> Slopes:
+        """β τ (q − p) / b: the gradient of β times the mean ``not_true_kd``."""
+        own, heat = step.labels[:, None], self.config.temperature
+        q, p = (
+            torch.softmax((logits / heat).scatter_(1, own, -torch.inf), 1)
+            for logits in (step.logits, teacher.outputs(step.view).logits)
+        )
+        return Slopes(logits=q.sub_(p).mul_(self.config.beta * heat / len(q)))
 
 
 class Server(fedavg.Server[FedNTDConfig]):

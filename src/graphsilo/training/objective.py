@@ -27,8 +27,8 @@ class Step(NamedTuple):
     """What a term sees of one step.
 
     Attributes:
-        items: [b] numbers of the labelled items (nodes, or graphs) in the silo.
-        labels: [b] their classes.
+        items: [b] numbers of the items (nodes, or graphs) in the silo: labelled ones, or all of them.
+        labels: [b] their classes; -1 for an item that is not trained on, where there are such.
         logits: [b, C]; what a term does with them reaches the model, as with the embeddings.
         embeddings: [b, p], of the same pass and dropout.
         view: The rows that were computed, for further passes over them, e.g. a ``Teacher``'s.
@@ -43,8 +43,21 @@ class Step(NamedTuple):
     generator: torch.Generator | None
 
 
-Term: TypeAlias = Callable[[Step], Tensor]
-"""A scalar that a method adds to the loss of every step; its gradient is autograd's. It may use parameters, too."""
+class Slopes(NamedTuple):
+    """The gradient of a term that knows it, without autograd's bookkeeping, which on a small graph costs half a step.
+
+    Attributes:
+        logits: [b, C]; None for zeros.
+        embeddings: [b, p]; None for zeros.
+    """
+
+    logits: Tensor | None = None
+    embeddings: Tensor | None = None
+
+
+Term: TypeAlias = Callable[[Step], Tensor | Slopes]
+"""What a method adds to the loss of every step: a scalar, whose gradient is autograd's and which may use parameters,
+too; or its gradient."""
 ItemLoss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """From logits [b, C] and classes [b] to the loss of each item, [b]; its gradient is autograd's."""
 
@@ -57,12 +70,14 @@ class Classified(NamedTuple):
         labels: [b] their classes.
         share: [b, C] one-hot labels over b.
         places: [b] which of the objective's items these are; None for all of them.
+        rows: [b] which rows of the view they are; None where it has no others.
     """
 
     view: View
     labels: Tensor
     share: Tensor
     places: Tensor | None = None
+    rows: Tensor | None = None
 
 
 class Objective(ABC):
@@ -136,40 +151,46 @@ class ClassifyItems(Objective):
         data: The training graph.
         silo: Its items.
         each: The loss of an item; None for cross-entropy.
+        all_items: Every step computes all items and shows them to the term; the loss itself is of as many as ever.
 
     Attributes:
         items: [num_samples] their numbers in the silo.
         labels: [num_samples] their classes.
     """
 
-    def __init__(self, data: GraphTensors, silo: Silo, each: ItemLoss | None = None):
+    def __init__(self, data: GraphTensors, silo: Silo, each: ItemLoss | None = None, *, all_items: bool = False):
         labels = silo.labels[silo.train]
         items = silo.train[labels >= 0]
         self.data = data
         self.items = items
         self.labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
         self.num_samples = len(items)
-        self.each = each
+        self.each, self.all_items = each, all_items
         self._num_classes = silo.schema.num_classes
         self._full: Classified | None = None
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Classified]:
         if self.is_full(size):
             if self._full is None:
-                self._full = Classified(self.data.kept_view(self.items), self.labels, self._share(self.labels))
+                view = self.data.full if self.all_items else self.data.kept_view(self.items)
+                self._full = Classified(view, self.labels, self._share(self.labels), rows=self._rows(self.items))
             yield self._full
             return
         order = torch.randperm(self.num_samples, generator=generator)
         for part in order.split(size):
-            places = part.to(self.labels.device)
-            labels = self.labels[places]
-            yield Classified(self.data.view(self.items[part.numpy()]), labels, self._share(labels), places)
+            places, items = part.to(self.labels.device), self.items[part.numpy()]
+            labels, view = self.labels[places], self.data.full if self.all_items else self.data.view(items)
+            yield Classified(view, labels, self._share(labels), places, self._rows(items))
+
+    def _rows(self, items: NDArray[np.int64]) -> Tensor | None:
+        return torch.from_numpy(items).to(self.labels.device) if self.all_items else None
 
     def _share(self, labels: Tensor) -> Tensor:
         return F.one_hot(labels, self._num_classes).to(self.data.dtype).div_(max(len(labels), 1))
 
     def loss(self, model: Model, batch: Classified, generator: torch.Generator | None) -> Tensor:
-        logits = model(batch.view, generator)
+        logits: Tensor = model(batch.view, generator)
+        logits = logits if batch.rows is None else logits[batch.rows]
         return F.cross_entropy(logits, batch.labels) if self.each is None else self.each(logits, batch.labels).mean()
 
     def _slope(self, logits: Tensor, batch: Classified) -> Tensor:
@@ -189,7 +210,7 @@ class ClassifyItems(Objective):
         term: Term | None = None,
         node_weights: Tensor | None = None,
     ) -> list[Tensor]:
-        if term is not None or node_weights is not None:
+        if term is not None or node_weights is not None or self.all_items:
             return self._with_term(model, batch, generator, parameters, term, node_weights)
         found = self._traced(model, batch, generator)
         return super().gradients(model, batch, generator, parameters) if found is None else found
@@ -205,17 +226,25 @@ class ClassifyItems(Objective):
     ) -> list[Tensor]:
         """The gradients of the weighted loss and a term, from one pass for both."""
         (logits, embeddings), pull = traced(model, batch.view, generator, parameters)
+        labels, rows = batch.labels, batch.rows
         with torch.no_grad():
-            outer = self._slope(logits, batch)
+            outer = self._slope(logits if rows is None else logits[rows], batch)
             if node_weights is not None:
                 places = batch.places
                 outer.mul_((node_weights if places is None else node_weights[places])[:, None])
+            if rows is not None:
+                outer = torch.zeros_like(logits).index_copy_(0, rows, outer)
+                labels = labels.new_full((len(logits),), -1).index_copy_(0, rows, labels)
         if term is None:
             return pull(outer, None)
         with torch.enable_grad():
             logits, embeddings = logits.detach().requires_grad_(), embeddings.detach().requires_grad_()
-            items = self.items if batch.view.items is None else batch.view.items
-            value = term(Step(items, batch.labels, logits, embeddings, batch.view, generator))
+            items = batch.view.items
+            if items is None:
+                items = np.arange(len(logits)) if self.all_items else self.items
+            value = term(Step(items, labels, logits, embeddings, batch.view, generator))
+        if isinstance(value, Slopes):
+            return pull(outer if value.logits is None else outer.add_(value.logits), value.embeddings)
         if not value.requires_grad:
             return pull(outer, None)
         to_logits, inner, *beside = torch.autograd.grad(value, [logits, embeddings, *parameters], allow_unused=True)
@@ -233,7 +262,7 @@ class ClassifyItems(Objective):
         term: Term | None = None,
         node_weights: Tensor | None = None,
     ) -> Iterator[tuple[list[Tensor], Classified]]:
-        if term is None and node_weights is None and self.is_full(size):
+        if term is None and node_weights is None and self.is_full(size) and not self.all_items:
             (batch,) = self.batches(size, generator)
             # A full-batch step draws dropout and nothing else, so that the masks of all epochs can be drawn at once.
             masks = model.masks(batch.view, epochs, generator)
