@@ -112,6 +112,7 @@ def test_the_list_of_methods_that_take_them() -> None:
         "co_boosting",
         "dense",
         "fedavg",
+        "feddc",
         "feddistill",
         "fedgen",
         "fedgta",

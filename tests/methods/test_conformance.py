@@ -34,6 +34,7 @@ def test_workers_give_the_same_numbers(name):
 
 ONLY_SUMS = {
     "fedavg",
+    "feddc",
     "feddistill",
     "fedlog",
     "fedntd",

@@ -51,6 +51,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "distillation_until": Trial([2]),
         "eta": Trial([0.8]),
     },
+    "feddc": {
+        "reset_optimizer": Trial(beside={"momentum": 0.5}),
+    },
     "feddistill": {
         "min_count": Trial([9]),
     },

@@ -40,6 +40,11 @@ SENT = {
         count weight: counts
         train control: gradient float32 weighted_by=num_samples
     """,
+    "feddc": f"""{MEAN}
+        count weight: counts
+        count clients: counts
+        train control: gradient float32 weighted_by=num_samples
+    """,
     "local": """
         train_alone clients: counts
     """,

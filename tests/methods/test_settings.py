@@ -73,6 +73,10 @@ TABLES = {
     "global": f"""{AVERAGING}
         cross_edges True
     """,
+    "feddc": f"""{AVERAGING}
+        lr 0.5 (0, inf)
+        alpha 0.1 [0, inf)
+    """,
     "fedntd": f"""{AVERAGING}
         beta 1.0 [0, inf)
         temperature 1.0 (0, inf)
@@ -363,6 +367,7 @@ EVERY_TASK, BOTH_MODELS = ("node", "graph", "link"), ("own", "aggregate")
 ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fairfgl": (("node",), BOTH_MODELS, set(), {"name": "gcn", "hidden": [64]}),
     "fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
+    "feddc": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "feddistill": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fedgcn": (("node",), ("aggregate", "own"), set(), {"name": "gcn", "hidden": [16]}),
     "co_boosting": (("node",), ("aggregate", "own"), {"heterogeneous", "edge_weights"}, None),

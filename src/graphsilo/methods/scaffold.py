@@ -9,7 +9,7 @@ steps follow their gradient + c − c_k, which is near the gradient of the whole
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,10 +54,17 @@ class TrainReply(fedavg.TrainReply):
     control: Tensors = sends("gradient", weighted_by="num_samples")
 
 
-class Client(fedavg.Client[ScaffoldConfig]):
-    """Adds c − c_k to every gradient."""
+ConfigT = TypeVar("ConfigT", bound=fedavg.FedAvgConfig)
 
-    def __init__(self, context: ClientContext[ScaffoldConfig]):
+
+class ControlClient(fedavg.Client[ConfigT], Generic[ConfigT]):
+    """Keeps an estimate of its own gradient.
+
+    Attributes:
+        control: c_k by name.
+    """
+
+    def __init__(self, context: ClientContext[ConfigT]):
         super().__init__(context)
         self.control = {name: torch.zeros_like(value) for name, value in self.model.named_parameters()}
 
@@ -65,6 +72,17 @@ class Client(fedavg.Client[ScaffoldConfig]):
     def count(self, request: Empty) -> CountReply:
         """Say what this client counts for."""
         return CountReply(weight=self.weight)
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "control": dict(self.control)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.control = {name: value.to(self.data.device, copy=True) for name, value in state["control"].items()}
+
+
+class Client(ControlClient[ScaffoldConfig]):
+    """Adds c − c_k to every gradient."""
 
     @handler
     def train(self, request: TrainRequest) -> TrainReply:  # type: ignore[override]
@@ -94,21 +112,14 @@ class Client(fedavg.Client[ScaffoldConfig]):
         change = {name: value - old[name] for name, value in self.control.items()}
         return TrainReply(weights=self.upload(), control=change, num_samples=self.weight)
 
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "control": dict(self.control)}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self.control = {name: value.to(self.data.device, copy=True) for name, value in state["control"].items()}
-
-
-class Server(fedavg.Server[ScaffoldConfig]):
+class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
     """Keeps w and c; needs only sums."""
 
-    client = Client
+    client: type[ControlClient[Any]] = Client
     kept = ("weights", "control", "total")
 
-    def __init__(self, context: ServerContext[ScaffoldConfig]):
+    def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
         self.control = {name: torch.zeros_like(value) for name, value in self.build_model().named_parameters()}
         self.total = 0.0
