@@ -114,6 +114,7 @@ def test_the_list_of_methods_that_take_them() -> None:
         "fedavg",
         "feddc",
         "feddistill",
+        "feded",
         "fedgen",
         "fedgta",
         "fedkd",

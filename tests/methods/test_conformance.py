@@ -35,6 +35,7 @@ def test_workers_give_the_same_numbers(name):
 ONLY_SUMS = {
     "fedavg",
     "feddc",
+    "feded",
     "feddistill",
     "fedlog",
     "fedntd",

@@ -24,6 +24,7 @@ MEAN = """
 """
 SENT = {
     "fedavg": MEAN,
+    "feded": MEAN,
     "fedntd": MEAN,
     "fedprox": MEAN,
     "fedsage": MEAN,

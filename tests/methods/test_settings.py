@@ -77,6 +77,10 @@ TABLES = {
         lr 0.5 (0, inf)
         alpha 0.1 [0, inf)
     """,
+    "feded": f"""{AVERAGING}
+        distillation 0.1 [0, inf)
+        suppression 0.005 [0, inf)
+    """,
     "fedntd": f"""{AVERAGING}
         beta 1.0 [0, inf)
         temperature 1.0 (0, inf)
@@ -368,6 +372,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fairfgl": (("node",), BOTH_MODELS, set(), {"name": "gcn", "hidden": [64]}),
     "fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "feddc": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
+    "feded": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "feddistill": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fedgcn": (("node",), ("aggregate", "own"), set(), {"name": "gcn", "hidden": [16]}),
     "co_boosting": (("node",), ("aggregate", "own"), {"heterogeneous", "edge_weights"}, None),
