@@ -24,8 +24,7 @@ from graphsilo.training.local import (
     model_state,
     tensors_of,
 )
-from graphsilo.training.objective import Objective, Term
-from graphsilo.training.objective import objective as objective_of
+from graphsilo.training.objective import Term, objective
 from graphsilo.training.optimizer import optimizer
 
 GRAPH_BATCH = 64
@@ -55,7 +54,7 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         config = self.config
         self.trainer = LocalTrainer(
             self.model,
-            objective_of(self.data, self.silo),
+            objective(self.data, self.silo),
             optimizer(
                 config.optimizer,
                 list(self.model.parameters()),
@@ -72,7 +71,6 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         term: Term | None = None,
         adjust: Adjust | None = None,
         node_weights: Tensor | None = None,
-        objective: Objective | None = None,
     ) -> int:
         """Local training with this round's generator; options and result as in ``LocalTrainer.run``."""
         return self.trainer.run(
@@ -82,7 +80,6 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
             term=term,
             adjust=adjust,
             node_weights=node_weights,
-            objective=objective,
         )
 
     def teacher(self, weights: Mapping[str, Tensor]) -> Teacher:

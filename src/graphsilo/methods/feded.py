@@ -23,10 +23,11 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods import fedavg
 from graphsilo.training.local import Teacher
+from graphsilo.training.losses import calibrated_cross_entropy
 from graphsilo.training.objective import ClassifyItems, Slopes, Step
 
 SMALLEST = 1e-9
-"""Added to every class's share before its logarithm, as in the authors' code."""
+"""Added to a class's share before its logarithm, as in the authors' code."""
 
 
 class FedEDConfig(fedavg.FedAvgConfig):
@@ -53,56 +54,50 @@ class Client(fedavg.Client[FedEDConfig]):
     """Trains on calibrated cross-entropy, distillation and suppression.
 
     Attributes:
-        goal: What is minimised beside the term.
         shares: [C] π: each class's share of the training items.
     """
 
     def __init__(self, context: ClientContext[FedEDConfig]):
         super().__init__(context)
-        everywhere = self.config.distill_nodes == "all" and self.silo.schema.task == "node"
-        self.goal = ClassifyItems(self.data, self.silo, all_items=everywhere and self.distils)
-        counts = torch.bincount(self.goal.labels, minlength=self.silo.schema.num_classes)
-        self.shares = counts / counts.sum().clamp_min(1)
-
-    @property
-    def distils(self) -> bool:
-        return self.config.distillation > 0
+        goal, classes = self.trainer.objective, self.silo.schema.num_classes
+        assert isinstance(goal, ClassifyItems)
+        self.shares = torch.bincount(goal.labels, minlength=classes) / max(goal.num_samples, 1)
+        config, empty = self.config, self.shares == 0
+        # One class has everything in both models.
+        self.empty = empty if config.distillation > 0 and int(empty.sum()) > 1 else torch.zeros_like(empty)
+        self.trainer.objective = ClassifyItems(
+            self.data, self.silo, partial(calibrated_cross_entropy, prior=self.shares),
+            all_items=config.distill_nodes == "all" and self.silo.schema.task == "node" and bool(self.empty.any()),
+        )  # fmt: skip
 
     def fit(self, request: fedavg.TrainRequest) -> None:
-        empty = self.shares == 0
-        # One class has everything in both models.
-        teacher = self.teacher(request.weights) if self.distils and int(empty.sum()) > 1 else None
-        self.run_epochs(term=partial(self.term, empty, teacher), objective=self.goal)
+        term = partial(self.term, self.teacher(request.weights))
+        self.run_epochs(term=term if self.config.suppression > 0 or bool(self.empty.any()) else None)
 
     @torch.no_grad()
-    def term(self, empty: Tensor, teacher: Teacher | None, step: Step) -> Slopes:
-        """What the three losses' gradients have more than plain cross-entropy's.
-
-        Args:
-            empty: [C] classes that this client does not have.
-            teacher: The downloaded model; None where nothing is distilled.
-            step: On labelled items, or on all.
-        """
-        slopes, known = torch.zeros_like(step.logits), step.labels >= 0
-        logits, labels = step.logits[known], step.labels[known]
-        log_shares = (self.shares + SMALLEST).log()
-        more = torch.softmax(logits + log_shares, 1).sub_(torch.softmax(logits, 1)).div_(len(logits))
+    def term(self, teacher: Teacher, step: Step) -> Slopes:
+        """The gradients of distillation and suppression."""
+        slopes, empty = torch.zeros_like(step.logits), self.empty
         if self.config.suppression > 0:
-            own = F.one_hot(labels, logits.shape[1]) == 1
-            if self.config.suppressed == "adjusted":
-                held = (logits - log_shares - math.log(logits.shape[1])).masked_fill_(own, 0.0)
-            else:
-                held = logits.masked_fill(own, -torch.inf)
-            # In plain form a class that every item has is left out: its column has nothing but minus infinity.
-            down = torch.softmax(held, 0).nan_to_num_(0.0).masked_fill_(own, 0.0)
-            more.add_(down.mul_(self.shares), alpha=self.config.suppression)
-        slopes[known] = more
-        if teacher is not None:
-            q, p = (
-                torch.softmax(rows[:, empty], 1) for rows in (step.logits, teacher.outputs(step.view).logits)
-            )  # fmt: skip
+            known = step.labels >= 0
+            slopes[known] = self.suppression(step.logits[known], step.labels[known])
+        if bool(empty.any()):
+            before = teacher.outputs(step.view).logits
+            q, p = (torch.softmax(logits[:, empty], 1) for logits in (step.logits, before))
             slopes[:, empty] += q.sub_(p).mul_(self.config.distillation / len(q))
         return Slopes(logits=slopes)
+
+    def suppression(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """s π_c e^u_ic / Σ_j e^u_jc where c is not the class of item i, else 0: the gradient of
+        s Σ_c π_c log mean_i e^u_ic."""
+        own = F.one_hot(labels, logits.shape[1]) == 1
+        if self.config.suppressed == "adjusted":
+            held = (logits - (self.shares + SMALLEST).log() - math.log(logits.shape[1])).masked_fill_(own, 0.0)
+        else:
+            held = logits.masked_fill(own, -torch.inf)
+        # Without own items a class that all of them are of has nothing left, and is left out.
+        down = torch.softmax(held, 0).nan_to_num_(0.0).masked_fill_(own, 0.0)
+        return down.mul_(self.config.suppression * self.shares)
 
 
 class Server(fedavg.Server[FedEDConfig]):

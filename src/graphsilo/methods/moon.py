@@ -58,6 +58,7 @@ class Client(fedavg.Client[MOONConfig]):
     """Adds μ times the contrast.
 
     Attributes:
+        goal: What is minimised beside the contrast, once there is one.
         before: Its own models after the last times it took part, oldest first.
     """
 
@@ -81,7 +82,8 @@ class Client(fedavg.Client[MOONConfig]):
     def fit(self, request: fedavg.TrainRequest) -> None:
         if self.config.mu > 0 and self.before:
             teachers = [self.teacher(weights) for weights in (request.weights, *self.before)]
-            self.run_epochs(term=partial(self.term, teachers), objective=self.goal)
+            self.trainer.objective = self.goal
+            self.run_epochs(term=partial(self.term, teachers))
         else:
             super().fit(request)
         if self.config.mu > 0:

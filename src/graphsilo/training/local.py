@@ -40,7 +40,6 @@ class LocalTrainer:
         term: Term | None = None,
         adjust: Adjust | None = None,
         node_weights: Tensor | None = None,
-        objective: Objective | None = None,
     ) -> int:
         """Run whole epochs; nothing where there is nothing to learn from.
 
@@ -51,15 +50,15 @@ class LocalTrainer:
             term: Added to the loss of every step; a function of its logits and embeddings.
             adjust: Called with the gradients before each step.
             node_weights: [objective.num_samples] how much each labelled item counts in the mean loss.
-            objective: Minimised instead of the trainer's own, on the same items.
 
         Returns:
             Optimiser steps that were taken.
         """
-        objective = objective or self.objective
-        if objective.num_samples == 0:
+        if self.objective.num_samples == 0:
             return 0
-        steps = objective.gradient_steps(self.model, epochs, batch_size, generator, self.parameters, term, node_weights)
+        steps = self.objective.gradient_steps(
+            self.model, epochs, batch_size, generator, self.parameters, term, node_weights
+        )
         taken = 0
         with torch.no_grad():  # once: switching it on and off is a tenth of a step on a small graph
             for gradients, batch in steps:
