@@ -74,7 +74,7 @@ class Client(scaffold.ControlClient[FedDCConfig]):
         self.drift = {name: torch.zeros_like(value) for name, value in self.control.items()}
 
     @handler
-    def count(self, request: Empty) -> CountReply:  # type: ignore[override]
+    def count(self, request: Empty) -> CountReply:
         """Say what this client counts for."""
         return CountReply(weight=self.weight, clients=float(self.weight > 0))
 
@@ -93,10 +93,12 @@ class Client(scaffold.ControlClient[FedDCConfig]):
             away = zip(corrected, self.drift.values(), start, strict=True)
             shift = [one + alpha * (drift - w) for one, drift, w in away]
 
+        theta: list[Tensor] = list(self.trainer.parameters)
+
         def correct(gradients: list[Tensor], _: object) -> None:
             torch._foreach_add_(gradients, shift)
             if alpha:
-                torch._foreach_add_(gradients, self.trainer.parameters, alpha=alpha)
+                torch._foreach_add_(gradients, theta, alpha=alpha)
 
         steps = self.run_epochs(adjust=correct)
         if steps:

@@ -9,7 +9,7 @@ steps follow their gradient + c − c_k, which is near the gradient of the whole
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -117,7 +117,7 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
     """Keeps w and c; needs only sums."""
 
     client: type[ControlClient[Any]] = Client
-    kept = ("weights", "control", "total")
+    kept: ClassVar[tuple[str, ...]] = ("weights", "control", "total")
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
