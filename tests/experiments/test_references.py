@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from graphsilo.errors import UnsupportedError
@@ -41,8 +43,11 @@ def test_what_a_reference_cannot_do_is_said_before_the_run(small, tmp_path, over
 def test_references(small, tmp_path):
     config = small(run__references=["global_cut", "local", "global"], run__seeds=[0, 1], method__participation=0.5)
     tree = run(config, out=tmp_path / "run").tree
-    rows = tree["references"]
+    rows = copy.deepcopy(tree["references"])
     assert set(rows) == {"local", "global", "global_cut", "gap_closed"}
+    sent = {name: rows[name].pop("spent").get("upload_bytes") for name in ("local", "global", "global_cut")}
+    assert sent["local"] > 0
+    assert sent["global"] is sent["global_cut"] is None
     alone = run(small(method__name="local", run__seeds=[0, 1])).tree
     assert rows["local"] == alone["summary"]["test"]
     cut = run(small(method__name="global", method__cross_edges=False, run__seeds=[0, 1])).tree

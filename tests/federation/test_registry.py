@@ -91,7 +91,13 @@ def test_names_of_methods_on_the_wire():
     names = {message.wire_name() for name in registry.names() for message in messages_of(registry.load(name))}
     assert {"fedavg.TrainReply", "fedlog.TrainReply", "fedridge.Statistics"} <= names
     places = {name.partition(".")[0] for name in names}
-    assert places <= {listing.name for listing in registry.listings()} | {"client", "message", "prototypes", "scaling"}
+    assert places <= {listing.name for listing in registry.listings()} | {
+        "client",
+        "message",
+        "one_shot",
+        "prototypes",
+        "scaling",
+    }
 
 
 @pytest.fixture

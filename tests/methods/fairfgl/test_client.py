@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -193,7 +195,7 @@ def test_groups_are_those_of_the_metrics():
     silo = patch(nodes=60, train=40, classes=3, seed=4)
     known = np.full(60, -1)
     known[silo.train] = silo.labels[silo.train]
-    groups = node_groups(silo.graph, known)
+    groups = node_groups(replace(silo.graph, labels=known))
     found = alignment_rows(silo.graph, silo.train, silo.labels[silo.train], known, 3)
     majority = np.isin(np.arange(60), silo.train) & ~groups.minority
     assert set(found.homo.tolist()) == set(np.flatnonzero(majority & ~groups.hete).tolist())
