@@ -161,8 +161,9 @@ def test_links_can_be_learned(small):
 def test_graph_classification(molecules, method):
     config = load_config(
         overrides={
-            "data.name": str(molecules), "partition.clients": 3, "partition.rule": "random", "model.name": "gin",
-            "model.hidden": 8, "method.name": method, "method.rounds": 4, "method.lr": 0.02, "partition.seed": 1,
+            "data.name": str(molecules), "partition.clients": 3, "partition.rule": "random",
+            "model.name": "gin_fedstar" if method == "fedstar" else "gin", "model.hidden": 8,
+            "method.name": method, "method.rounds": 4, "method.lr": 0.02, "partition.seed": 1,
             "partition.ratios": [0.6, 0.2, 0.2],
         }
     )  # fmt: skip
