@@ -167,7 +167,7 @@ def _on_seeds(line: Run, trials: Sequence[Mapping[str, Any]], seeds: Sequence[in
 def rows_of_tables(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A file of ``tables`` as rows: one per table, data set and setting, with references and the methods it prints.
 
-    A table's ``scores`` are paths within a view; the published number is held against the view that a method's paper
+    A table may set more of a method, or leave it out. Its ``scores`` are paths within a view; the published number is held against the view that a method's paper
     reports first.
     """
     views = {each.name: [f"{view}_local" for view in each.evaluates] for each in registry.listings()}
@@ -183,10 +183,11 @@ def rows_of_tables(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     for part in table["scores"]
                 ]
                 runs = [dict(each) for each in tree["references"]]
+                of_table = table.get("methods", {})
                 for name in dict.fromkeys(name for part in printed for name, _ in part):
-                    if name in tree["methods"]:
+                    if name in tree["methods"] and of_table.get(name, {}) is not None:
                         method = tree["methods"][name]
-                        settings = {**method["set"], **(table.get("methods") or {}).get(name, {})}
+                        settings = {**method["set"], **of_table.get(name, {})}
                         runs.append({**method, "label": name, "set": settings, "paper": name})
                 for each in runs:
                     shown = views[each["set"]["method.name"]]

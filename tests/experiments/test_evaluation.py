@@ -267,7 +267,7 @@ def test_a_silo_alone_keeps_the_model_of_its_own_best_round(
     assert len(set(best.values())) > 1  # else the test shows nothing
     assert seed["best_round"] == max(best.values())
     for rounds in set(best.values()):
-        run(small(method__rounds=rounds, **asked), out=tmp_path / str(rounds))
+        run(small(method__rounds=rounds, **{**asked, "run__workers": 1}), out=tmp_path / str(rounds))
     for client, rounds in best.items():
         (kept,) = (tmp_path / "whole" / "models").glob(f"*client{client}*best*")
         (last,) = (tmp_path / str(rounds) / "models").glob(kept.name.replace("best", "last"))

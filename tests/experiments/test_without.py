@@ -109,7 +109,7 @@ def test_fedavg_without_a_silo_is_that_of_the_others_alone(files: list[str], tmp
 @pytest.mark.parametrize("name", [listing.name for listing in registry.listings()])
 def test_every_method_can_do_without_its_first_client(name: str) -> None:
     method = registry.load(name)
-    settings = {"method": {"name": name, "rounds": 1}, **({} if method.backbone else {"model": {}})}
+    settings = {"method": {"name": name, **method.quick, "rounds": 1}, **({} if method.backbone else {"model": {}})}
     result = graphsilo.run({**BASE, "model": {} if method.model else BASE["model"], **settings}, without=[0, 2])
     assert [row["client"] for row in result.tree["seeds"][0]["clients"]] == [1, 3]
     assert all(row["test"]["accuracy"] is not None for row in result.tree["seeds"][0]["clients"])

@@ -28,16 +28,6 @@ from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.local import offloading
 from graphsilo.testing import conformance
 
-SHORT = {
-    "fedlog": {"generator_epochs": 2, "networks": 2, "prototypes": 2, "embedding_dim": 8},
-    "fedpg": {"server_epochs": 3},
-    "fedsage_plus": {
-        "local_generator_epochs": 1, "generator_epochs": 1, "generator_hidden": (16, 32), "encoder_widths": (8, 16),
-    },
-    "opfgl": {"surrogate_steps": 50, "stage1_epochs": 20, "stage1_check": 10, "stage2_epochs": 20, "stage2_check": 10},
-}  # fmt: skip
-"""Settings that shorten set-up phases; they leave every step in."""
-
 
 class Guard:
     """Puts gates before the clients of in-process federations, and keeps what their steps wanted to send."""
@@ -78,7 +68,8 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Guard]:
 
 
 def small(name: str, **settings: object):
-    return conformance.small_config(registry.load(name), {**SHORT.get(name, {}), **settings}, clients=3)
+    method = registry.load(name)
+    return conformance.small_config(method, {**method.quick, **settings}, clients=3)
 
 
 # -- nothing is refused ----------------------------------------------------------------------------------------------
@@ -222,9 +213,10 @@ def least(monkeypatch: pytest.MonkeyPatch) -> int:
 )
 def test_a_small_class_is_not_described(guarded, least, name, step, settings):
     """A class with exactly the minimum may be; with one item less, the message that describes it is refused."""
+    method = registry.load(name)
     for minimum in (least, least + 1):
         guard = guarded({0: {"min_class_count": minimum}})
-        server, federation, _ = conformance.assemble(registry.load(name), {**SHORT[name], **settings, "min_clients": 1})
+        server, federation, _ = conformance.assemble(method, {**method.quick, **settings, "min_clients": 1})
         server.set_up(federation)
         federation.at("round", 1)
         server.round(federation, 1)
@@ -242,7 +234,7 @@ def test_a_small_class_is_not_described(guarded, least, name, step, settings):
 def test_a_setting_of_the_method_leaves_the_class_out(guarded, least):
     """O-pFGL with ``min_count`` at the policy's minimum says nothing of the class, and passes."""
     guard = guarded({0: {"min_class_count": least + 1}})
-    settings = {**SHORT["opfgl"], "expand": False, "min_count": least + 1}
+    settings = {**registry.load("opfgl").quick, "expand": False, "min_count": least + 1}
     server, federation, _ = conformance.assemble(registry.load("opfgl"), settings)
     server.set_up(federation)
     assert not guard.failures

@@ -23,13 +23,16 @@ from kit.same_machine import SameMachine
 from kit.site_tables import METHODS, NAMES, assert_same
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize(
+    "method", [name if name in ("fedavg", "opfgl") else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+)
 def test_same_numbers_as_in_one_process(method: str, sites: Any, tmp_path: Path) -> None:
     config = sites.config(**{"method.name": method, **METHODS[method]})
     apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out").tree
     assert_same(run(config).tree, apart)
 
 
+@pytest.mark.slow
 def test_links_between_silos_give_the_same_numbers_as_in_one_process(
     make_sites: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_worker_killed_while_idle(operation: str, sites: Any, measured: Callable
     assert any("goes back" in line for line in sites.said) == (operation == "memory")
 
 
+@pytest.mark.slow
 def test_worker_that_dies_every_time_is_given_up(sites: Any, tmp_path: Path) -> None:
     victim = sites.supervisors["south"]
     meets = training_call("south", 2)
@@ -93,6 +94,7 @@ def test_worker_that_dies_every_time_is_given_up(sites: Any, tmp_path: Path) -> 
     assert not (tmp_path / "out" / "result.json").exists()
 
 
+@pytest.mark.slow
 def test_worker_that_dies_every_time_is_left_out_where_the_method_allows_it(sites: Any, tmp_path: Path) -> None:
     victim = sites.supervisors["south"]
     meets = training_call("south", 2)
@@ -498,6 +500,7 @@ def test_site_that_was_away_at_a_checkpoint_goes_back_to_its_own(sites: Any, tmp
     assert sorted(restored) == [("south", "seed0-round3"), ("west", "seed0-round3")]
 
 
+@pytest.mark.slow
 def test_site_that_joins_after_a_checkpoint_begins_anew(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     sites = make_sites()
 
