@@ -167,8 +167,8 @@ def _on_seeds(line: Run, trials: Sequence[Mapping[str, Any]], seeds: Sequence[in
 def rows_of_tables(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A file of ``tables`` as rows: one per table, data set and setting, with references and the methods it prints.
 
-    A table may set more of a method, or leave it out. Its ``scores`` are paths within a view; the published number is held against the view that a method's paper
-    reports first.
+    A table may set more of a method, or leave it out. Its ``scores`` are paths within a view; the published number is
+    held against the view that a method's paper reports first.
     """
     views = {each.name: [f"{view}_local" for view in each.evaluates] for each in registry.listings()}
     for table in tree["tables"]:
