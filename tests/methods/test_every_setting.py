@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
-from graphsilo.federation import registry
+from graphsilo.federation import noise, registry
 from graphsilo.testing.settings import Trial, cases, check_case, learned
 
 METHODS = {name: registry.load(name) for name in registry.names() if name not in ("global", "majority")}
@@ -106,6 +107,10 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "criterion": Trial(beside={"ridge": (0.01, 10.0), "balance": (0.0, 1.0)}),
         "wire": Trial(["float32"]),
         "min_count": Trial([12]),
+        "epsilon": Trial([2.0]),
+        "delta": Trial([1e-3], {"epsilon": 2.0}),
+        "private_dim": Trial([2], {"epsilon": 2.0}),
+        "random_features": Trial([7]),
     },
     "fedsage_plus": {
         "generator_hidden": Trial([(8,)]),
@@ -161,6 +166,12 @@ CASES = [
     for name, method in METHODS.items()
     for case in cases(method, BASE.get(name, {}), TRIALS.get(name))
 ]
+
+
+@pytest.fixture(autouse=True)
+def same_noise(monkeypatch):
+    """Noise comes from the operating system, another one each time: here it is the same."""
+    monkeypatch.setattr(noise, "_normal", lambda count: np.random.default_rng(0).standard_normal(count))
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)

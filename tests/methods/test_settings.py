@@ -137,6 +137,9 @@ TABLES = {
         random_features 0 [0, inf)
         own True
         min_count 1 [1, inf)
+        epsilon None (0, inf)
+        delta 1e-05 (0, 1)
+        private_dim 256 [1, inf)
     """,
     "fairfgl": f"""{LOCAL_TRAINING}
         rounds 150 [1, inf)

@@ -282,12 +282,17 @@ def _unmet(case: Case, fields: Mapping[str, Any], settings: Any, key: str) -> st
             continue
         holds = (now or 0) > 0 if allowed == ABOVE_ZERO else now in allowed
         if not holds:
-            values = allowed if allowed == ABOVE_ZERO else " or ".join(map(shown, allowed))
+            values = allowed if allowed == ABOVE_ZERO else " or ".join(map(_written, allowed))
             named = "the task" if other == "task" else f"method.{other}"
-            return f"{named} is {shown(now)}; it is used where that is {values}"
+            return f"{named} is {_written(now)}; it is used where that is {values}"
         if reason := _unmet(case, fields, settings, other):
             return reason
     return None
+
+
+def _written(value: Any) -> str:
+    """As a person would write it."""
+    return "none" if value is None else shown(value)
 
 
 def _pool(case: Case, key: str, value: Any) -> str | None:

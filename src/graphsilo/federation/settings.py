@@ -36,6 +36,13 @@ class MethodConfig(Settings):
         """Whether clients choose something by the score on their own validation nodes, such as when to stop."""
         return False
 
+    def promises(self, seeds: int) -> str:
+        """What these settings promise of what a run of so many seeds sends, and what not; empty: nothing.
+
+        It stands among the run's warnings, as a promise is easily taken for a larger one.
+        """
+        return ""
+
     def square_columns(self, schema: Schema) -> int:
         """Columns p of Σ φ φᵀ over a client's training items, for methods that have clients send it; else 0.
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from graphsilo.data.silos.silo import Silo
@@ -191,12 +192,13 @@ def _idle(method: Method, name: str) -> list[tuple[str, Any]]:
     for other, allowed in _conditions(method, name).items():
         if other == "task":
             found += [(other, task) for task in method.tasks if task not in allowed][:1]
-        elif allowed == ABOVE_ZERO:
-            found.append((other, 0))
-        elif allowed == [0.0]:
+            continue
+        annotation = method.config.model_fields[other].annotation
+        if allowed == ABOVE_ZERO:
+            found.append((other, None if NoneType in get_args(annotation) else 0))
+        elif allowed in ([0.0], [None]):
             found.append((other, 50.0))
         else:
-            annotation = method.config.model_fields[other].annotation
             options = (True, False) if annotation is bool else get_args(annotation)
             found += [(other, value) for value in options if value not in allowed]
     return found

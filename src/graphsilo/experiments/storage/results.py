@@ -220,7 +220,10 @@ def _means_by_kind(scores: Sequence[Mapping[str, Scores]]) -> dict[str, Means] |
 
 def first_warnings(config: RunConfig, method: Method, simulation: Participants) -> list[str]:
     """What is known before anything is trained."""
-    return [*simulation.warnings(), *backbone_warnings(method, simulation), *config.remarks]
+    promised = config.method_config().promises(len(config.run.seeds))
+    return [
+        *simulation.warnings(), *backbone_warnings(method, simulation), *config.remarks, *filter(None, [promised])
+    ]  # fmt: skip
 
 
 def write(folder: Path, record: RunRecord, ledgers: list[tuple[int, Ledger]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +32,7 @@ from graphsilo.methods.fedridge.messages import (
     StatisticsRequest,
     halves,
 )
+from graphsilo.methods.fedridge.private import Release, ReleaseRequest, released
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.view import GraphTensors
 
@@ -44,6 +46,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def __init__(self, context: ClientContext[FedRidgeConfig]):
         super().__init__(context)
+        self.config = context.config.in_effect()
         self._size = 1.0
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
@@ -94,6 +97,15 @@ class Client(ClientBase[FedRidgeConfig]):
             moments=single, products=single_products, moments_rest=rest, products_rest=products_rest,
             num_samples=len(self._train),
         )  # fmt: skip
+
+    @handler
+    def noisy_statistics(self, request: ReleaseRequest) -> Release:
+        """The sums with noise, over rows in which no node is but their own."""
+        recipe = replace(self._recipe(request.kind), hops=0)
+        features = Features(self.data, recipe)
+        found = released(features, self._train, self.silo.labels, self.silo.schema.num_classes, self.config.mu)
+        Features.forget_others(self.data, ())
+        return found
 
     # -- the choice ----------------------------------------------------------------------------------------------
 

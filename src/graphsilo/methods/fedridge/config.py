@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import MessageError
-from graphsilo.federation.settings import OneRoundConfig, setting
+from graphsilo.errors import ConfigError, MessageError
+from graphsilo.federation import noise
+from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
 from graphsilo.settings import NotNegative, Positive, Share
@@ -28,27 +31,31 @@ class FedRidgeConfig(OneRoundConfig):
     label_features: Literal["auto", "always", "never"] = setting(
         "auto", "½ [N Y ‖ (N² − diag N²) Y] appended to φ, of the classes Y of the silo's own training nodes; auto: as "
         "validation says",
-        source="ours", when={"task": ("node",)},
+        source="ours", when={"task": ("node",), "epsilon": (None,)},
     )  # fmt: skip
     pilot: int = setting(
         128, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
-        source="ours", ge=0, when={"features": ("auto",)},
+        source="ours", ge=0, when={"features": ("auto",), "epsilon": (None,)},
     )  # fmt: skip
     hops: int | None = setting(None, "h; none: 3 for mean, 2 for sgc and separate", source="ours", ge=0)
     dim: int = setting(
-        2048, "most columns of φ: what is wider is projected at random; 0 for no bound", source="ours", ge=0
+        2048, "most columns of φ: what is wider is projected at random; 0 for no bound", source="ours", ge=0,
+        when={"epsilon": (None,)},
+    )  # fmt: skip
+    random_features: int = setting(
+        0, "random ReLU features of φ, appended", source="ours", ge=0, when={"epsilon": (None,)}
     )
-    random_features: int = setting(0, "random ReLU features of φ, appended", source="ours", ge=0)
     balance: tuple[Share, ...] = setting(
         (0.0,), "class weights (n / (C · n_c))^balance that are tried: 0 counts nodes alike, 1 classes", source="ours",
-        min_length=1,
+        min_length=1, when={"epsilon": (None,)},
     )  # fmt: skip
     ridge: tuple[Positive, ...] = setting(
-        (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1
-    )
+        (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1,
+        when={"epsilon": (None,)},
+    )  # fmt: skip
     prior: tuple[NotNegative, ...] = setting(
         (0.0, 0.02, 0.05, 0.1, 0.2), "strengths t that are tried of adding −t log(n_c / n) to the score of class c",
-        source="ours; logit adjustment, Menon et al. 2021", min_length=1,
+        source="ours; logit adjustment, Menon et al. 2021", min_length=1, when={"epsilon": (None,)},
     )  # fmt: skip
     own: bool = setting(True, "whether silos correct the common model towards their own rows", source="ours")
     own_ridge: tuple[Positive, ...] = setting(
@@ -61,11 +68,49 @@ class FedRidgeConfig(OneRoundConfig):
     )  # fmt: skip
     wire: Literal["auto", "float32", "float64"] = setting(
         "auto", "precision of the sums that silos send; auto: float64 for 256 columns or fewer, where it costs next to "
-        "nothing; they are added up in float64 in any case", source="ours",
+        "nothing; they are added up in float64 in any case", source="ours", when={"epsilon": (None,)},
     )  # fmt: skip
     min_count: int = setting(
-        1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1
+        1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1,
+        when={"epsilon": (None,)},
+    )  # fmt: skip
+
+    epsilon: float | None = setting(
+        None, "differential privacy of nodes: the sums leave once, over rows of nodes' own features, with normal noise "
+        "for this ε; none: no noise. It covers what training sends, not scores",
+        source="ours", gt=0,
+    )  # fmt: skip
+    delta: float = setting(1e-5, "δ beside ε", source="ours", gt=0, lt=1, when={"epsilon": ABOVE_ZERO})
+    private_dim: int = setting(
+        256, "most columns of φ with noise, which grows with them", source="ours", ge=1, when={"epsilon": ABOVE_ZERO}
     )
+
+    @model_validator(mode="after")
+    def _rows_of_one_node(self) -> Self:
+        if self.epsilon is not None and self.features == "separate":
+            raise ConfigError(
+                "method.features=separate puts neighbours' features beside a node's own, and with method.epsilon the "
+                "rows behind the sums are of the node alone; take mean or sgc."
+            )
+        return self
+
+    def in_effect(self) -> Self:
+        """The settings that hold with noise: nothing is chosen by anybody's validation nodes but own corrections."""
+        if self.epsilon is None:
+            return self
+        fixed: dict[str, Any] = {
+            "features": "sgc" if self.features == "sgc" else "mean",
+            "label_features": "never",
+            "balance": (0.0,),
+        }
+        fixed |= {"ridge": (1.0,), "prior": (0.0,), "random_features": 0, "min_count": 1, "dim": self.private_dim}
+        return self.model_copy(update=fixed)
+
+    @property
+    def mu(self) -> float:
+        """How well the release tells whether a node was there, as ``federation.noise`` has it."""
+        assert self.epsilon is not None
+        return noise.mu_of(self.epsilon, self.delta)
 
     @property
     def chooses_by_validation(self) -> bool:
@@ -92,8 +137,24 @@ class FedRidgeConfig(OneRoundConfig):
         """Whether sums of so many columns cross in float64."""
         return self.wire == "float64" or (self.wire == "auto" and max(widths) <= FEW_COLUMNS)
 
+    def promises(self, seeds: int) -> str:
+        if self.epsilon is None:
+            return ""
+        several = noise.epsilon_of(noise.together([self.mu] * seeds), self.delta)
+        more = f" {seeds} seeds are {seeds} releases: together ε = {several:.3g}." if seeds > 1 else ""
+        return (
+            f"Differential privacy of nodes: every silo adds noise of its own to the sums that training sends, for ε = "
+            f"{self.epsilon:g} and δ = {self.delta:g}, whoever reads them.{more} Not covered are scores and counts of "
+            f"evaluation, the split into training and other nodes, and what silos say of their data before a run. The "
+            f"noise comes from the operating system: no run with it is repeated to the bit."
+        )
+
     def square_columns(self, schema: Schema) -> int:
-        return max(self.width(kind, self.dim, schema) for kind in self.kinds(schema.task))
+        return (
+            0
+            if self.epsilon is not None
+            else max(self.width(kind, self.dim, schema) for kind in self.kinds(schema.task))
+        )
 
 
 def kind_of(name: str) -> Kind:

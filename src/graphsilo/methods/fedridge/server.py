@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsilo.errors import FederationError
+from graphsilo.errors import FederationError, UnsupportedError
+from graphsilo.federation import noise
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -18,6 +20,7 @@ from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED, SCALE
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, ScoreRequest, StatisticsRequest, whole
+from graphsilo.methods.fedridge.private import SENSITIVITY, ReleaseRequest, solution
 from graphsilo.methods.fedridge.solve import Spectrum, unpack
 from graphsilo.types import ClientId
 
@@ -46,6 +49,13 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
+        self.config = context.config.in_effect()
+        if self.config.epsilon is not None and self.schema.task != "node":
+            raise UnsupportedError(
+                "method.epsilon promises privacy of nodes, and this task is about graphs, whose sums of nodes have no "
+                "bound; leave it out, or choose a node task."
+            )
+        self.silos = 0
         self.kinds = self.config.kinds(self.schema.task)
         self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
@@ -57,6 +67,9 @@ class Server(ServerBase[FedRidgeConfig]):
     def expected_bytes(self) -> tuple[int, int]:
         config, classes = self.config, self.schema.num_classes
         up = down = 0
+        if config.epsilon is not None:
+            width = self._width(self.kinds[0], config.dim)
+            return 4 * (width * (width + 1) // 2 + width * classes) * self.asked, 4 * width * classes * self.asked
         widths = {kind: self._width(kind, config.dim) for kind in config.kinds(self.schema.task)}
         asked = _widest(tuple(widths))
         each = 8 if config.precise(widths[kind] for kind in asked) else 4
@@ -76,6 +89,9 @@ class Server(ServerBase[FedRidgeConfig]):
     def set_up(self, federation: Federation) -> None:
         """Counts, then the sums; of several features those that a narrow version of each says are best."""
         config, asked = self.config, self.select(federation, 1)
+        if config.epsilon is not None:
+            self._take_release(federation, asked)
+            return
         counts = federation.sum(Client.count, CountRequest(), to=asked).require(config.min_clients)
         total = counts.classes.double()
         present = total > 0
@@ -119,6 +135,14 @@ class Server(ServerBase[FedRidgeConfig]):
         found = federation.sum(Client.statistics, request, to=asked).require(self.config.min_clients)
         self.moments = whole(found.moments, found.moments_rest)
         self.products = whole(found.products, found.products_rest)
+
+    def _take_release(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
+        (kind,) = self.kinds
+        request = ReleaseRequest(kind=kind, size=self._width(kind, self.config.dim))
+        found = federation.sum(Client.noisy_statistics, request, to=asked).require(self.config.min_clients)
+        self.moments, self.products = {f"{kind}/0": found.moments}, {f"{kind}/0": found.products}
+        self.silos = found.clients
+        self.log["noise"] = noise.deviation(SENSITIVITY, self.config.mu) * math.sqrt(self.silos)
 
     def round(self, federation: Federation, number: int) -> None:
         """All candidates from the sums, one exchange to choose, one to hand out."""
@@ -177,6 +201,11 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
         """The ridge of every penalty, [p, C] float64, by features and place of the balance."""
+        if self.config.epsilon is not None:
+            (kind,) = self.kinds
+            sums = self.moments[f"{kind}/0"], self.products[f"{kind}/0"]
+            weights, self.log["penalty"] = solution(*sums, self.config.mu, self.silos)
+            return {kind: {0: [weights]}}
         # What float32 leaves in directions that no row has must not be taken for rows.
         precise = self.config.precise(len(self.products[f"{kind}/0"][0]) for kind in _widest(self.kinds))
         noise = 10 * torch.finfo(torch.float64 if precise else torch.float32).eps
@@ -199,12 +228,14 @@ class Server(ServerBase[FedRidgeConfig]):
         return {
             "moments": self.moments, "products": self.products, "class_weights": self.class_weights,
             "shifts": self.shifts, "weights": self.weights, "kinds": list(self.kinds), "size": self.size,
+            **({} if self.config.epsilon is None else {"silos": self.silos}),
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.moments, self.products = dict(state["moments"]), dict(state["products"])
         self.class_weights, self.shifts = state["class_weights"], state["shifts"]
         self.weights, self.kinds, self.size = dict(state["weights"]), tuple(state["kinds"]), float(state["size"])
+        self.silos = int(state.get("silos", 0))
 
 
 def _widest(kinds: Sequence[str]) -> list[str]:

@@ -1,0 +1,102 @@
+"""Gaussian noise that makes a release differentially private, and how much several releases tell together.
+
+A release is (ε, δ)-private if no event becomes more likely than e^ε times plus δ when one unit (a node, say) joins or
+leaves the data. With noise of deviation σ on every number of a vector that one unit moves by at most Δ (the length of
+the move), a release is as private as telling a normal distribution of mean 0 from one of mean μ = Δ / σ, and releases
+add up as their squares: μ² = μ_1² + μ_2² + … (Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B 2022; the
+curve δ(ε) is that of Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018).
+
+Noise is drawn from the operating system and never from a run's seed: whoever knows the seed would take it off again. So
+two runs with noise are not alike. What is released lies on a grid, as low bits of sums of floating-point numbers can
+tell what noise was added to (Mironov, "On Significance of the Least Significant Bits for Differential Privacy", CCS
+2012).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+ROUNDING = 1e-6
+"""Share by which rounding to the grid may make a unit's move longer; σ is larger by it."""
+
+
+def delta_of(epsilon: float, mu: float) -> float:
+    """The smallest δ with which a release of this μ is (ε, δ)-private."""
+    if mu <= 0:
+        return 0.0
+    tail = math.exp(epsilon + _log_below(-epsilon / mu - mu / 2))
+    return max(0.0, _below(mu / 2 - epsilon / mu) - tail)
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """The smallest ε with which a release of this μ is (ε, δ)-private; δ above 0."""
+    return 0.0 if delta_of(0.0, mu) <= delta else _between(lambda epsilon: delta_of(epsilon, mu) > delta)[1]
+
+
+def mu_of(epsilon: float, delta: float) -> float:
+    """The largest μ that is (ε, δ)-private: noise of deviation Δ / μ is enough."""
+    return _between(lambda mu: delta_of(epsilon, mu) <= delta)[0]
+
+
+def together(mus: Iterable[float]) -> float:
+    """The μ of several releases about the same data, each chosen as one likes after the ones before."""
+    return math.sqrt(sum(mu * mu for mu in mus))
+
+
+def deviation(sensitivity: float, mu: float) -> float:
+    """The deviation σ of the noise that :func:`noisy` adds."""
+    return sensitivity * (1 + ROUNDING) / mu
+
+
+def noisy(values: Tensor, sensitivity: float, mu: float) -> Tensor:
+    """Values on a grid, plus normal noise on that grid from the operating system; float64.
+
+    Args:
+        values: Of any shape; up to 10^9 times ``sensitivity`` in size.
+        sensitivity: Δ, the length of the longest move that one unit can make all values together do.
+        mu: As :func:`mu_of` says.
+    """
+    count = max(values.numel(), 1)
+    # Rounding moves each number by half a step at most, with the unit and without: √count steps in all.
+    grid = 2.0 ** math.floor(math.log2(sensitivity * ROUNDING / math.sqrt(count)))
+    drawn = _normal(values.numel()).reshape(values.shape) * (deviation(sensitivity, mu) / grid)
+    return torch.from_numpy((np.rint(values.double().numpy() / grid) + np.rint(drawn)) * grid)
+
+
+def _normal(count: int) -> NDArray[np.float64]:
+    """Independent standard normal numbers, by Box and Muller from 53 random bits each."""
+    pairs = (count + 1) // 2
+    bits = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64) >> np.uint64(11)
+    radius, angle = (bits.reshape(2, pairs) + 0.5) * 2.0**-53
+    radius = np.sqrt(-2.0 * np.log(radius))
+    return np.concatenate([radius * np.cos(2 * math.pi * angle), radius * np.sin(2 * math.pi * angle)])[:count]
+
+
+def _below(x: float) -> float:
+    """How likely a standard normal number is below x."""
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+def _log_below(x: float) -> float:
+    """Its logarithm, also where it is too small for a number."""
+    if x > -30.0:
+        return math.log(_below(x))
+    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))
+
+
+def _between(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Two numbers above 0, as near as numbers are, where something ends to hold: the first has it, the second not."""
+    low, high = 0.0, 1.0
+    while holds(high):
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high

@@ -1,0 +1,109 @@
+"""FedRidge with differential privacy of nodes: the sums leave once, with noise, over rows that no other node is in.
+
+A node that joins or leaves a silo would change the rows of its whole neighbourhood if rows were propagated. So the
+rows behind the sums are the training nodes' own features, and only predictions use the propagated ones, at the silo,
+with a model that was fit to rows without neighbours (that this works for networks: Yang et al., "Graph Neural Networks
+are Inherently Good Generalizers: Insights by Bridging GNNs and MLPs", ICLR 2023). One node is then one row of known
+length, and the noise need not grow with anybody's number of links.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.federation import noise
+from graphsilo.federation.message import Message, sends
+from graphsilo.methods.fedridge.features import CONSTANT, Features
+from graphsilo.methods.fedridge.solve import pack, unpack, upper_product
+
+_SQUARE = (1 + CONSTANT**2) * (1 + 1e-5)
+"""Largest squared length of a row, of numbers in float32."""
+SENSITIVITY = math.sqrt(_SQUARE**2 + _SQUARE)
+"""How far one row moves the numbers that are released, as a vector: φ φᵀ, all its entries, and φ."""
+_ROOT = math.sqrt(2.0)
+
+
+class ReleaseRequest(Message):
+    """Ask for the sums with noise.
+
+    Attributes:
+        kind: Which features.
+        size: Their columns.
+    """
+
+    kind: str = sends("control")
+    size: int = sends("control")
+
+
+class Release(Message):
+    """Σ φ φᵀ and Σ y φᵀ over one client's training nodes' own features, with noise on every number.
+
+    Attributes:
+        moments: [p (p + 1) / 2] the upper triangle of the first.
+        products: [C, p] the second.
+        clients: 1; of a sum, how many have added noise.
+    """
+
+    moments: Tensor = sends("statistic", per_class=False)
+    products: Tensor = sends("statistic", per_class=False, shape=("classes", "columns"))
+    clients: int = sends("counts")
+
+    def check_answer(self, request: Message) -> None:
+        """As many numbers as were asked for, of one client; noise leaves no more to look at."""
+        assert isinstance(request, ReleaseRequest)
+        size, found = request.size, (tuple(self.moments.shape), self.products.shape[1], self.clients)
+        if found != ((size * (size + 1) // 2,), size, 1):
+            raise MessageError(
+                f"Release holds {found[0]} moments and products of {found[1]} columns from {found[2]} clients; those "
+                f"of one client and {size} columns were asked for."
+            )
+
+
+def released(
+    features: Features, items: NDArray[np.int64], labels: NDArray[np.int64], classes: int, mu: float
+) -> Release:
+    """The sums of a silo's own rows, with noise.
+
+    Args:
+        features: Not propagated.
+        items: Training nodes.
+        labels: Of all nodes.
+        classes: How many there are.
+        mu: As :func:`graphsilo.federation.noise.mu_of` says.
+    """
+    square = torch.zeros(features.width, features.width, dtype=torch.float64)
+    cross = torch.zeros(classes, features.width, dtype=torch.float64)
+    for part, rows in features.blocks(items, np.float64):
+        square = upper_product(rows, rows, square)
+        cross.index_add_(0, torch.from_numpy(labels[part]), rows)
+    # An entry off the diagonal stands for two of φ φᵀ: with √2 before it, lengths are those of the whole matrix.
+    weights = pack(_twice(features.width))
+    every = noise.noisy(torch.cat([pack(square) * weights, cross.flatten()]), SENSITIVITY, mu)
+    moments, products = every.split([len(weights), cross.numel()])
+    return Release(moments=(moments / weights).float(), products=products.view_as(cross).float(), clients=1)
+
+
+def solution(moments: Tensor, products: Tensor, mu: float, clients: int) -> tuple[Tensor, float]:
+    """The ridge of noisy sums, [p, C] float64, and its penalty, which nothing but the noise decides.
+
+    The noise's own largest eigenvalue is √(2 p) σ √clients; a penalty of half of √p σ √clients beside the usual 1 keeps
+    directions out that noise alone fills, and eigenvalues below 0 count as 0.
+    """
+    right = products.double().t()
+    sigma = noise.deviation(SENSITIVITY, mu) * math.sqrt(clients)
+    penalty = 1.0 + sigma * math.sqrt(len(right)) / 2
+    values, turned = torch.linalg.eigh(unpack(moments, len(right)), UPLO="U")
+    return turned @ ((turned.t() @ right) / (values.clamp_min(0) + penalty)[:, None]), penalty
+
+
+def _twice(size: int) -> Tensor:
+    """[p, p] 1 on the diagonal, √2 above it."""
+    found = torch.full((size, size), _ROOT, dtype=torch.float64)
+    found.diagonal().fill_(1.0)
+    return found

@@ -1,0 +1,69 @@
+"""Noise of known deviation, and what releases with it tell: against published and hand-worked numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from graphsilo.federation import noise
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "sigma"),
+    # Balle and Wang's calibration for Δ = 1.
+    [(1.0, 1e-5, 3.730632), (0.5, 1e-5, 7.031827), (4.0, 1e-5, 1.081162), (8.0, 1e-5, 0.600229), (1.0, 1e-6, 4.224679)],
+)
+def test_the_deviation_for_an_epsilon_is_the_published_one(epsilon, delta, sigma):
+    mu = noise.mu_of(epsilon, delta)
+    assert 1 / mu == pytest.approx(sigma, rel=1e-5)
+    assert noise.epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-9)
+    assert noise.delta_of(epsilon, mu) <= delta
+
+
+def test_delta_at_epsilon_0_is_the_distance_of_two_normals():
+    # Total variation of N(0, 1) and N(1, 1) is 2 Φ(1/2) - 1.
+    assert noise.delta_of(0.0, 1.0) == pytest.approx(2 * stats.norm.cdf(0.5) - 1, rel=1e-12)
+    assert noise.epsilon_of(1e-6, 1e-5) == 0.0
+    assert noise.delta_of(3.0, 0.0) == 0.0
+
+
+def test_far_from_the_middle_no_number_overflows():
+    assert noise.epsilon_of(100.0, 1e-12) == pytest.approx(100**2 / 2 + 100 * -stats.norm.ppf(1e-12), rel=0.01)
+    assert noise.delta_of(0.001, 1e-4) >= 0.0
+
+
+def test_four_releases_tell_as_much_as_one_with_half_the_noise():
+    assert noise.together([0.5] * 4) == 1.0
+    assert noise.together([3.0, 4.0]) == 5.0
+
+
+def test_noise_is_normal_and_differs_every_time():
+    drawn = noise.noisy(torch.zeros(20_000), 3.0, 2.0).numpy()
+    sigma = noise.deviation(3.0, 2.0)
+    assert sigma == pytest.approx(1.5, rel=1e-5)
+    assert stats.kstest(drawn, "norm", args=(0, sigma)).pvalue > 1e-9
+    assert abs(drawn.std() / sigma - 1) < 6.5 / math.sqrt(2 * len(drawn))
+    assert abs(np.corrcoef(drawn[:10_000], drawn[10_000:])[0, 1]) < 0.065
+    assert not np.array_equal(drawn, noise.noisy(torch.zeros(20_000), 3.0, 2.0).numpy())
+
+
+def test_what_is_released_lies_on_a_grid_whatever_the_values(monkeypatch):
+    monkeypatch.setattr(os, "urandom", lambda count: bytes(range(256)) * (count // 256 + 1))
+    monkeypatch.setattr(noise, "_normal", lambda count: np.linspace(-3, 3, count))
+    values = torch.linspace(0, 1, 101, dtype=torch.float64) ** 3
+    grid = 2.0 ** math.floor(math.log2(1e-6 / math.sqrt(101)))
+    steps = noise.noisy(values, 1.0, 1.0) / grid
+    assert torch.equal(steps, steps.round())
+    # Rounded twice, the value and the noise: never more than a step off.
+    exact = values + torch.from_numpy(np.linspace(-3, 3, 101)) * noise.deviation(1.0, 1.0)
+    assert float((steps * grid - exact).abs().max()) <= grid
+
+
+def test_an_odd_number_of_values_and_none_at_all():
+    assert noise.noisy(torch.zeros(3, 3), 1.0, 1.0).shape == (3, 3)
+    assert noise.noisy(torch.zeros(0), 1.0, 1.0).shape == (0,)
