@@ -185,6 +185,16 @@ def test_with_nothing_to_learn_from_the_student_stays(kit):
     assert same(server.weights, start)
 
 
+def test_who_has_nothing_to_train_on_is_not_in_the_ensemble(kit):
+    """Its model is as it was drawn: the student of the other two is the same without it."""
+    silos = [*silos_of(kit, 2), kit.tiny_silo(2, train=())]
+    (server, federation), (other, fewer) = (kit.build("dense", part, **SHORT) for part in (silos, silos[:2]))
+    rounds(server, federation)
+    rounds(other, fewer)
+    assert server.shares.tolist() == [0.5, 0.5]
+    assert same(server.weights, other.weights)
+
+
 def test_one_generator_may_go_on(kit):
     found = []
     for reset in (True, False):

@@ -66,6 +66,15 @@ def test_of_equal_cuts_the_order_decides():
     assert min_cut(np.full((4, 4), 2.0)).tolist() == [False, False, False, True]
 
 
+def test_who_has_nothing_to_train_on_is_not_cut_off(kit):
+    """An update of 0 has cosine 0 with all: client 3 would be the cheapest to cut off, and receive nothing any more."""
+    server, _ = kit.build("gcfl", [kit.tiny_silo(client) for client in range(5)], **READY)
+    members = planted(server, [(1.0, 0.0), (1.0, 0.1), (1.0, 0.2), (0.0, 0.0), (0.9, 1.0)], [1.0, 1.0, 1.0, 0.0, 1.0])
+    assert server.parts(members) == [[0, 1, 2, 3], [4]]
+    server.sizes[3] = 1.0
+    assert server.parts(members) == [[0, 1, 2, 4], [3]]
+
+
 def test_criteria_by_hand(kit):
     """(3, 4), (−3, 4) and (0, 1) with weights 1, 1 and 2: means (0, 2.5) and (0, 3), the longest 5."""
     silos = [kit.tiny_silo(client) for client in range(3)]

@@ -52,6 +52,14 @@ def test_factors_that_are_no_smaller_are_not_sent():
     assert factors(three, 0.999) is None
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_sent_whole(odd):
+    """So that it is refused as what it is: no decomposition of it converges."""
+    change = drawn(6, 5)
+    change[2, 3] = odd
+    assert compress({"w": change}, 0.5)["w"] is change
+
+
 def test_only_matrices_are_compressed():
     tensors = {
         "bias": drawn(5), "row": drawn(1, 5), "column": drawn(5, 1), "cube": drawn(4, 4, 4),

@@ -118,7 +118,7 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
     """Takes the clients' models, makes graphs that they answer on, and has a student learn the answers.
 
     Attributes:
-        uploads: The clients' weights, until they are distilled.
+        uploads: The weights of clients that trained, until they are distilled.
         counts: [K, C] training items of each class, in the order of ``uploads``.
         weights: The student; as it was drawn before.
         pool: The graphs.
@@ -154,9 +154,12 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
             asked = self.select(federation, 1)
             replies = federation.ask(self.client.train_alone, Empty(), to=asked, check=self.check)
             replies.require(self.config.min_clients)
-            self.uploads = {client: reply.weights for client, reply in replies}
-            self.counts = torch.stack([reply.label_counts for _, reply in replies])
-        if self.uploads and bool(self.counts.any()):
+            # A model that had nothing to train on is as it was drawn, and would answer at random.
+            trained = [(client, reply) for client, reply in replies if bool(reply.label_counts.any())]
+            self.uploads = {client: reply.weights for client, reply in trained}
+            if trained:
+                self.counts = torch.stack([reply.label_counts for _, reply in trained])
+        if self.uploads:
             self._distil()
         self.uploads = {}
 

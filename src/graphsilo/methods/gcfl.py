@@ -106,8 +106,12 @@ class Server(ServerBase[ConfigT], Generic[ConfigT]):
         """Keep what later similarities need of these answers."""
 
     def parts(self, members: list[ClientId]) -> list[list[ClientId]]:
-        """The two clusters that this one splits into, or itself. Who was never asked stays with the first client."""
-        known = [client for client in members if client in self.updates]
+        """The two clusters that this one splits into, or itself.
+
+        Who was never asked, or has nothing to train on, stays with the first of the others: an update of 0 is like
+        nobody's, and alone in a cluster such a client would receive nothing any more.
+        """
+        known = [client for client in members if self.sizes.get(client)]
         if len(known) < 3 or self.mean_norm(known) >= self.config.eps_1 or self.max_norm(known) <= self.config.eps_2:
             return [members]
         alike = self.similarities(known)

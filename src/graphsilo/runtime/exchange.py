@@ -172,7 +172,8 @@ def _check_request(request: Message) -> None:
                 raise FederationError(
                     f"{type(request).__name__}.{spec.name}, which the server made of the clients' answers, contains "
                     f"NaN or infinity, although every answer by itself was one that can be taken. Lower the learning "
-                    f"rate or scale the features; run.largest_value says how large a client's weights may be."
+                    f"rate, that of the server's own steps too where it has one, or scale the features; "
+                    f"run.largest_value says how large a client's weights may be."
                 )
 
 

@@ -26,6 +26,8 @@ def rank_for(squares: Tensor, energy: float) -> int:
 def factors(matrix: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
     """U Σ [rows, r] and Vᵀ [r, columns] of the truncated singular value decomposition; None where they are no smaller.
 
+    There are none of a matrix with NaN or infinity either: who sends it whole is told what it holds.
+
     From the eigenvectors of the smaller of M Mᵀ and Mᵀ M in float64, which is cheaper than the decomposition itself.
 
     Args:
@@ -40,6 +42,8 @@ def factors(matrix: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
         left, right = turned  # M = right.T @ left.T, with Σ at the wrong one of them, which changes no product
         return right.t().contiguous(), left.t().contiguous()
     exact = matrix.double()
+    if not bool(exact.isfinite().all()):
+        return None
     squares, vectors = torch.linalg.eigh(exact.t() @ exact)
     rank = rank_for(squares.flip(0).clamp_min(0.0), energy)
     if rank * (rows + columns) >= rows * columns:
