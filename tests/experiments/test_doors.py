@@ -541,6 +541,9 @@ def test_going_on_needs_a_folder():
         ({"server_lr": 0.5}, "fedpg", "method.server_lr 0.5"),
         ({"name": "fedsage_plus", "generator_epochs": 7}, "fedlog", "method.generator_epochs 7"),
         ({"name": "opfgl", "hops": 1}, "fedpg", "method.hops 1"),
+        ({"weight_by": "nodes"}, "fedproto", "method.weight_by 'nodes'"),
+        ({"weight_by": "nodes"}, "dense", "method.weight_by 'nodes'"),
+        ({"name": "feddistill", "weight_by": "count"}, "fedntd", "method.weight_by 'count'"),
     ],
 )
 def test_settings_that_methods_call_alike_and_mean_otherwise_stay_behind(base, method, lost):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from inspect import get_annotations
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -268,7 +268,8 @@ def _lost(section: str, values: Mapping[str, Any], call: Door, own: Collection[s
 def _meant_otherwise(before: Any, now: Any) -> set[str]:
     """Settings that two methods call alike and mean differently, as the mu of FedProx and that of FedPG.
 
-    They mean the same where one class declares them for both, and where they are about local training.
+    They mean the same where one class declares them for both, and where they are about local training. So does a
+    client's weight in a mean of models, which has the same choices everywhere; other weights have others.
     """
     from graphsilo.federation import registry
     from graphsilo.federation.settings import LocalTrainingConfig
@@ -277,12 +278,19 @@ def _meant_otherwise(before: Any, now: Any) -> set[str]:
         old, new = (registry.load(str(name or "fedavg")).config for name in (before, now))
     except ConfigError:
         return set()  # an unknown name is refused where it is used
-    alike = LocalTrainingConfig.model_fields.keys() | {"weight_by"}
+    alike = set(LocalTrainingConfig.model_fields)
+    if _choices(old, "weight_by") == _choices(new, "weight_by"):
+        alike.add("weight_by")
     return {
         name
         for name in (old.model_fields.keys() & new.model_fields.keys()) - alike
         if _declared_by(old, name) is not _declared_by(new, name)
     }
+
+
+def _choices(kind: type[Settings], name: str) -> set[Any]:
+    field = kind.model_fields.get(name)
+    return set(get_args(field.annotation)) if field else set()
 
 
 def _declared_by(kind: type, name: str) -> type:
