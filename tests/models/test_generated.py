@@ -61,7 +61,7 @@ def test_known_graphs_have_their_fast_path_afterwards(make_graph) -> None:
     data = GraphTensors(graph)
     assert model.trace(data.full, None) is not None
     assert model.trace(GeneratedGraph(features, graph.adjacency()).full, None) is None
-    assert model.masks(data.full, 2, generator(0)) is not None
+    assert model.passes(data.full, 2, generator(0)) is not None
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)

@@ -73,3 +73,23 @@ def test_second_derivatives_are_refused(make_graph) -> None:
     gradients = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
     with pytest.raises(RuntimeError, match="twice"):
         gradients[0].sum().backward()
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
+def test_several_passes_are_as_many_traces(name: str, options: dict, make_graph) -> None:
+    """Bit for bit, in the order of the parameters, which may change in between, and with the same draws."""
+    model, view = shaken(made(name, options)), GraphTensors(make_graph(nodes=20, seed=1)).kept_view(np.array([7, 2, 0]))
+    known = model.trace(view, None)
+    ahead, alone = generator(3), generator(3)
+    passes = model.passes(view, 2, ahead)
+    assert known is not None or passes is None
+    for place, (output, pull) in enumerate(passes or ()):
+        expected, back = model.trace(view, alone)
+        slope = torch.randn(output.shape, generator=generator(4 + place))
+        assert torch.equal(output, expected)
+        assert all(torch.equal(*pair) for pair in zip(pull(slope), back(slope), strict=True))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.1)
+    if passes is not None:
+        assert torch.equal(ahead.get_state(), alone.get_state())

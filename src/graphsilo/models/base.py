@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.dropout import Source
 from graphsilo.models.precision import reduced, wide
-from graphsilo.models.stack import Plan, Stack, StackRun, Weights
+from graphsilo.models.stack import Plan, Stack, StackRun, Trace, Weights
 from graphsilo.models.view import Norm, View
 from graphsilo.types import Precision, Task
 
@@ -28,8 +28,6 @@ Readout: TypeAlias = Literal["node", "graph"]
 Pooling: TypeAlias = Literal["sum", "mean"]
 
 
-Trace: TypeAlias = tuple[Tensor, Callable[[Tensor], list[Tensor]]]
-"""Logits, and a function from their gradient to those of ``parameters()``, in that order."""
 EmbeddedTrace: TypeAlias = tuple[Tensor, Tensor | None, Callable[[Tensor, Tensor | None], list[Tensor]]]
 """Logits, embeddings, and a function from the gradients of both to those of ``parameters()``."""
 
@@ -178,7 +176,6 @@ class Model(nn.Module, ABC):
         if record is None:
             return None
         order: list[int] = self._slot_order
-
         return record.output, lambda gradient: self._in_order(record, gradient, order)
 
     def trace_embedding(self, view: View, generator: torch.Generator | None) -> EmbeddedTrace | None:
@@ -214,17 +211,20 @@ class Model(nn.Module, ABC):
             found = record.pull(gradient, hidden)
         return [found[place] for place in order]
 
-    def masks(self, view: View, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
-        """Dropout masks for so many calls of ``trace`` in a row, drawn at once: the masks that they would draw.
+    def passes(self, view: View, times: int, generator: torch.Generator) -> Iterator[Trace] | None:
+        """So many calls of ``trace`` in a row, between which parameters may change: the same numbers, in less time.
 
         Returns:
-            A source for each call; None where ``trace`` would give None, or each call may as well draw for itself.
+            What each call gives; None where ``trace`` would give None, or there is nothing to save.
         """
-        last = self.__dict__.get("_last_plan")
-        if last is None or last[0] is not view:
+        mine = self.__dict__
+        last = mine.get("_last_plan")
+        if last is None or last[0] is not view or self.precision != "float32":
             return None  # not before the first call, which finds out what is run
-        found: list[Iterator[Tensor]] | None = self.__dict__["_stack"].masks(last[1], times, generator)
-        return found
+        found: Iterator[Trace] | None = mine["_stack"].passes(last[1], times, generator)
+        if found is None or sorted(order := self._slot_order) == order:
+            return found
+        return ((output, functools.partial(_ordered, pull, order)) for output, pull in found)
 
     def _record(self, view: View, source: Source | None) -> StackRun | None:
         """One run through the stack; None where the model has none, or more than that."""
@@ -275,6 +275,12 @@ class Model(nn.Module, ABC):
 
 
 _NOTHING = contextlib.nullcontext()
+
+
+def _ordered(pull: Callable[[Tensor], list[Tensor]], order: list[int], gradient: Tensor) -> list[Tensor]:
+    """The gradients of ``parameters()`` from those in slot order."""
+    found = pull(gradient)
+    return [found[place] for place in order]
 
 
 def _in_its_precision(method: Callable[..., Any]) -> Callable[..., Any]:

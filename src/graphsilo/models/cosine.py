@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Model, Outputs, Trace
+from graphsilo.models.base import Model, Outputs
 from graphsilo.models.dropout import Source
+from graphsilo.models.stack import Trace
 from graphsilo.models.view import View
 
 _TINY = 1e-12
@@ -59,9 +60,14 @@ class CosineHead(Model):
 
     def trace(self, view: View, source: Source | None) -> Trace | None:
         found = self.encoder.trace(view, source)
-        if found is None:
-            return None
-        embeddings, pull = found
+        return None if found is None else self._behind(*found)
+
+    def passes(self, view: View, times: int, generator: torch.Generator) -> Iterator[Trace] | None:
+        found = self.encoder.passes(view, times, generator)
+        return None if found is None else (self._behind(*each) for each in found)
+
+    def _behind(self, embeddings: Tensor, pull: Callable[[Tensor], list[Tensor]]) -> Trace:
+        """The cosines behind an encoder's pass."""
         unit, length = directions(embeddings)
         cosines = unit @ self.prototypes.t()
 
@@ -73,9 +79,6 @@ class CosineHead(Model):
             return [*first, *pull(inner)]
 
         return self.scale * cosines, back
-
-    def masks(self, view: View, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
-        return self.encoder.masks(view, times, generator)
 
 
 def directions(rows: Tensor) -> tuple[Tensor, Tensor]:

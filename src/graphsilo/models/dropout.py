@@ -91,7 +91,9 @@ def _scaled(draws: NDArray[Any], rate: float) -> NDArray[np.float32]:
     """The masks that draws stand for."""
     threshold, factor = keep_threshold(rate)
     # A few thousand entries are compared several times faster in numpy; the numbers are the same.
-    return np.multiply(draws >= threshold, np.float32(factor), dtype=np.float32)
+    masks = (draws >= threshold).astype(np.float32)
+    masks *= np.float32(factor)
+    return masks
 
 
 def scale_of(draws: NDArray[np.integer[Any]], values: Tensor, rate: float) -> Tensor:

@@ -147,13 +147,20 @@ class LiveOperator(Operator):
 def matmul(left: Tensor, right: Tensor) -> Tensor:
     """left @ right, contiguous, without gradient.
 
-    Where the result has few columns, its transpose is computed if that is faster on a CPU: of a matrix that is
-    transposed itself, as in a weight's gradient, on all; else on AMD's (docs/decisions/014-narrow-products.md). In
-    bfloat16 it is not.
+    Where the result has few columns, its transpose is computed if that is faster on a CPU
+    (docs/decisions/014-narrow-products.md). In bfloat16 it is not.
     """
-    if right.shape[1] < 16 and left.is_cpu and not is_reduced(left) and (_is_amd() or not left.is_contiguous()):
+    if _is_amd() and right.shape[1] < 16 and left.is_cpu and not is_reduced(left):
         return torch.mm(right.t(), left.t()).t().contiguous()
     return wide(torch.mm(left, right))
+
+
+def tmatmul(left: Tensor, right: Tensor) -> Tensor:
+    """leftᵀ @ right in the same way: here the transpose of a result with few columns is faster on all CPUs."""
+    turned = left.t()
+    if right.shape[1] < 16 and left.is_cpu and not is_reduced(left) and (not turned.is_contiguous() or _is_amd()):
+        return torch.mm(right.t(), left).t().contiguous()
+    return wide(torch.mm(turned, right))
 
 
 @cache
@@ -253,8 +260,9 @@ class _Compressed:
             # A row of the product is a weighted sum of rows of ``right``: a bag of embeddings. The kernel for these is
             # two to four times faster on a CPU than the one behind torch.mm, and adds up a row in the same order
             # whatever the number of threads.
+            # By place: scale_grad_by_freq, mode (sum), sparse, per_sample_weights, include_last_offset.
             bags: tuple[Tensor, ...] = torch.embedding_bag(
-                right, self.columns, self.pointer, mode=0, per_sample_weights=self.values, include_last_offset=True
+                right, self.columns, self.pointer, False, 0, False, self.values, True
             )
             return bags[0]
         with exact(right):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from graphsilo.models.dropout import Source, activate, activate_backward, dropout, masks_ahead
-from graphsilo.models.operators import Operator, matmul
+from graphsilo.models.operators import Operator, matmul, tmatmul
 from graphsilo.models.precision import as_forwards, is_reduced, wide
 from graphsilo.models.view import Norm, View
 
@@ -34,6 +35,8 @@ class Term(NamedTuple):
 
 Plan: TypeAlias = tuple[tuple[Term, ...], ...]
 """The summands of each layer, first layer first: the constant half of a stack."""
+Trace: TypeAlias = tuple[Tensor, Callable[[Tensor], list[Tensor]]]
+"""An output, and a function from its gradient to those of the parameters."""
 Weights: TypeAlias = "tuple[tuple[nn.Module, str], ...]"
 """Where the weight of each summand, and last the bias, is kept."""
 
@@ -127,18 +130,32 @@ class Stack:
         result: tuple[Tensor, Tensor] = _Layers.apply(plan, self._rates, source, False, layer, *parameters)  # type: ignore[no-untyped-call]
         return result
 
-    def masks(self, plan: Plan, times: int, generator: torch.Generator) -> list[Iterator[Tensor]] | None:
-        """The dropout masks of several runs to come, drawn at once; None where that does not pay."""
-        weights = self.parameters()
+    def passes(self, plan: Plan, times: int, generator: torch.Generator) -> Iterator[Trace] | None:
+        """Several runs to come, each at the parameters as they are then, and the backward pass of each.
+
+        What they have in common is looked up once: on small graphs that costs a tenth of a step.
+
+        Returns:
+            Of each run its output, and a function from its gradient to those of the parameters, in slot order; None
+            where dropout masks are not drawn ahead, as on large graphs.
+        """
+        # Without what would have autograd look at them: they share the parameters' memory.
+        parameters = [parameter.detach() for parameter in self.parameters()]
         last = len(plan) - 1
-        if weights[0].device.type != "cpu" or weights[0].dtype is not torch.float32 or not last:
+        if parameters[0].device.type != "cpu" or parameters[0].dtype is not torch.float32 or not last:
             return None
         layers = [
-            (torch.Size((_rows(plan, layer), weights[end - 1].shape[0])), rate)
+            (torch.Size((_rows(plan, layer), parameters[end - 1].shape[0])), rate)
             for layer, (end, rate) in enumerate(zip(self._ends[:last], self._rates[:last], strict=True))
             if rate
         ]
-        return masks_ahead(layers, times, generator)
+        sources = masks_ahead(layers, times, generator)
+        return None if sources is None else self._passes(plan, parameters, sources)
+
+    def _passes(self, plan: Plan, parameters: list[Tensor], sources: Sequence[Source]) -> Iterator[Trace]:
+        for source in sources:
+            output, saved = _forward(plan, self._rates, source, False, parameters)
+            yield output, partial(_backward, plan, False, parameters, saved)
 
     def __call__(self, plan: Plan, generator: torch.Generator | None, *, activate_last: bool = False) -> Tensor:
         """The output of the first ``len(plan)`` layers.
@@ -293,7 +310,7 @@ def _backward(
         for index, (operator, rows) in enumerate(terms):
             inner = gradient if operator is None else operator.tmm(gradient)
             source = hidden if rows is None else hidden.index_select(0, rows)
-            gradients[position + index] = matmul(source.t(), inner)
+            gradients[position + index] = tmatmul(source, inner)
             inner = wide(torch.mm(inner, parameters[position + index].t()))
             if rows is not None:
                 below = hidden.new_zeros(hidden.shape) if below is None else below

@@ -196,7 +196,7 @@ class ClassifyItems(Objective):
     def _slope(self, logits: Tensor, batch: Classified) -> Tensor:
         """d/dz of the mean loss, [b, C]; of cross-entropy (softmax(z) - onehot) / b."""
         if self.each is None:
-            return torch.softmax(logits, 1).mul_(1.0 / len(logits)).sub_(batch.share)
+            return torch.softmax(logits, 1).mul_(1.0 / logits.shape[0]).sub_(batch.share)
         with torch.enable_grad():
             leaf = logits.detach().requires_grad_()
             return torch.autograd.grad(self.each(leaf, batch.labels).mean(), leaf)[0]
@@ -265,10 +265,10 @@ class ClassifyItems(Objective):
         if term is None and node_weights is None and self.is_full(size) and not self.all_items:
             (batch,) = self.batches(size, generator)
             # A full-batch step draws dropout and nothing else, so that the masks of all epochs can be drawn at once.
-            masks = model.masks(batch.view, epochs, generator)
-            if masks is not None:
-                for source in masks:
-                    yield self._traced(model, batch, source), batch  # type: ignore[misc]
+            passes = model.passes(batch.view, epochs, generator)
+            if passes is not None:
+                for logits, pull in passes:
+                    yield pull(self._slope(logits, batch)), batch
                 return
         yield from super().gradient_steps(model, epochs, size, generator, parameters, term, node_weights)
 

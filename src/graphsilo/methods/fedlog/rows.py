@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.methods.fedlog.layers import BranchTargets, normalise, normalise_backward
-from graphsilo.models.base import Model, Trace
+from graphsilo.models.base import Model
 from graphsilo.models.operators import SparseOperator
+from graphsilo.models.stack import Trace
 from graphsilo.models.view import GraphTensors, View
 
 
