@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.prototypes import TrainReply
-from graphsilo.methods.feddistill import TrainRequest
+from graphsilo.methods.feddistill import TrainReply, TrainRequest
 from graphsilo.testing.small import play
 from graphsilo.training.local import weights_of
 from graphsilo.training.objective import Step
@@ -86,10 +85,10 @@ def test_own_parts_left_out_by_hand(kit):
     client = federation.client(0)
     table = {"prototypes": torch.tensor([[0.6, 0.4], [0.2, 0.8]]), "present": torch.tensor([True, True])}
     client.own = TrainReply(sums=torch.tensor([[0.9, 0.1], [0.2, 0.8]]), counts=torch.tensor([1, 1]))
-    client.receive(TrainRequest(**table, counts=torch.tensor([3, 1])))
+    client.receive(TrainRequest(**table, probabilities=True, counts=torch.tensor([3, 1])))
     torch.testing.assert_close(client.prototypes[0], torch.tensor([0.45, 0.55]))
     assert client.present.tolist() == [True, False]
-    client.receive(TrainRequest(**table))  # its last part is not in this table: nothing to take out
+    client.receive(TrainRequest(**table, probabilities=True))  # its last part is not in this table: nothing to take out
     assert torch.equal(client.prototypes, table["prototypes"])
     assert client.present.tolist() == [True, True]
 
@@ -204,3 +203,15 @@ def test_bytes(kit, leave_one_out, more):
     silos = [kit.tiny_silo(client) for client in range(2)]
     server, _ = kit.build("feddistill", silos, leave_one_out=leave_one_out)
     assert server.expected_bytes() == (200 * (16 + 16), 200 * (16 + 2 + more))
+
+
+def test_probabilities_that_do_not_add_up_are_refused():
+    """Two items of class 0: their probabilities add up to 2."""
+    request = TrainRequest(probabilities=True)
+    sums = torch.tensor([[1.5, 0.5], [0.0, 0.0]])
+    counts = torch.tensor([2, 0])
+    TrainReply(sums=sums, counts=counts).check_answer(request)
+    for wrong in (sums * 1e8, torch.tensor([[2.5, -0.5], [0.0, 0.0]]), sums / 2):
+        with pytest.raises(MessageError, match="a row of their sums to how many items"):
+            TrainReply(sums=wrong, counts=counts).check_answer(request)
+    TrainReply(sums=sums * 1e3, counts=counts).check_answer(TrainRequest(probabilities=False))

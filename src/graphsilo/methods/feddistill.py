@@ -16,10 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphsilo.errors import MessageError
 from graphsilo.federation import prototypes
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.message import sends
-from graphsilo.federation.prototypes import ClassRowsClient, ClassRowsConfig, ClassRowsServer, TrainReply
+from graphsilo.federation.message import Message, sends
+from graphsilo.federation.prototypes import ClassRowsClient, ClassRowsConfig, ClassRowsServer
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
@@ -63,11 +64,30 @@ class TrainRequest(prototypes.TrainRequest):
 
     Attributes:
         counts: What is behind each row; for those alone that are part of it.
+        probabilities: Whether outputs are these, so that a row of the answer adds up to how many it is of.
     """
+
+    probabilities: bool = sends("control")
 
     counts: Tensor | None = sends(
         "counts", dtype=torch.int64, shape=("classes",), only_with={"leave_one_out": True}, default=None
     )
+
+
+class TrainReply(prototypes.TrainReply):
+    """The sums of a client's outputs by class."""
+
+    def check_answer(self, request: Message) -> None:
+        """Of probabilities none is below 0, and those of an item add up to 1."""
+        assert isinstance(request, TrainRequest)
+        if not request.probabilities:
+            return
+        away = (self.sums.double().sum(1) - self.counts).abs() > 1e-3 * self.counts
+        if bool(away.any()) or bool((self.sums < 0).any()):
+            raise MessageError(
+                f"probabilities of an item add up to 1, so a row of their sums to how many items it is of; for "
+                f"{int(away.sum())} classes it does not, and the smallest number is {float(self.sums.min()):.3g}."
+            )
 
 
 class Client(ClassRowsClient[FedDistillConfig]):
@@ -82,7 +102,8 @@ class Client(ClassRowsClient[FedDistillConfig]):
     @handler
     def train(self, request: TrainRequest) -> TrainReply:  # type: ignore[override]
         """Local epochs, then the sums of this client's outputs."""
-        reply: TrainReply = super().train(request)
+        found = super().train(request)
+        reply = TrainReply(sums=found.sums, counts=found.counts)
         self.own = reply if self.config.leave_one_out else None
         return reply
 
@@ -150,7 +171,7 @@ class Server(ClassRowsServer[FedDistillConfig]):
 
     def round(self, federation: Federation, number: int) -> None:
         chosen = self.select(federation, number)
-        table = dict(vars(self.request()))
+        table = {**vars(self.request()), "probabilities": self.config.exchange == "probabilities"}
         common, mine = TrainRequest(**table), TrainRequest(**table, counts=self.counts)
         mine = mine if self.config.leave_one_out else common
         requests = {client: mine if client in self.authors else common for client in chosen}
@@ -158,7 +179,7 @@ class Server(ClassRowsServer[FedDistillConfig]):
         self.combine(total.require(self.config.min_clients))
         self.authors = list(total.clients)
 
-    def combine(self, total: TrainReply) -> None:
+    def combine(self, total: prototypes.TrainReply) -> None:
         """Begin anew: a class that nobody described in this round has no row."""
         self.counts = total.counts
         self.prototypes = pooled(total.sums, total.counts, torch.zeros_like(self.prototypes))
