@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import ConfigError, MessageError, UnsupportedError
+from graphsilo.errors import ConfigError, DisclosureError, MessageError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import noise
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.features import CONSTANT
+from graphsilo.methods.fedridge.messages import CountRequest, ScoreRequest, StatisticsRequest
 from kit.fedridge import METHOD, played, whole
 
 PRIVATE = {"epsilon": 2.0, "own": False}
@@ -63,7 +64,7 @@ def test_links_change_no_sum(kit, quiet):
 def test_one_node_moves_the_released_numbers_by_no_more_than_the_bound(kit, quiet):
     whole_silo = kit.tiny_silo(0, nodes=12, train=range(8), seed=3)
     _, federation = played(kit, [whole_silo], rounds=False, **PRIVATE)
-    request = private.ReleaseRequest(kind="mean", size=4)
+    request = private.ReleaseRequest(size=4)
     before = federation.client(0).noisy_statistics(request)
     off = torch.triu(torch.full((4, 4), math.sqrt(2.0)), 1) + torch.eye(4)
     twice = off[torch.triu_indices(4, 4)[0], torch.triu_indices(4, 4)[1]]
@@ -82,8 +83,19 @@ def test_one_node_moves_the_released_numbers_by_no_more_than_the_bound(kit, quie
 def test_noise_on_and_off_the_diagonal(kit):
     silo = kit.tiny_silo(0, nodes=12, train=(), seed=3)
     _, federation = played(kit, [silo], rounds=False, epsilon=1.0, own=False)
-    request = private.ReleaseRequest(kind="mean", size=4)
-    drawn = [federation.client(0).noisy_statistics(request) for _ in range(400)]
+    request = private.ReleaseRequest(size=4)
+    client = federation.client(0)
+    again = client.noisy_statistics(request)
+    assert torch.equal(
+        again.moments, client.noisy_statistics(request).moments
+    )  # the mean of many would have less noise
+    kept = client.state()
+    drawn = []
+    for _ in range(400):
+        client._release = None
+        drawn.append(client.noisy_statistics(request))
+    client.load_state(kept)
+    assert torch.equal(again.products, client.noisy_statistics(request).products)
     sigma = private.SENSITIVITY / noise.mu_of(1.0, 1e-5)
     moments = torch.stack([each.moments for each in drawn])
     diagonal = [0, 4, 7, 9]
@@ -129,8 +141,21 @@ def test_what_goes_with_no_noise_is_refused(settings, words):
         run(load_config({**TINY, **settings}).with_explicit(settings))
 
 
+def test_what_has_no_noise_is_refused_whoever_asks(kit):
+    """A coordinator may ask for any step of a method."""
+    _, federation = played(kit, [kit.tiny_silo(0)], rounds=False, **PRIVATE)
+    client = federation.client(0)
+    asked = StatisticsRequest(
+        kinds=["mean"], dim=3, class_weights=torch.ones(1, 2, dtype=torch.float64), size=1.0, blocks={}, constants={}
+    )
+    scored = ScoreRequest(candidates={"mean": torch.zeros(1, 4, 2)}, shifts=torch.zeros(1, 2).double(), dim=3)
+    for step, request in ((client.count, CountRequest()), (client.statistics, asked), (client.score, scored)):
+        with pytest.raises(DisclosureError, match=r"method\.epsilon"):
+            step(request)
+
+
 def test_an_answer_of_another_size_is_refused():
-    request = private.ReleaseRequest(kind="mean", size=3)
+    request = private.ReleaseRequest(size=3)
     good = private.Release(moments=torch.zeros(6), products=torch.zeros(2, 3), clients=1)
     good.check_answer(request)
     for bad in (

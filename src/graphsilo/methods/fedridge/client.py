@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphsilo.errors import MessageError
+from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.evaluate.metrics import accuracy, macro_f1, margins
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
@@ -48,6 +48,7 @@ class Client(ClientBase[FedRidgeConfig]):
         super().__init__(context)
         self.config = context.config.in_effect()
         self._size = 1.0
+        self._release: Release | None = None
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._sharpness: dict[str, dict[str, float]] = {}
@@ -65,6 +66,7 @@ class Client(ClientBase[FedRidgeConfig]):
     @handler
     def count(self, request: CountRequest) -> Counts:
         """Training items by class."""
+        self._refuse_without_noise()
         counts = np.bincount(self.silo.labels[self._train], minlength=self.silo.schema.num_classes)
         sizes = torch.tensor([self.data.num_nodes, self.silo.num_items])
         return Counts(classes=torch.from_numpy(counts), sizes=sizes)
@@ -72,6 +74,7 @@ class Client(ClientBase[FedRidgeConfig]):
     @handler
     def statistics(self, request: StatisticsRequest) -> Statistics:
         """The sums, for each kind of features and each balance."""
+        self._refuse_without_noise()
         self._size = request.size
         classes, weights = self.silo.schema.num_classes, request.class_weights
         moments: dict[str, Tensor] = {}
@@ -100,18 +103,31 @@ class Client(ClientBase[FedRidgeConfig]):
 
     @handler
     def noisy_statistics(self, request: ReleaseRequest) -> Release:
-        """The sums with noise, over rows in which no node is but their own."""
-        recipe = replace(self._recipe(request.kind), hops=0)
-        features = Features(self.data, recipe)
-        found = released(features, self._train, self.silo.labels, self.silo.schema.num_classes, self.config.mu)
-        Features.forget_others(self.data, ())
-        return found
+        """The sums with noise, over rows in which no node is but their own.
+
+        Whoever asks again has the same answer: the mean of several would have less noise.
+        """
+        if self._release is None:
+            (kind,) = self.config.kinds(self.silo.schema.task)
+            features = Features(self.data, replace(self._recipe(kind), hops=0))
+            classes, mu = self.silo.schema.num_classes, self.config.mu
+            self._release = released(features, self._train, self.silo.labels, classes, mu)
+            Features.forget_others(self.data, ())
+        return self._release
+
+    def _refuse_without_noise(self) -> None:
+        if self.config.epsilon is not None:
+            raise DisclosureError(
+                "this run's settings promise differential privacy (method.epsilon), and what was asked for has no "
+                "noise."
+            )
 
     # -- the choice ----------------------------------------------------------------------------------------------
 
     @handler
     def score(self, request: ScoreRequest) -> Scores:
         """Confusion counts of every candidate on the own validation items."""
+        self._refuse_without_noise()
         items, classes = self._validation, self.silo.schema.num_classes
         labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
         found = []
@@ -235,12 +251,16 @@ class Client(ClientBase[FedRidgeConfig]):
         self._aggregate = dict(weights) or None
 
     def state(self) -> dict[str, Any]:
-        return {"size": self._size, "models": self._models, "sharpness": self._sharpness}
+        state: dict[str, Any] = {"size": self._size, "models": self._models, "sharpness": self._sharpness}
+        if self._release is not None:
+            state["release"] = {"moments": self._release.moments, "products": self._release.products}
+        return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._size = float(state["size"])
         self._models = {view: dict(models) for view, models in state["models"].items()}
         self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
+        self._release = Release(**state["release"], clients=1) if "release" in state else None
 
     def final_models(self) -> dict[str, Tensors]:
         return {

@@ -30,14 +30,12 @@ _ROOT = math.sqrt(2.0)
 
 
 class ReleaseRequest(Message):
-    """Ask for the sums with noise.
+    """Ask for the sums with noise. Which ones, a client's own settings say.
 
     Attributes:
-        kind: Which features.
-        size: Their columns.
+        size: p, the columns that their answer must have.
     """
 
-    kind: str = sends("control")
     size: int = sends("control")
 
 

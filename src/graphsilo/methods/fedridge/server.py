@@ -138,7 +138,7 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def _take_release(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
         (kind,) = self.kinds
-        request = ReleaseRequest(kind=kind, size=self._width(kind, self.config.dim))
+        request = ReleaseRequest(size=self._width(kind, self.config.dim))
         found = federation.sum(Client.noisy_statistics, request, to=asked).require(self.config.min_clients)
         self.moments, self.products = {f"{kind}/0": found.moments}, {f"{kind}/0": found.products}
         self.silos = found.clients
