@@ -113,6 +113,11 @@ class EvaluationConfig(Settings):
     select_by: SelectBy = setting(
         "accuracy", "validation metric that picks the reported round; link prediction uses auc"
     )
+    report: Literal["silos", "federation"] = setting(
+        "silos",
+        "silos: every client's counts and scores are seen, and there is a worst client. federation: only their sums, "
+        "masked where run.secure_sums is on",
+    )
     auc: bool = setting(False, "also the area under the ROC curve, computed at the clients")
     embeddings: bool = setting(False, "save every client's embeddings under embeddings/")
     study: bool = setting(
@@ -168,6 +173,11 @@ class RunSection(Settings):
         LARGEST_WEIGHT, "largest size of a model's weight that is taken from a client; one that sends more has failed",
         gt=0,
     )  # fmt: skip
+    secure_sums: bool = setting(
+        False,
+        "sums are made of masked answers, so that the coordinator sees nothing but the sum; methods that need single "
+        "answers are refused. In one process this protects nobody: it is there to try and to measure",
+    )
     references: list[RunReference] = setting([], "reference rows to add: local, fedridge, global, global_cut, majority")
 
     @field_validator("without", mode="before")

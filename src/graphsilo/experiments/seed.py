@@ -36,6 +36,7 @@ from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.offloading import OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
+from graphsilo.runtime.secure import SecureSums
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.training.work import Work
 
@@ -124,6 +125,7 @@ class SeedRun:
             self.scale = scale_of(state["scale"])
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
+        federation.secure = self._secure()
         server = self._server(federation)
         self._clock = _Clock(federation)
         noted = index > 0  # the first seed speaks for all
@@ -207,9 +209,16 @@ class SeedRun:
             )
         )
 
+    def _secure(self) -> SecureSums | None:
+        """How sums are made, where they are secure; data in one place needs none."""
+        if not self.config.run.secure_sums or self.method.pooled:
+            return None
+        return SecureSums(self.seed, singles=("evaluate",) if self.config.evaluation.report == "silos" else ())
+
     def _agree(self, ledger: Ledger) -> None:
         """Have the silos agree on the scale of their features."""
         federation = self._clients(replace(self.method, client=ScalingClient), ledger)
+        federation.secure = self._secure()
         federation.at("setup", 0)
         clock = _Clock(federation)
         self.scale = agree(federation, self.method_config.min_clients)

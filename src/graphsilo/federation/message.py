@@ -64,6 +64,7 @@ class FieldSpec:
     dtypes: tuple[torch.dtype, ...]
     largest: float | None
     like: str | None
+    words: int
 
 
 def sends(
@@ -79,6 +80,7 @@ def sends(
     recoverable: bool = False,
     largest: float | None = None,
     like: str | None = None,
+    words: int = 2,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -104,6 +106,8 @@ def sends(
             of weights ``run.largest_value``) does not fit.
         like: In an answer: the field of the request whose names and shapes it has. Without it, it is compared with
             the field of its own name, if there is one. A client that sends others has failed.
+        words: Words of 64 bits that a float without a weight has in a secure sum: 2 hold sums up to 2^56 to the 2^-56,
+            3 up to 2^82 to the 2^-80.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -118,10 +122,12 @@ def sends(
             f"no message carries tensors of {strange[0] if strange else 'no type'}; types are "
             f"{', '.join(map(str, DTYPES.values()))}."
         )
+    if words not in (2, 3):
+        raise MessageError(f"a float has 2 or 3 words in a secure sum; {words} were declared.")
     metadata = {
         "kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed,
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
-        "dtypes": dtypes, "largest": largest, "like": like,
+        "dtypes": dtypes, "largest": largest, "like": like, "words": words,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -297,3 +303,25 @@ def differing(shapes: Any, others: Any) -> str:
     else:
         mine = [str(shapes)]
     return f"the shape {several(mine, 3)[:300]}" if mine else "nothing of that"
+
+
+def expected_shapes(request: Message, kind: type[Message]) -> dict[str, Any]:
+    """Names and shapes of an answer's fields, as far as the request says them."""
+    sent = {spec.name: spec.form for spec in request.specs() if spec.form != "plain"}
+    fields = [
+        (spec.name, spec.like or spec.name) for spec in kind.specs() if sent.get(spec.like or spec.name) == spec.form
+    ]
+    known = [(name, getattr(request, like)) for name, like in fields]
+    return {name: shapes_of(value) for name, value in known if value is not None}
+
+
+def check_shapes(kind: type[Message], found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse an answer whose tensors are not those of the request's field of the same name."""
+    for name, wanted in expected.items():
+        mine = found[name]
+        if mine is not None and mine != wanted:
+            raise MessageError(
+                f"{kind.__name__}.{name} has {differing(mine, wanted)}; what it was asked with has "
+                f"{differing(wanted, mine)}. All clients must run the same model and settings; an answer that is "
+                f"meant to hold other tensors than the request needs a field of another name."
+            )

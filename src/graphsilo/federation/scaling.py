@@ -42,7 +42,7 @@ class FeatureSums(Message):
     """
 
     num_samples: int = sends("counts")
-    sums: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
+    sums: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False, words=3)
     others: Tensor = sends("statistic", dtype=torch.int64, shape=("features",), per_class=False)
     filled: Tensor = sends("statistic", dtype=torch.int64, shape=("filled",), per_class=False)
 
@@ -80,7 +80,7 @@ class FeatureSquares(Message):
 
     num_samples: int = sends("counts")
     squares: Tensor = sends(
-        "statistic", dtype=torch.float64, shape=("features",), per_class=False, largest=_LARGEST_SQUARES
+        "statistic", dtype=torch.float64, shape=("features",), per_class=False, largest=_LARGEST_SQUARES, words=3
     )
 
     def check(self) -> None:

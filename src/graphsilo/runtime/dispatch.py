@@ -15,8 +15,10 @@ from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure, Handler, handlers_of
 from graphsilo.federation.message import Message
 from graphsilo.federation.policy import Gate
+from graphsilo.federation.secure.messages import CALL
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.hosted import HostedClient
+from graphsilo.runtime.parties import Parties
 
 
 @dataclass
@@ -27,8 +29,18 @@ class Inbox:
     message: Message | None = None
 
 
-def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None) -> Encoded | Failure:
+def call(
+    held: HostedClient,
+    name: str,
+    round_number: int,
+    inbox: Inbox,
+    gate: Gate | None = None,
+    parties: Parties | None = None,
+) -> Encoded | Failure:
     """Run a client's handler on a received message.
+
+    A name that begins with ``CALL`` asks for the answer to be kept for a secure sum: ``parties`` keeps it, and what is
+    returned is its offer.
 
     The decoded tensors are views of the received bytes, perhaps shared with other clients; a handler that writes into
     them is a bug that would leak between clients, and is refused.
@@ -39,6 +51,7 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
     The text of an unexpected error stays in ``Failure.trace``, unless the policy lets it out.
     """
     client = held.client
+    secure, name = name.startswith(CALL), name.removeprefix(CALL)
     try:
         found = handler_of(type(client), name)
         request_type, reply_type = found.types()
@@ -59,7 +72,11 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
             raise MessageError(f"handler '{name}' must return {reply_type.__name__}; {type(reply).__name__} came.")
         if gate is not None:
             gate.check(name, reply)
-        return encode(reply)
+        if not secure:
+            return encode(reply)
+        if parties is None:
+            raise MessageError("no secure sums are made here.")
+        return parties.begin(client, name, request, reply)
     except Exception as error:
         kind, reason = type(error).__name__, str(error) or repr(error)
         trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()

@@ -14,14 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import FederationError, MessageError
+from graphsilo.errors import FederationError, MessageError, UnsupportedError
 from graphsilo.federation.codec import decode_known, encode
-from graphsilo.federation.interface import Check, Failure, Federation, Handler, Reply, Request
+from graphsilo.federation.interface import Check, Failure, Federation, Handler, Replies, Reply, Request, RowTotal, Total
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
-from graphsilo.federation.message import Message, differing, shapes_of, tensors_in
+from graphsilo.federation.message import Message, check_shapes, expected_shapes, tensors_in
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.machine import peak
+from graphsilo.runtime.secure import SecureSums
 from graphsilo.types import ClientId
 
 _WEIGHT = "num_samples"
@@ -39,6 +40,7 @@ class Exchange(Federation):
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
         self.largest_value = LARGEST_WEIGHT
+        self.secure: SecureSums | None = None
 
     @abstractmethod
     def deliver(
@@ -90,20 +92,13 @@ class Exchange(Federation):
         to: Sequence[ClientId] | None = None,
         check: Check[Reply] | None = None,
     ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
-        chosen = self.addressees(request, to)
         _, reply_type = handler.types()
-        requests = dict.fromkeys(chosen, request) if isinstance(request, Message) else request
-        encoded: dict[int, Encoded] = {}  # a broadcast is encoded once
+        outgoing, requests = self.prepared(handler, request, to)
         wanted: dict[int, dict[str, Any]] = {}
-        for client in chosen:
-            message = requests[client]
-            if id(message) not in encoded:
-                _check_request(message)
-                encoded[id(message)] = encode(message)
-                wanted[id(message)] = _expected(message, reply_type)
-        outgoing = {client: encoded[id(requests[client])] for client in chosen}
-        for client in chosen:
-            self.ledger.record(client, "down", handler.name, outgoing[client])
+        for client, encoded in outgoing.items():
+            if id(requests[client]) not in wanted:
+                wanted[id(requests[client])] = expected_shapes(requests[client], reply_type)
+            self.ledger.record(client, "down", handler.name, encoded)
         for client, reply in self.deliver(handler.name, self.ledger.round, outgoing):
             self.participants.add(client)
             if isinstance(reply, Failure):
@@ -117,7 +112,7 @@ class Exchange(Federation):
                 answer, found = decode_known(reply.data, reply_type, largest_value=self.largest_value)
                 answer.check()
                 self._check_counts(client, answer)
-                _check_shapes(reply_type, found, wanted[id(requests[client])])
+                check_shapes(reply_type, found, wanted[id(requests[client])])
                 if client in self.limits:
                     answer.check_answer(requests[client])
                 if check is not None:
@@ -125,6 +120,65 @@ class Exchange(Federation):
             except MessageError as error:
                 answer = self.unusable(client, handler, error)
             yield client, answer, found
+
+    def prepared(
+        self,
+        handler: Handler[Request, Any],
+        request: Request | Mapping[ClientId, Request],
+        to: Sequence[ClientId] | None,
+    ) -> tuple[dict[ClientId, Encoded], Mapping[ClientId, Request]]:
+        """What each client is sent, as bytes and as a message; a broadcast is encoded once."""
+        chosen = self.addressees(request, to)
+        requests = dict.fromkeys(chosen, request) if isinstance(request, Message) else request
+        encoded: dict[int, Encoded] = {}
+        for client in chosen:
+            message = requests[client]
+            if id(message) not in encoded:
+                _check_request(message)
+                encoded[id(message)] = encode(message)
+        return {client: encoded[id(requests[client])] for client in chosen}, requests
+
+    # -- secure sums ----------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        *,
+        to: Sequence[ClientId] | None = None,
+        check: Check[Reply] | None = None,
+    ) -> Replies[Reply]:
+        self._refuse_single(handler)
+        return super().ask(handler, request, to=to, check=check)
+
+    def sum(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        *,
+        to: Sequence[ClientId] | None = None,
+    ) -> Total[Reply]:
+        if self.secure is None or not handler.types()[1].specs():  # of nothing there is nothing to hide
+            return super().sum(handler, request, to=to)
+        return self.secure.sum(self, handler, request, to)
+
+    def sum_rows(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        *,
+        width: int,
+        to: Sequence[ClientId] | None = None,
+    ) -> RowTotal:
+        self._refuse_single(handler)
+        return super().sum_rows(handler, request, width=width, to=to)
+
+    def _refuse_single(self, handler: Handler[Any, Any]) -> None:
+        if self.secure is not None and handler.name not in self.secure.singles and handler.types()[1].specs():
+            raise UnsupportedError(
+                f"'{handler.name}' asks for each client's own answer, and with run.secure_sums only sums are seen. "
+                f"Choose a method that needs sums alone (docs/privacy.md lists them), or run.secure_sums=off."
+            )
 
     def note_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
@@ -175,28 +229,6 @@ def _check_request(request: Message) -> None:
                     f"rate, that of the server's own steps too where it has one, or scale the features; "
                     f"run.largest_value says how large a client's weights may be."
                 )
-
-
-def _expected(request: Message, kind: type[Message]) -> dict[str, Any]:
-    """Names and shapes of an answer's fields, as far as the request says them."""
-    sent = {spec.name: spec.form for spec in request.specs() if spec.form != "plain"}
-    fields = [
-        (spec.name, spec.like or spec.name) for spec in kind.specs() if sent.get(spec.like or spec.name) == spec.form
-    ]
-    known = [(name, getattr(request, like)) for name, like in fields]
-    return {name: shapes_of(value) for name, value in known if value is not None}
-
-
-def _check_shapes(kind: type[Message], found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Refuse an answer whose tensors are not those of the request's field of the same name."""
-    for name, wanted in expected.items():
-        mine = found[name]
-        if mine is not None and mine != wanted:
-            raise MessageError(
-                f"{kind.__name__}.{name} has {differing(mine, wanted)}; what it was asked with has "
-                f"{differing(wanted, mine)}. All clients must run the same model and settings; an answer that is "
-                f"meant to hold other tensors than the request needs a field of another name."
-            )
 
 
 def bundled(

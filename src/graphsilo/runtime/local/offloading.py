@@ -26,6 +26,7 @@ from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.policy import Gate
+from graphsilo.federation.secure.messages import CALL, STEPS
 from graphsilo.federation.wire import Encoded
 from graphsilo.models.view import forget_tensors
 from graphsilo.runtime.dispatch import Inbox, call
@@ -33,9 +34,10 @@ from graphsilo.runtime.hosted import HostedClient, Numbering
 from graphsilo.runtime.local.placement import MemoryBudget, graphs_of
 from graphsilo.runtime.local.shared_files import join_shared, read_shared, received, split_shared, write_shared
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
+from graphsilo.runtime.parties import Parties
 from graphsilo.types import ClientId
 
-_READS_ONLY = frozenset({"evaluate"})
+_READS_ONLY = frozenset({"evaluate", "evaluate_sums"})
 """Handlers after which a client's state is what it was."""
 
 
@@ -112,6 +114,7 @@ class ClientCache:
 
     Attributes:
         limit: Most clients in memory at rest; None for all.
+        parties: The clients in secure sums; answers that wait for one stay in memory.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class ClientCache:
     ):
         self.clients = tuple(sorted(clients))
         self.limit: int | None = None
+        self.parties = Parties()
         self._make, self._folder = make, Path()
         self._here: OrderedDict[ClientId, HostedClient] = OrderedDict()  # the longest unused first
         self._files: dict[ClientId, tuple[Path, tuple[str, ...]]] = {}  # with those beside it that it refers to
@@ -169,13 +173,15 @@ class ClientCache:
         Raises:
             RunError: A state cannot be offloaded, or read again.
         """
+        if handler in STEPS:  # it has its answer, and need not be in memory itself
+            return self.parties.answer(client, handler, inbox.data)
         held = self.get(client)
         if self.limit is None:
-            return call(held, handler, round_number, inbox, gate)
-        if handler not in _READS_ONLY:
+            return call(held, handler, round_number, inbox, gate, self.parties)
+        if handler.removeprefix(CALL) not in _READS_ONLY:
             self._changed.add(client)
         # While it works the one before stays: what both share is not made twice.
-        reply = call(held, handler, round_number, inbox, gate)
+        reply = call(held, handler, round_number, inbox, gate, self.parties)
         self._shrink()
         return reply
 

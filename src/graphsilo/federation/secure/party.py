@@ -1,0 +1,441 @@
+"""A client in a secure sum: it is asked step by step, and refuses what would let somebody see its answer.
+
+    offer     keys, fresh and signed                          <- after the answer was made
+    share     roster -> shares of both secrets, for each peer
+    mask      shares of the others -> masked answer
+    confirm   whose answers came -> signature
+    open      signatures of enough -> a share of one secret of each peer
+
+There is no input and no output here, but for the record of what was opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.errors import DisclosureError, MessageError
+from graphsilo.federation.message import Message
+from graphsilo.federation.secure import masks, shamir
+from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, headroom, weight_bits
+from graphsilo.federation.secure.masks import KEY_BYTES, Masks, label
+from graphsilo.federation.secure.messages import (
+    Came,
+    Confirmation,
+    Confirmed,
+    Letters,
+    Masked,
+    Offer,
+    Opening,
+    Post,
+    Roster,
+    raw,
+    row,
+    rows,
+)
+from graphsilo.federation.secure.opened import OpenedSums, call_of
+from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations
+from graphsilo.types import ClientId
+
+MAX_BITS = 40
+"""Bits of a weight: beyond, nothing would be left of what it weighs."""
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a sum is for; part of everything that is signed.
+
+    Attributes:
+        run, seed, round, handler: Of the call.
+    """
+
+    run: str
+    seed: int
+    round: int
+    handler: str
+
+    def signed(self) -> bytes:
+        return label("purpose", self.run.encode(), self.seed.to_bytes(16, "big", signed=True), self.round,
+                     self.handler.encode())  # fmt: skip
+
+
+class Directory(Protocol):
+    """Who is who."""
+
+    def key_of(self, client: ClientId, identity: bytes) -> Ed25519PublicKey:
+        """The key by which a client signs.
+
+        Raises:
+            DisclosureError: This is not the identity of that client.
+        """
+
+
+class Unproved:
+    """Believes everybody to be who they say: within one machine, where there is nobody to deceive."""
+
+    def key_of(self, client: ClientId, identity: bytes) -> Ed25519PublicKey:
+        try:
+            return Ed25519PublicKey.from_public_bytes(identity)
+        except ValueError:
+            raise DisclosureError(f"client {client} has no key to sign with.") from None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """By what a client signs, and what proves that it is this client's."""
+
+    key: Ed25519PrivateKey
+    proof: bytes
+
+    @classmethod
+    def made_up(cls) -> Identity:
+        """One for ``Unproved``."""
+        key = Ed25519PrivateKey.generate()
+        return cls(key, key.public_key().public_bytes_raw())
+
+
+def offered(purpose: Purpose, layout: bytes, client: ClientId, bits: int, keys: bytes) -> bytes:
+    """What a client signs of its offer."""
+    return label("offer", purpose.signed(), layout, client, bits, keys)
+
+
+def check_signature(key: Ed25519PublicKey, signature: bytes, signed: bytes, client: ClientId, what: str) -> None:
+    """Refuse a signature that is none.
+
+    Raises:
+        DisclosureError: It is not.
+    """
+    try:
+        key.verify(signature, signed)
+    except InvalidSignature:
+        raise DisclosureError(f"{what} of client {client} is not signed by it, or is of another sum.") from None
+
+
+class Sum:
+    """One sum at one client, from its offer to its opening.
+
+    Args:
+        party: Whose.
+    """
+
+    def __init__(self, party: Party, kept: _Kept):
+        self.party, self._kept = party, kept
+        self._masking, self._letters, self._seed = masks.fresh(), masks.fresh(), masks.fresh()
+        keys = (masks.public(self._masking), masks.public(self._letters), masks.digest("seed", self._seed))
+        self._keys = b"".join(keys)
+        self._done = "offer"
+        self._clients: list[ClientId] = []
+        self._present: set[ClientId] = set()
+        self._came: set[ClientId] = set()
+        self._near: list[ClientId] = []
+        self._public: dict[ClientId, Ed25519PublicKey] = {}
+        self._keys_of: dict[ClientId, bytes] = {}
+        self._shares: dict[ClientId, tuple[bytes, bytes]] = {}
+        self._silos: dict[ClientId, bytes] = {}
+        self._roster = b""
+        self._bits = self._count = 0
+        signed = offered(kept.purpose, kept.layout.digest, party.client, kept.bits, self._keys)
+        self._signature = party.identity.key.sign(signed)
+        self.offer = Offer(
+            layout=kept.layout.text, bits=kept.bits, keys=row(self._keys), identity=row(party.identity.proof),
+            signature=row(self._signature),
+        )  # fmt: skip
+
+    def _step(self, name: str, after: str) -> None:
+        if self._done != after:
+            raise DisclosureError(
+                f"client {self.party.client} was asked to '{name}' where '{self._done}' was the last step of this sum; "
+                f"every step is taken once, in order."
+            )
+
+    def share(self, roster: Roster) -> Letters:
+        """Check who takes part, and share the secrets with the peers.
+
+        Raises:
+            DisclosureError: Too few take part, or somebody is not who it says.
+        """
+        self._step("share", "offer")
+        kept, me = self._kept, self.party.client
+        self._clients = _ascending(roster.clients)
+        count = len(self._clients)
+        least = max(MIN_PARTIES, self.party.least)
+        if not least <= count <= MAX_PARTIES:
+            raise DisclosureError(
+                f"a secure sum of {count} silos was asked for; this one takes part in sums of {least} to {MAX_PARTIES}."
+            )
+        if not count == len(roster.bits) == len(roster.keys) == len(roster.identities) == len(roster.signatures):
+            raise MessageError("a roster must say the same of every client.")
+        proofs: dict[ClientId, bytes] = {}
+        for place, client in enumerate(self._clients):
+            keys, proof, signature = (
+                raw(roster.keys[place]),
+                raw(roster.identities[place]),
+                raw(roster.signatures[place]),
+            )
+            bits = roster.bits[place]
+            if client == me and (keys, signature, bits) != (self._keys, self._signature, kept.bits):
+                raise DisclosureError(f"the roster has other keys of client {me} than those that it made for this sum.")
+            key = self.party.directory.key_of(client, proof)
+            signed = offered(kept.purpose, kept.layout.digest, client, bits, keys)
+            check_signature(key, signature, signed, client, "the offer")
+            self._public[client], self._keys_of[client], proofs[client] = key, keys, proof
+        if me not in self._public:
+            raise DisclosureError(f"the roster lacks client {me}, which was sent it.")
+        points = [keys[start : start + KEY_BYTES] for keys in self._keys_of.values() for start in (0, KEY_BYTES)]
+        if len(set(points)) < len(points) or len(set(proofs.values())) < count:
+            raise DisclosureError("two clients of the roster have the same key: one of them is a copy of the other.")
+        self._bits, self._count = max(roster.bits), count
+        if not 0 <= self._bits + headroom(count) <= MAX_BITS:
+            raise DisclosureError(f"weights of {self._bits} bits are too large for a secure sum of {count} clients.")
+        self._silos = {client: hashlib.sha256(proof).digest() for client, proof in proofs.items()}
+        self._roster = masks.digest(
+            "roster",
+            kept.purpose.signed(),
+            kept.layout.digest,
+            *(
+                label("member", client, bits, self._keys_of[client], proofs[client])
+                for client, bits in zip(self._clients, roster.bits, strict=True)
+            ),
+        )
+        self._peers = Peers.of(count)
+        place = self._clients.index(me)
+        self._near = [self._clients[other] for other in self._peers.of_place(place)]
+        places = {client: self._clients.index(client) + 1 for client in (*self._near, me)}
+        halves = shamir.split(self._masking, list(places.values()), self._peers.threshold)
+        seeds = shamir.split(self._seed, list(places.values()), self._peers.threshold)
+        self._shares = {me: (halves[places[me]], seeds[places[me]])}
+        sealed = []
+        for peer in self._near:
+            secret = masks.letter_key(self._letters, self._keys_of[peer][KEY_BYTES : 2 * KEY_BYTES], self._roster, me,
+                                      peer)  # fmt: skip
+            letter = halves[places[peer]] + seeds[places[peer]]
+            sealed.append(masks.seal(secret, letter, self._roster, me, peer))
+        self._done = "share"
+        return Letters(clients=self._near, letters=rows(sealed, len(sealed[0])))
+
+    def mask(self, post: Post) -> Masked:
+        """Take the shares of the peers, and mask the answer.
+
+        Raises:
+            DisclosureError: Too few have shared, a letter is missing, or was changed.
+            MessageError: The answer has no place in a sum.
+        """
+        self._step("mask", "share")
+        me = self.party.client
+        present = _ascending(post.present)
+        self._present = set(present)
+        if not self._present <= set(self._clients) or me not in self._present:
+            raise DisclosureError("letters came of clients that are not in the roster, or none of this one.")
+        self._require(len(self._present), "have shared their secrets")
+        near = [peer for peer in self._near if peer in self._present]
+        if me in post.clients:
+            raise DisclosureError(f"client {me} was sent a letter as if it were its own.")
+        if list(post.clients) != near or len(post.letters) != len(near):
+            raise DisclosureError("not every peer's letter came, or others did.")
+        for peer, sealed in zip(near, post.letters, strict=True):
+            public = self._keys_of[peer][KEY_BYTES : 2 * KEY_BYTES]
+            secret = masks.letter_key(self._letters, public, self._roster, peer, me)
+            letter = masks.unseal(secret, raw(sealed), self._roster, peer, me)
+            self._shares[peer] = letter[: shamir.SHARE_BYTES], letter[shamir.SHARE_BYTES :]
+        self._check_opened(self._present, note=False)
+        encoding = Encoding(self._kept.layout, self._kept.answer, bits=self._bits, parties=self._count)
+        keys = [(masks.own_key(self._seed, self._roster, me), True)]
+        for peer in near:
+            key = masks.pair_key(self._masking, self._keys_of[peer][:KEY_BYTES], self._roster, me, peer)
+            keys.append((key, masks.adds(me, peer)))
+        self._done = "mask"
+        return Masked(words=_as_bytes(encoding, Masks(keys)))
+
+    def confirm(self, came: Came) -> Confirmation:
+        """Say that this is the list of those whose answers came.
+
+        Raises:
+            DisclosureError: They are too few; or another list was confirmed before.
+        """
+        listed = set(_ascending(came.clients))
+        if self._done in ("confirm", "open") and listed != self._came:
+            raise DisclosureError(
+                f"client {self.party.client} was shown two lists of those whose answers came: with a share for each of "
+                f"them, single answers could be seen."
+            )
+        if self._done != "confirm":
+            self._step("confirm", "mask")
+        if not listed <= self._present or self.party.client not in listed:
+            raise DisclosureError("answers came of clients that shared no secrets, or none of this one.")
+        self._require(len(listed), "are in the sum")
+        self._came = listed
+        self._done = "confirm"
+        return Confirmation(signature=row(self.party.identity.key.sign(self._confirmed())))
+
+    def open(self, confirmed: Confirmed) -> Opening:
+        """Give a share of one secret of each peer, once enough have confirmed whose.
+
+        Raises:
+            DisclosureError: Too few have, or the same answer was opened in a sum with others before.
+        """
+        self._step("open", "confirm")
+        signed = self._confirmed()
+        clients = _ascending(confirmed.clients)
+        if not set(clients) <= self._came or len(clients) != len(confirmed.signatures):
+            raise DisclosureError("the list was confirmed by clients that are not on it.")
+        for client, signature in zip(clients, confirmed.signatures, strict=True):
+            check_signature(self._public[client], raw(signature), signed, client, "the confirmation")
+        self._require(len(clients), "have confirmed who is in the sum", least=confirmations(self._count))
+        self._check_opened(self._came, note=True)
+        came = [client for client in sorted(self._shares) if client in self._came]
+        missing = [client for client in sorted(self._shares) if client not in self._came]
+        opening = Opening(
+            came=came,
+            own=rows([self._shares[client][1] for client in came], shamir.SHARE_BYTES),
+            missing=missing,
+            keys=rows([self._shares[client][0] for client in missing], shamir.SHARE_BYTES),
+        )
+        self._done = "open"
+        self._shares = {}
+        self._masking = self._letters = self._seed = b""
+        return opening
+
+    def _confirmed(self) -> bytes:
+        return confirmed_list(self._roster, self._present, self._came)
+
+    def _require(self, count: int, what: str, least: int | None = None) -> None:
+        wanted = max(self._peers.least, self.party.least) if least is None else least
+        if count < wanted:
+            raise DisclosureError(
+                f"{count} of {self._count} clients {what}; this silo goes on with {wanted} or more, so that no answer "
+                f"can be seen."
+            )
+
+    def _check_opened(self, clients: set[ClientId], *, note: bool) -> None:
+        kept = self._kept
+        if kept.says_little:
+            return
+        record, silos = self.party.record, [self._silos[client] for client in clients]
+        (record.note if note else record.check)(kept.digest, kept.call, silos)
+
+
+def confirmed_list(roster: bytes, present: set[ClientId], came: set[ClientId]) -> bytes:
+    """What is signed of who came."""
+    return label("came", roster, *(label("present", *sorted(present)), label("came", *sorted(came))))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An answer that waits for its sum."""
+
+    purpose: Purpose
+    call: str
+    layout: Layout
+    bits: int
+    answer: Message
+    digest: bytes
+
+    @property
+    def says_little(self) -> bool:
+        """Whether the answer holds a count or two and nothing else, such as how many items a client has: that is on its
+        card, and is the same in every run, with whomever."""
+        return all(spec.form == "plain" and spec.kind in ("counts", "control") for spec in self.answer.specs())
+
+
+class Party:
+    """A client in the sums of a run, one after the other.
+
+    Args:
+        client: Its number.
+        identity: By what it signs.
+        directory: Who the others are.
+        record: What it has opened.
+        least: Fewest silos that its owner lets into a sum.
+    """
+
+    def __init__(
+        self,
+        client: ClientId,
+        identity: Identity,
+        directory: Directory,
+        record: OpenedSums,
+        *,
+        least: int = MIN_PARTIES,
+    ):
+        self.client, self.identity, self.directory, self.record, self.least = client, identity, directory, record, least
+        self._kept: _Kept | None = None
+        self._sum: Sum | None = None
+
+    def begin(self, purpose: Purpose, repeat: int, answer: Message, encoded: NDArray[np.uint8]) -> Offer:
+        """Keep an answer, and offer it.
+
+        Args:
+            purpose: What it is an answer to.
+            repeat: How often the same was asked for before in the round.
+            answer: The answer.
+            encoded: Its bytes, as they would be sent in plain.
+
+        Raises:
+            MessageError: It cannot be summed.
+        """
+        self.forget()
+        layout, bits = Layout.of(answer), weight_bits(answer)
+        call = call_of(purpose.run, purpose.seed, purpose.round, purpose.handler, repeat)
+        self._kept = _Kept(purpose, call, layout, bits, answer, hashlib.sha256(encoded.data).digest())
+        return self.again()
+
+    def again(self) -> Offer:
+        """Offer the answer that is kept with new keys: the sum before could not be opened."""
+        if self._kept is None:
+            raise DisclosureError(f"client {self.client} has no answer that waits for a sum.")
+        self._sum = Sum(self, self._kept)
+        return self._sum.offer
+
+    @property
+    def current(self) -> Sum:
+        """The sum that is being made.
+
+        Raises:
+            DisclosureError: There is none.
+        """
+        if self._sum is None:
+            raise DisclosureError(f"client {self.client} takes part in no sum.")
+        return self._sum
+
+    @property
+    def layout(self) -> Layout:
+        """Of the answer that is kept.
+
+        Raises:
+            DisclosureError: There is none.
+        """
+        if self._kept is None:
+            raise DisclosureError(f"client {self.client} has no answer that waits for a sum.")
+        return self._kept.layout
+
+    def forget(self) -> None:
+        """Let go of the answer."""
+        self._kept = self._sum = None
+
+
+def _ascending(clients: Sequence[ClientId]) -> list[ClientId]:
+    found = list(clients)
+    if found != sorted(set(found)) or any(one < 0 for one in found):
+        raise DisclosureError("clients of a sum are named once each, in ascending order.")
+    return found
+
+
+def _as_bytes(encoding: Encoding, masking: Masks) -> Tensor:
+    """The masked words, block by block."""
+    words = torch.empty(8 * encoding.layout.words, dtype=torch.uint8)
+    into = words.numpy().view("<u8")
+    start = 0
+    for block in encoding.blocks():
+        masking.apply(block)
+        into[start : start + len(block)] = block
+        start += len(block)
+    return words

@@ -1,0 +1,93 @@
+"""The clients of a process in secure sums: what they keep between the steps of one."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphsilo.errors import DisclosureError, GraphsiloError
+from graphsilo.federation.client import ClientBase
+from graphsilo.federation.codec import decode, encode
+from graphsilo.federation.interface import Failure
+from graphsilo.federation.message import Message, check_shapes, expected_shapes, message_shapes
+from graphsilo.federation.secure.messages import (
+    AGAIN,
+    CONFIRM,
+    MASK,
+    MASKED,
+    OPEN,
+    SHARE,
+    Again,
+    Came,
+    Confirmed,
+    Post,
+    Roster,
+)
+from graphsilo.federation.secure.opened import OpenedSums
+from graphsilo.federation.secure.party import Identity, Party, Purpose, Unproved
+from graphsilo.federation.wire import Encoded
+from graphsilo.types import ClientId
+
+
+def unproved(client: ClientId) -> Party:
+    """A client within one machine: it has made up who it is, and its record ends with the process."""
+    return Party(client, Identity.made_up(), Unproved(), OpenedSums())
+
+
+class Parties:
+    """The clients of one process.
+
+    Args:
+        make: Makes a client's part in sums, when it is first needed.
+        run: Name of the run.
+    """
+
+    def __init__(self, make: Callable[[ClientId], Party] = unproved, run: str = ""):
+        self._make, self.run = make, run
+        self._parties: dict[ClientId, Party] = {}
+
+    def begin(self, client: ClientBase[Any], handler: str, request: Message, reply: Message) -> Encoded:
+        """Keep a client's answer for a sum, and offer it.
+
+        What a coordinator looks at where it sees single answers, the client looks at itself.
+
+        Raises:
+            MessageError: The answer cannot be summed.
+        """
+        reply.check()
+        check_shapes(type(reply), message_shapes(reply), expected_shapes(request, type(reply)))
+        purpose = Purpose(self.run, client.context.seed, client.round, handler)
+        party = self._parties.get(client.id)
+        if party is None:
+            party = self._parties[client.id] = self._make(client.id)
+        return encode(party.begin(purpose, client.repeat, reply, encode(reply).data))
+
+    def answer(self, client: ClientId, step: str, data: Any) -> Encoded | Failure:
+        """One of the later steps."""
+        try:
+            if client not in self._parties:
+                raise DisclosureError(f"client {client} takes part in no sum.")
+            return _STEPS[step](self._parties[client], data)
+        except Exception as error:
+            trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()
+            return Failure(client, step, type(error).__name__, str(error) or repr(error), trace)
+
+
+def _mask(party: Party, data: Any) -> Encoded:
+    """The masked answer, which says of every field how many bytes of it there are."""
+    message = encode(party.current.mask(decode(data, Post)))
+    return Encoded(message.data, party.layout.kind.wire_name() + MASKED, party.layout.fields)
+
+
+_STEPS: Mapping[str, Callable[[Party, Any], Encoded]] = {
+    AGAIN: lambda party, data: encode(_again(party, decode(data, Again))),
+    SHARE: lambda party, data: encode(party.current.share(decode(data, Roster))),
+    MASK: _mask,
+    CONFIRM: lambda party, data: encode(party.current.confirm(decode(data, Came))),
+    OPEN: lambda party, data: encode(party.current.open(decode(data, Confirmed))),
+}
+
+
+def _again(party: Party, request: Again) -> Message:
+    return party.again()

@@ -1,0 +1,202 @@
+"""The coordinator's side of secure sums, over any runtime: steps travel as calls do, by ``deliver``.
+
+A step is a call of its own name, so that every runtime carries it as it carries the calls of methods. The first one is
+the method's own, which makes the answer (``secure call NAME``); the client keeps that and offers it. Then come four
+short exchanges. What a client is asked is decided by ``federation.secure``; here it is sent, noted and collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from graphsilo.errors import GraphsiloError, MessageError, one_line
+from graphsilo.federation.codec import decode, encode
+from graphsilo.federation.interface import Failure, Handler, Reply, Request, Total
+from graphsilo.federation.message import Message
+from graphsilo.federation.secure.coordinator import SecureSum, SecureSumFailed
+from graphsilo.federation.secure.messages import (
+    AGAIN,
+    CALL,
+    CONFIRM,
+    MASK,
+    OPEN,
+    SHARE,
+    Again,
+    Confirmation,
+    Letters,
+    Masked,
+    Offer,
+    Opening,
+)
+from graphsilo.federation.secure.party import Directory, Purpose, Unproved
+from graphsilo.federation.secure.peers import MIN_PARTIES
+from graphsilo.federation.wire import Encoded
+from graphsilo.types import ClientId
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.exchange import Exchange
+
+Answer = TypeVar("Answer", bound=Message)
+
+_ATTEMPTS = 3
+"""How often a sum is begun that could not be opened, each time with those that are still there."""
+
+
+class SecureSums:
+    """Sums of which this coordinator sees nothing else.
+
+    Args:
+        seed, run: Of the calls.
+        directory: Who is who.
+        singles: Steps whose single answers may be asked for all the same.
+    """
+
+    def __init__(
+        self, seed: int, run: str = "", directory: Directory | None = None, singles: Collection[str] = ("evaluate",)
+    ):
+        self.singles = frozenset(singles)
+        self.seed, self.run = seed, run
+        self.directory = directory or Unproved()
+
+    def sum(
+        self,
+        exchange: Exchange,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        to: Sequence[ClientId] | None,
+    ) -> Total[Reply]:
+        """The sum of the answers of those who had one, or of nobody's.
+
+        A client that drops out before its masked answer has come has failed, and the others' sum is opened without it.
+        Where too few are left the sum is begun again with fresh keys and the answers that clients have: nobody trains
+        again. If it cannot be opened at all, all have failed.
+        """
+        outgoing, _ = exchange.prepared(handler, request, to)
+        kind = handler.types()[1]
+        purpose = Purpose(self.run, self.seed, exchange.ledger.round, handler.name)
+        failures: dict[ClientId, Failure] = {}
+        offers: dict[ClientId, Offer] = {}
+        for client, offer in self.answers(exchange, handler, CALL + handler.name, outgoing, Offer):
+            exchange.participants.add(client)
+            _keep(client, offer, offers, failures)
+        total: Reply | None = None
+        counted: tuple[ClientId, ...] = ()
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                again = dict.fromkeys(offers, encode(Again()))
+                offers = {}
+                for client, offer in self.answers(exchange, handler, AGAIN, again, Offer):
+                    _keep(client, offer, offers, failures)
+            one = _Attempt(self, exchange, handler, offers, failures)
+            try:
+                total = one.open(kind, purpose)
+                counted = one.counted
+                break
+            except SecureSumFailed as error:
+                left = {client: offer for client, offer in offers.items() if client not in failures}
+                if one.opening or len(left) == len(offers) or len(left) < MIN_PARTIES or attempt == _ATTEMPTS - 1:
+                    for client in left:
+                        failures[client] = Failure(client, handler.name, type(error).__name__, str(error))
+                    break
+                offers = left
+        for failure in failures.values():
+            exchange.note_failure(failure)
+        failures = {client: failure for client, failure in sorted(failures.items()) if client not in counted}
+        return Total(total, counted, failures)
+
+    def answers(
+        self,
+        exchange: Exchange,
+        handler: Handler[Any, Any],
+        step: str,
+        outgoing: Mapping[ClientId, Encoded],
+        kind: type[Answer],
+    ) -> Iterator[tuple[ClientId, Answer | Failure]]:
+        """Send one step, and read what comes back."""
+        for client, encoded in outgoing.items():
+            exchange.ledger.record(client, "down", handler.name, encoded)
+        for client, answer in exchange.deliver(step, exchange.ledger.round, outgoing):
+            if isinstance(answer, Failure):
+                yield client, Failure(client, handler.name, answer.kind, answer.reason, answer.trace)
+                continue
+            exchange.ledger.record(client, "up", handler.name, answer)
+            try:
+                yield client, decode(answer.data, kind)
+            except MessageError as error:
+                yield client, _failed(client, handler, error)
+
+
+class _Attempt:
+    """One try to open a sum.
+
+    Attributes:
+        opening: Whether somebody was asked to open it: from then on no other sum of the same answers can be.
+        counted: Whose answers are in the sum, once it is opened.
+    """
+
+    def __init__(
+        self,
+        sums: SecureSums,
+        exchange: Exchange,
+        handler: Handler[Any, Any],
+        offers: Mapping[ClientId, Offer],
+        failures: dict[ClientId, Failure],
+    ):
+        self.sums, self.exchange, self.handler, self.offers, self.failures = sums, exchange, handler, offers, failures
+        self.opening = False
+        self.counted: tuple[ClientId, ...] = ()
+
+    def open(self, kind: type[Reply], purpose: Purpose) -> Reply:
+        """The sum.
+
+        Raises:
+            SecureSumFailed: It could not be opened.
+        """
+        made: SecureSum[Reply] = SecureSum(kind, purpose, self.offers, self.sums.directory)
+        for client, text in made.unlike.items():
+            self.failures[client] = _failed(client, self.handler, MessageError(text))
+        made.require()
+        self._step(SHARE, dict.fromkeys(made.clients, made.roster()), Letters, made.letters)
+        self._step(MASK, made.posts(), Masked, made.add)
+        came = made.came()
+        self._step(CONFIRM, dict.fromkeys(came.clients, came), Confirmation, made.confirm)
+        confirmed = made.confirmed()
+        self.opening = True
+        self._step(OPEN, dict.fromkeys(made.confirming, confirmed), Opening, made.opening)
+        total = made.result()
+        self.counted = made.in_sum
+        return total
+
+    def _step(
+        self,
+        step: str,
+        messages: Mapping[ClientId, Message],
+        kind: type[Answer],
+        take: Callable[[ClientId, Answer], None],
+    ) -> None:
+        """Send each client its message, and take the answers as they come; who has none has failed."""
+        encoded = {id(message): encode(message) for message in {id(one): one for one in messages.values()}.values()}
+        outgoing = {client: encoded[id(message)] for client, message in messages.items()}
+        for client, answer in self.sums.answers(self.exchange, self.handler, step, outgoing, kind):
+            failed = answer if isinstance(answer, Failure) else None
+            if not isinstance(answer, Failure):
+                try:
+                    take(client, answer)
+                except GraphsiloError as error:
+                    failed = _failed(client, self.handler, error)
+            if failed is not None:
+                self.failures[client] = failed
+
+
+def _failed(client: ClientId, handler: Handler[Any, Any], error: GraphsiloError) -> Failure:
+    return Failure(client, handler.name, type(error).__name__, one_line(error, 2000))
+
+
+def _keep(
+    client: ClientId, offer: Offer | Failure, offers: dict[ClientId, Offer], failures: dict[ClientId, Failure]
+) -> None:
+    if isinstance(offer, Failure):
+        failures[client] = offer
+    else:
+        offers[client] = offer
