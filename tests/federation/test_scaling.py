@@ -339,3 +339,22 @@ def test_too_few_silos_to_agree(hospitals: list[str], monkeypatch: pytest.Monkey
     monkeypatch.setattr(scaling, "sums_of", lambda rows: look(rows) if rows[0, 0] > 1e9 else 1 / 0)
     with pytest.raises(FederationError, match="3 clients had to answer, 0 did"):
         run(config_of(hospitals))
+
+
+def test_secure_sums_agree_on_the_same_scale(hospitals: list[str]) -> None:
+    """Σx, and Σ(x - mean)² with three words: the same scale to the last digits, and nothing but control is in plain."""
+    scales, ledgers = [], []
+    for secure in (False, True):
+        config = config_of(hospitals, **{"run.secure_sums": secure})
+        method = registry.load(config.method.name)
+        seed = SeedRun(config, method, config.method_config(), prepare(config, method), 0, None, None)
+        ledger = Ledger()
+        seed._agree(ledger)
+        assert seed.scale is not None
+        scales.append(seed.scale)
+        ledgers.append({(row[5], row[7]) for row in ledger.rows() if row[3] == "up"})
+    np.testing.assert_allclose(scales[1].shift, scales[0].shift, rtol=1e-14)
+    np.testing.assert_allclose(scales[1].factor, scales[0].factor, rtol=1e-14)
+    assert {name for name, kind in ledgers[1] if kind != "control"} == {
+        "scaling.FeatureSums (masked)", "scaling.FeatureSquares (masked)",
+    }  # fmt: skip

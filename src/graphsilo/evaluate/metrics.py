@@ -373,6 +373,15 @@ def per_client(counts: Counts, *, clients: Sequence[int] | None = None) -> list[
     ]
 
 
+def columns(counts: Counts) -> dict[str, Values]:
+    """[rows, values] of every metric that counts give: one value, or one per class; NaN where missing.
+
+    Args:
+        counts: [rows, 4 cells, C, C].
+    """
+    return {name: values.reshape(len(counts), -1) for name, values in _table(counts).items()}
+
+
 def _table(counts: Counts, *, each_round: bool = False) -> dict[str, Values]:
     """[...] values, or [..., C] per class, of every metric that counts give; of those of each round where asked."""
     of = group_margins(counts)

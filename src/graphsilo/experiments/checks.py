@@ -20,6 +20,7 @@ from graphsilo.experiments.participants import Participants
 from graphsilo.federation import registry
 from graphsilo.federation.client import no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
+from graphsilo.federation.secure.peers import MIN_PARTIES
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.runtime.local.placement import free_memory
@@ -87,6 +88,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_left(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
+    check_secure_sums(config, method, method_config, asked)
     if config.run.precision != "float32" and not method.backbone:
         raise UnsupportedError(
             f"{method.title} has no backbone whose products could be made in {config.run.precision}. Leave "
@@ -107,6 +109,59 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"{method.title} averages models, so all clients must run the same one; model.pool gives "
             f"{len(different)} different ones. Methods for different models: {', '.join(able)}."
         )
+
+
+def check_secure_sums(config: RunConfig, method: Method, method_config: MethodConfig, asked: int) -> None:
+    """Refuse secure sums for methods that need more than sums, and of so few clients that they hide nothing.
+
+    Args:
+        config, method, method_config: The run.
+        asked: Clients of a round.
+
+    Raises:
+        ConfigError: Too few are asked, or only sums of scores are wanted where more is needed.
+        UnsupportedError: The method needs single answers; names methods that do not.
+    """
+    summed = config.evaluation.report == "federation"
+    if summed and method.pooled:
+        raise ConfigError(
+            f"{method.title} has all data in one place: there is nothing to sum. Leave out "
+            f"evaluation.report=federation."
+        )
+    if summed and getattr(method_config, "best_round", "common") == "own":
+        raise ConfigError(
+            "method.best_round=own takes every client's own score, and evaluation.report=federation has the "
+            "coordinator see none. Use method.best_round=common, or evaluation.report=silos."
+        )
+    if summed and config.evaluation.modes and any(mode.endswith("_global") for mode in config.evaluation.modes):
+        raise ConfigError(
+            "a score on the pooled graph is one client's answer for all, and evaluation.report=federation has the "
+            "coordinator see none. Use the modes own_local and aggregate_local, or evaluation.report=silos."
+        )
+    if not config.run.secure_sums:
+        return
+    if method.pooled:
+        raise UnsupportedError(
+            f"{method.title} has all data in one place, where no sums are made. Leave out run.secure_sums."
+        )
+    needed = method_config.single_answers
+    if needed:
+        able = [name for name in registry.names() if _sums_are_enough(registry.load(name))]
+        raise UnsupportedError(
+            f"with run.secure_sums the coordinator sees nothing but sums, and {method.title} needs {needed}. Methods "
+            f"that sums are enough for: {', '.join(able)}."
+        )
+    scored = max(1, int(asked * config.evaluation.share + 1e-9)) if summed else asked
+    if min(asked, scored) < MIN_PARTIES:
+        raise ConfigError(
+            f"a secure sum needs {MIN_PARTIES} clients or more: of two, each would know the other's answer from it. "
+            f"Here {min(asked, scored)} are asked. Use more clients, a larger method.participation or "
+            f"evaluation.share, or run.secure_sums=false."
+        )
+
+
+def _sums_are_enough(method: Method) -> bool:
+    return not method.pooled and not method.config().single_answers
 
 
 def _left(simulation: Participants) -> str:

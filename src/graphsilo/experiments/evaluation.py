@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.errors import MessageError, UnsupportedError
-from graphsilo.evaluate import metrics
+from graphsilo.evaluate import metrics, sums
 from graphsilo.evaluate.scores import Score, combine
+from graphsilo.evaluate.sums import SCENARIO_KINDS, scenario_weights
 from graphsilo.experiments.config import EvaluationConfig, Mode
 from graphsilo.experiments.storage.records import Scores
-from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest
+from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method
@@ -27,7 +28,6 @@ from graphsilo.types import ClientId, Task
 NAMES = {"val": "validation", "test": "test", "train": "train"}
 EVERYBODY: ClientId = -1
 """In place of a client's number: one score that stands for all clients."""
-SCENARIO_KINDS = ("missing_class", "unseen_node", "new_client")
 
 
 def modes_of(config: EvaluationConfig, method: Method) -> tuple[Mode, ...]:
@@ -57,6 +57,9 @@ class SetScores:
         sizes: [clients] n_k.
         scores: ``kind/metric`` → [clients, 2] value and weight.
         clients: Who stands behind each row; a client that failed has none. ``EVERYBODY`` for all at once.
+        sums: By kind, where only sums over clients are known: what ``evaluate.sums.means`` makes metrics of. The counts
+            are one row then, that of everybody.
+        summed: How many clients are in these sums.
     """
 
     kinds: tuple[str, ...] = ()
@@ -64,6 +67,13 @@ class SetScores:
     sizes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     clients: tuple[ClientId, ...] = ()
+    sums: dict[str, NDArray[np.float64]] | None = None
+    summed: int = 0
+
+    @property
+    def scored(self) -> int:
+        """How many clients were scored."""
+        return self.summed or len(self.clients)
 
     def of(self, kind: str) -> NDArray[np.int64]:
         """Counts of one kind, [clients, 4, C, C]."""
@@ -121,6 +131,11 @@ class SetScores:
     def _summaries(self) -> dict[str, dict[str, float | None]]:
         if self.counts is None:
             return {}
+        if self.sums is not None:
+            return {
+                kind: {name: value for name, value in self._means(kind).items() if metrics.METRICS[name].each_round}
+                for kind in self.kinds
+            }
         scenario = [kind for kind in self.kinds if kind in SCENARIO_KINDS]
         plain = [kind for kind in self.kinds if kind not in SCENARIO_KINDS]
         result = {}
@@ -133,6 +148,9 @@ class SetScores:
             result[kind] = metrics.round_summary(counts, scenario_weights(kind, counts))
         return result
 
+    def _means(self, kind: str) -> dict[str, Any]:
+        return {} if self.sums is None else sums.means(self.sums[kind], self.of(kind)[0])
+
     def full(self, kind: str) -> Scores:
         """Everything the result says about one kind."""
         result: dict[str, Any] = {}
@@ -143,13 +161,19 @@ class SetScores:
             if EVERYBODY in self.clients:
                 result["worst_client"] = {"client": None, "accuracy": None}
                 result["spread"] = {"std": None, "min": None, "max": None}
+            result.update(self._means(kind))
         light = self.light().get(NAMES.get(kind, kind), {})
         return Scores.of({**light, **result})
 
     def state(self) -> dict[str, Any]:
         import torch
 
+        summed: dict[str, Any] = {}
+        if self.sums is not None:
+            sums_of = {kind: torch.from_numpy(each) for kind, each in self.sums.items()}
+            summed = {"sums": sums_of, "summed": self.summed}
         return {
+            **summed,
             "kinds": list(self.kinds),
             "counts": None if self.counts is None else torch.from_numpy(np.ascontiguousarray(self.counts)),
             "sizes": torch.from_numpy(np.ascontiguousarray(self.sizes)),
@@ -165,15 +189,9 @@ class SetScores:
             state["sizes"].numpy(),
             {name: pairs.numpy() for name, pairs in state["scores"].items()},
             tuple(state["clients"]),
+            {kind: each.numpy() for kind, each in state["sums"].items()} if "sums" in state else None,
+            state.get("summed", 0),
         )
-
-
-def scenario_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights of clients in a scenario's mean: scored nodes; the new client counts each model once (FedLoG)."""
-    if kind == "new_client":
-        return np.ones(len(counts))
-    items: NDArray[np.float64] = counts.sum(axis=(1, 2, 3)).astype(np.float64)
-    return items
 
 
 RoundScores = dict[str, dict[str, SetScores]]
@@ -190,12 +208,13 @@ def evaluate(
     minimum: int | None = None,
     to: Sequence[ClientId] | None = None,
     holders: Sequence[ClientId] = (),
+    summed: bool = False,
 ) -> RoundScores:
     """Score the current models.
 
     Aggregates are sent where their view is wanted. On the pooled graph one client scores the aggregate for all, where
     all have the same. ``to`` names who is asked; None asks everybody. ``holders`` are those whose data a pooled silo
-    holds.
+    holds. ``summed`` has only sums over clients sent, so that no client's own scores are seen.
 
     Raises:
         UnsupportedError: The aggregate's view is wanted, and the server has no aggregate for a client that is asked.
@@ -213,6 +232,10 @@ def evaluate(
             f"'evaluation.modes=[own_local]'. (A method whose aggregates() are always empty has evaluates=('own',).)"
         )
     is_common = len({id(aggregate) for aggregate in aggregates.values()}) <= 1
+    if summed:
+        installed = aggregates if "aggregate" in local else {}
+        total = federation.sum(client.evaluate_sums, _requests(asked, installed, local, [], auc), to=to)
+        return gather_sums(total.require(minimum), len(total.clients))
     replies: list[tuple[ClientId, EvaluateReply]] = []
     each_pooled = [view for view in pooled if view == "own" or not is_common]
     if local or each_pooled:
@@ -327,6 +350,24 @@ def gather(replies: list[tuple[ClientId, EvaluateReply]], holders: Sequence[Clie
             scores.scores[key] = scored if old is None else np.concatenate([old, scored])
     for (view, which), arrays in counts.items():
         result[view][which].counts = np.concatenate(arrays).astype(np.int64)
+    return result
+
+
+def gather_sums(total: EvaluateSums, clients: int) -> RoundScores:
+    """What sums over clients come to; one row that stands for everybody."""
+    result: RoundScores = {}
+    for name, size in total.sizes.items():
+        view, _, which = name.partition("/")
+        kinds = [key.removeprefix(f"{name}/") for key in total.counts if key.startswith(f"{name}/")]
+        found = SetScores(tuple(kinds), sizes=size.numpy(), clients=(EVERYBODY,), summed=clients)
+        found.sums = {kind: total.means[f"{name}/{kind}"].numpy() for kind in kinds}
+        if kinds:
+            found.counts = np.stack([total.counts[f"{name}/{kind}"].numpy() for kind in kinds])[None]
+        for key, pair in total.ranked.items():
+            if key.startswith(f"{name}/"):
+                above, weight = pair[:, 0].tolist()
+                found.scores[key.removeprefix(f"{name}/")] = np.array([[above / weight if weight else np.nan, weight]])
+        result.setdefault(view, {})[which] = found
     return result
 
 

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphsilo.errors import one_line, several
+from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.experiments.participants import Participants, untrained_words
 from graphsilo.experiments.storage.records import Seed
 from graphsilo.federation.registry import Method
+from graphsilo.federation.secure.peers import MIN_PARTIES
 
 _FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
 _LONGEST_REASON = 300
@@ -122,3 +124,27 @@ def backbone_warnings(method: Method, participants: Participants) -> list[str]:
         f"{method.title} is {method.elsewhere} on any backbone but '{usual}', and '{', '.join(others)}' was chosen: "
         f"this run is not that of its paper. --model {usual} is."
     ]
+
+
+def secure_warnings(config: RunConfig, method: Method, participants: Participants) -> list[str]:
+    """Says what secure sums do not hide in this run."""
+    if not config.run.secure_sums or method.pooled:
+        return []
+    found = []
+    if participants.has_data:
+        found.append(
+            "run.secure_sums is on, and all silos are in the hands of this process: this protects nobody, and shows "
+            "what sums would come to and cost between machines."
+        )
+    asked = max(1, int(len(participants.clients) * config.method_config().participation + 1e-9))
+    if asked == MIN_PARTIES:
+        found.append(
+            f"a secure sum of {MIN_PARTIES} silos cannot be opened where one of them drops out, and any two of them "
+            f"that share what they know can compute the third's answer from it."
+        )
+    if config.evaluation.report == "silos":
+        found.append(
+            "models and statistics are masked, but every silo's own counts and scores are seen: with "
+            "evaluation.report=federation only their sums are."
+        )
+    return found

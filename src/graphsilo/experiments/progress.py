@@ -66,8 +66,8 @@ class SeedProgress:
                     improved = better_clients
                 continue
             # A round in which a client was not scored is no match for one in which all were: its mean is of others.
-            scored = len(sets[first_set(mode)].clients)
-            before = len(kept.best[first_set(mode)].clients) if kept.best else 0
+            scored = sets[first_set(mode)].scored
+            before = kept.best[first_set(mode)].scored if kept.best else 0
             worth = float("-inf") if value is None else metric.goodness(value)
             better = value is not None and (scored, worth) > (before, kept.best_worth)
             # Without anything to validate on no round is better than another: the last one is reported.

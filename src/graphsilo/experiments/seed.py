@@ -289,6 +289,7 @@ class SeedRun:
             scores = evaluate(
                 federation, server, self.method.client, self.modes, auc=config.auc or self.metric.ranking is not None,
                 minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
+                summed=config.report == "federation",
             )  # fmt: skip
             better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds)
             if better and self.keeps_models:

@@ -17,7 +17,7 @@ from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import UnsupportedError
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.scoring import Scoring
+from graphsilo.federation.scoring import Scoring, sums_of
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model
@@ -108,6 +108,22 @@ class EvaluateReply(Message):
     counts: Tensor = sends("counts", dtype=torch.int32, shape=("rows", 4, "classes", "classes"))
     sizes: Tensor = sends("counts", dtype=torch.int64, shape=("parts",))
     scores: dict[str, list[float]] = sends("score", allow_nan=True)
+
+
+class EvaluateSums(Message):
+    """The same as what only adds up over clients, named ``"view/set/kind"``.
+
+    Attributes:
+        counts: [4, C, C] int64 confusion counts.
+        means: [2, values] float64: n_k times each metric that counts give, and n_k where there is one.
+        ranked: [2, 1] of each score that the client ranked itself, ``"view/set/kind/metric"``.
+        sizes: [1] int64 n_k, named ``"view/set"``.
+    """
+
+    counts: Tensors = sends("counts", dtype=torch.int64)
+    means: Tensors = sends("score", dtype=torch.float64)
+    ranked: Tensors = sends("score", dtype=torch.float64)
+    sizes: Tensors = sends("counts", dtype=torch.int64)
 
 
 class ClientBase(ABC, Generic[ConfigT]):
@@ -224,6 +240,14 @@ class ClientBase(ABC, Generic[ConfigT]):
         return EvaluateReply(
             **self._scoring.scores(self.silo, self._predicted, request.views, request.global_views, auc=request.auc)
         )
+
+    @handler
+    def evaluate_sums(self, request: EvaluateRequest) -> EvaluateSums:
+        """The same for a federation that is scored as a whole: what only the sum over clients is seen of."""
+        if request.aggregate is not None:
+            self.install_aggregate(request.aggregate)
+        found = self._scoring.scores(self.silo, self._predicted, request.views, request.global_views, auc=request.auc)
+        return EvaluateSums(**sums_of(**found))
 
     def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
         data, before = self.tensors(evaluation.graph), precision.times_reduced()

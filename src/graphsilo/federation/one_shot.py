@@ -58,6 +58,10 @@ class OneShotConfig(OneRoundConfig, LocalTrainingConfig):
     student_lr: float = setting(1e-2, "the student's rate", source="paper", gt=0)
     temperature: float = setting(1.0, "temperature at which the student learns", source="paper", gt=0)
 
+    @property
+    def single_answers(self) -> str:
+        return "every client's model, which its server distils"
+
 
 class ModelReply(Message):
     """A client's model after its training, and how many training items of each class it saw."""

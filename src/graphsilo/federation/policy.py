@@ -23,7 +23,7 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import Settings, setting, wanted
 
 if TYPE_CHECKING:
-    from graphsilo.federation.client import ClientBase, EvaluateReply
+    from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateSums
     from graphsilo.federation.message import FieldSpec, Message
     from graphsilo.federation.registry import Method
 
@@ -374,9 +374,9 @@ class Gate:
             )
 
     def _check_evaluation(self, reply: Message) -> None:
-        from graphsilo.federation.client import EvaluateReply
+        from graphsilo.federation.client import EvaluateReply, EvaluateSums
 
-        if not isinstance(reply, EvaluateReply):
+        if not isinstance(reply, EvaluateReply | EvaluateSums):
             return
         least = self.policy.min_evaluation_count
         if any(0 < count < least for count in _scored(reply)):
@@ -392,12 +392,16 @@ def _too_much(text: str, size: int) -> DisclosureError:
     return error
 
 
-def _scored(reply: EvaluateReply) -> Iterator[float]:
+def _scored(reply: EvaluateReply | EvaluateSums) -> Iterator[float]:
     """How many items stand behind each table, and behind each score."""
-    if reply.counts.numel():
-        yield from reply.counts.flatten(1).sum(1).tolist()
-    for _, weight in reply.scores.values():
-        yield weight
+    counts = reply.counts
+    if isinstance(counts, Mapping):
+        yield from (float(table.sum()) for table in counts.values())
+    elif counts.numel():
+        yield from counts.flatten(1).sum(1).tolist()
+    if hasattr(reply, "scores"):
+        for _, weight in reply.scores.values():
+            yield weight
 
 
 def is_filled(value: Any) -> bool:

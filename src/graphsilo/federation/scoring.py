@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import MessageError
+from graphsilo.evaluate import sums
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.metrics import rankings
 from graphsilo.training.objective import link_scores
@@ -88,6 +89,39 @@ class Scoring:
                 together=evaluation.name == "global",
             )
         return self._plans[evaluation.name]
+
+
+def sums_of(
+    kinds: Mapping[str, Sequence[str]],
+    parts: Sequence[int],
+    counts: Tensor,
+    sizes: Tensor,
+    scores: Mapping[str, Sequence[float]],
+) -> dict[str, dict[str, Tensor]]:
+    """The fields of an ``EvaluateSums``, from those of an ``EvaluateReply``.
+
+    Raises:
+        MessageError: Several clients' items are counted apart: there is nothing to sum.
+    """
+    if any(part != 1 for part in parts):
+        raise MessageError("silos that are pooled in one place have no sum over silos.")
+    table = counts.numpy().astype(np.int64)
+    found: dict[str, dict[str, Tensor]] = {"counts": {}, "means": {}, "ranked": {}, "sizes": {}}
+    row = 0
+    for place, (name, named) in enumerate(kinds.items()):
+        size = int(sizes[place])
+        found["sizes"][name] = torch.tensor([size])
+        mine = {score: pair for score, pair in scores.items() if score.startswith(f"{name}/")}
+        found["ranked"].update({score: torch.from_numpy(pair) for score, pair in sums.ranked(mine, size).items()})
+        if not named:
+            continue
+        own = table[row : row + len(named)]
+        row += len(named)
+        for kind, each in sums.summands(own, named, size).items():
+            found["means"][f"{name}/{kind}"] = torch.from_numpy(each)
+        for place_of, kind in enumerate(named):
+            found["counts"][f"{name}/{kind}"] = torch.from_numpy(own[place_of].copy())
+    return found
 
 
 def probabilities(logits: Tensor) -> Tensor:

@@ -43,6 +43,12 @@ class MethodConfig(Settings):
         """
         return ""
 
+    @property
+    def single_answers(self) -> str:
+        """What the server must see of every client by itself, in words; empty where sums are enough, so that they may
+        be secure ones."""
+        return ""
+
     def square_columns(self, schema: Schema) -> int:
         """Columns p of Σ φ φᵀ over a client's training items, for methods that have clients send it; else 0.
 

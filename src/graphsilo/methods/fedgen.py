@@ -72,6 +72,10 @@ class FedGenConfig(fedavg.FedAvgConfig):
     )
     generated: int = setting(32, "embeddings that are generated per step, of server and clients", source="paper", ge=2)
 
+    @property
+    def single_answers(self) -> str:
+        return "every client's last layer, which its server trains a generator on"
+
 
 class TrainRequest(fedavg.TrainRequest):
     """The shared model and, once there is one, the generator, and how many items of each class clients have."""

@@ -46,6 +46,10 @@ class FedGTAConfig(LocalTrainingConfig):
         source="authors' code on Cora, OpenFGL; 0.6 on CiteSeer, 0.65 on PubMed", ge=-1, le=1,
     )  # fmt: skip
 
+    @property
+    def single_answers(self) -> str:
+        return "every client's model and moments, to mix models by"
+
 
 class TrainRequest(Message):
     """The client's own mixture."""

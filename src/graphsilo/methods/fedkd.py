@@ -76,6 +76,10 @@ class FedKDConfig(fedavg.FedAvgConfig):
         width = [self.mentee_hidden] * len(hidden) if isinstance(hidden, list | tuple) else self.mentee_hidden
         return replace(common, settings={**common.settings, "hidden": width})
 
+    @property
+    def single_answers(self) -> str:
+        return "every client's factors, whose shapes differ"
+
 
 class TrainRequest(Message):
     """What the client lacks of the mentee.

@@ -52,6 +52,10 @@ class FedTGPConfig(PrototypeConfig):
         0.01, "its learning rate", source="the authors' code", gt=0, when={"server_epochs": ABOVE_ZERO}
     )
 
+    @property
+    def single_answers(self) -> str:
+        return "every client's prototypes, which its server trains on"
+
 
 class Client(PrototypeClient[FedTGPConfig]):
     """As FedProto's: λ times the squared distance between embeddings and the prototypes of their classes."""

@@ -43,6 +43,10 @@ class FPLConfig(fedavg.FedAvgConfig):
     )  # fmt: skip
     min_count: int = setting(1, "fewest training items of a class that a client describes", ge=1)
 
+    @property
+    def single_answers(self) -> str:
+        return "every client's prototypes, to cluster"
+
 
 class TrainRequest(fedavg.TrainRequest):
     """The shared model and, once there are any, the prototypes of clusters.

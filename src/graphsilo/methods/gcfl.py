@@ -48,6 +48,10 @@ class GCFLConfig(fedavg.FedAvgConfig):
         source="paper; the authors' code has uniform",
     )  # fmt: skip
 
+    @property
+    def single_answers(self) -> str:
+        return "every client's update, to divide clients by"
+
 
 class Client(CoreClient[ConfigT], fedavg.Client[ConfigT], Generic[ConfigT]):
     """Trains its cluster's graph layers between its own ends."""

@@ -15,7 +15,7 @@ from graphsilo.__about__ import __version__
 from graphsilo.evaluate.metrics import leading, per_client
 from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
-from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_warnings, untrained
+from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_warnings, secure_warnings, untrained
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
@@ -222,7 +222,8 @@ def first_warnings(config: RunConfig, method: Method, simulation: Participants) 
     """What is known before anything is trained."""
     promised = config.method_config().promises(len(config.run.seeds))
     return [
-        *simulation.warnings(), *backbone_warnings(method, simulation), *config.remarks, *filter(None, [promised])
+        *simulation.warnings(), *backbone_warnings(method, simulation), *secure_warnings(config, method, simulation),
+        *config.remarks, *filter(None, [promised]),
     ]  # fmt: skip
 
 

@@ -79,3 +79,7 @@ class FairFGLConfig(LocalTrainingConfig):
     weight_by: Literal["train", "nodes", "uniform"] = setting(
         "train", "a client's weight within its cluster: its training nodes, all its nodes, or 1", source="as FedAvg"
     )
+
+    @property
+    def single_answers(self) -> str:
+        return "every client's update, to group clients by"

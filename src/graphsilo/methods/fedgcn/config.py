@@ -20,3 +20,7 @@ class FedGCNConfig(FedAvgConfig):
     weight_by: Literal["train", "nodes", "uniform"] = setting(
         "uniform", "a client's weight in the mean: its training items, all its nodes, or 1", source="authors' code"
     )
+
+    @property
+    def single_answers(self) -> str:
+        return "which nodes every client has links to, and sums of features of single nodes"

@@ -114,3 +114,7 @@ class FedPGConfig(LocalTrainingConfig):
     graph_decay: float = setting(
         0.9, "graph classification: τ_h = τ₁ · decay^(h-1)", gt=0, le=1, when={"task": ("graph",)}
     )
+
+    @property
+    def single_answers(self) -> str:
+        return "every client's prototypes, to mix prototypes by"

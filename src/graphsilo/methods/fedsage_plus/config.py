@@ -89,3 +89,11 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
     def compared_by(self, clients: int) -> int:
         """How many of so many clients compare one's generator in an epoch."""
         return min(self.helpers or clients, clients - 1)
+
+    @property
+    def single_answers(self) -> str:
+        return (
+            ""
+            if self.neighgen == "shared"
+            else "what every client's generator makes (with method.neighgen=shared sums are enough)"
+        )

@@ -1,0 +1,426 @@
+"""What a client refuses: every way in which a coordinator, or another client, could come to see its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphsilo.errors import DisclosureError, MessageError
+from graphsilo.federation.codec import encode
+from graphsilo.federation.message import Message, sends
+from graphsilo.federation.secure.masks import KEY_BYTES
+from graphsilo.federation.secure.messages import Came, Confirmed, Letters, Post, Roster, raw, row, rows
+from graphsilo.federation.secure.opened import OpenedSums
+from graphsilo.federation.secure.party import Identity, Party, Purpose, Unproved
+from kit.secure import DIRECTORY, PURPOSE, Scene, Update, updates
+
+SMALL = bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800")
+
+
+class Table:
+    """Five clients up to a step, with the messages that come next."""
+
+    def __init__(self, *, until: str = "offer", clients: int = 5):
+        self.scene = Scene(updates(clients))
+        self.made = self.scene.begin()
+        self.roster = self.made.roster()
+        self.posts: dict[int, Post] = {}
+        if until == "offer":
+            return
+        self.scene._step("share", dict.fromkeys(self.made.clients, self.roster), self.made.letters, set())
+        self.posts = self.made.posts()
+        if until == "share":
+            return
+        self.scene._step("mask", self.posts, self.made.add, set())
+        self.came = self.made.came()
+        if until == "mask":
+            return
+        self.scene._step("confirm", dict.fromkeys(self.came.clients, self.came), self.made.confirm, set())
+        self.confirmed = self.made.confirmed()
+
+    def sum_of(self, client: int) -> Any:
+        return self.scene.parties[client].current
+
+
+def changed(message: Message, **fields: Any) -> Any:
+    whole = {spec.name: getattr(message, spec.name) for spec in message.specs()}
+    return type(message)(**{**whole, **fields})
+
+
+def set_row(tensor: torch.Tensor, place: int, data: bytes) -> torch.Tensor:
+    made = tensor.clone()
+    made[place] = row(data)
+    return made
+
+
+# -- the roster --------------------------------------------------------------------------------------------------------
+
+
+def refused_roster(text: str, table: Table, client: int = 0, **fields: Any) -> None:
+    with pytest.raises(DisclosureError, match=text):
+        table.sum_of(client).share(changed(table.roster, **fields))
+
+
+def test_keys_that_are_not_signed():
+    table = Table()
+    keys = raw(table.roster.keys[3])
+    refused_roster(
+        "the offer of client 3 is not signed by it", table, keys=set_row(table.roster.keys, 3, keys[:-1] + b"\0")
+    )
+    other = Identity.made_up()
+    identities = [*table.roster.identities[:3], row(other.proof), table.roster.identities[4]]
+    refused_roster("the offer of client 3 is not signed by it", table, identities=identities)
+    refused_roster(
+        "the offer of client 3 is not signed", table, bits=[*table.roster.bits[:3], 40, table.roster.bits[4]]
+    )
+
+
+def test_keys_of_an_older_sum():
+    """Replayed: signed by the client, but for another round; or by this client itself, before."""
+    table = Table()
+    old = Table()
+    later = Purpose("run", 0, 2, "train")
+    for client in (0, 3):
+        offer = table.scene.parties[client].begin(later, 0, updates(5)[client], encode(updates(5)[client]).data)
+        keys = set_row(table.roster.keys, client, raw(offer.keys))
+        signatures = set_row(table.roster.signatures, client, raw(offer.signature))
+        asked = 1
+        refused_roster(f"the offer of client {client} is not signed", table, asked, keys=keys, signatures=signatures)
+    mine = old.scene.parties[0]
+    before = old.roster
+    mine.again()
+    with pytest.raises(DisclosureError, match="other keys of client 0 than those that it made for this sum"):
+        mine.current.share(before)
+
+
+def test_a_client_that_is_left_out_or_named_twice():
+    table = Table()
+    four = {
+        "clients": [1, 2, 3, 4], "bits": table.roster.bits[1:], "keys": table.roster.keys[1:],
+        "signatures": table.roster.signatures[1:], "identities": table.roster.identities[1:],
+    }  # fmt: skip
+    refused_roster("the roster lacks client 0", table, **four)
+    refused_roster("once each, in ascending order", table, clients=[0, 1, 1, 3, 4])
+    refused_roster("once each, in ascending order", table, clients=[0, 2, 1, 3, 4])
+    with pytest.raises(MessageError, match="the same of every client"):
+        table.sum_of(0).share(changed(table.roster, bits=[1]))
+
+
+def test_one_silo_under_two_numbers():
+    """The coordinator, or a silo, that makes up others to be among."""
+    answers = updates(5)
+    identity = Identity.made_up()
+    parties = {
+        client: Party(client, identity if client in (3, 4) else Identity.made_up(), DIRECTORY, OpenedSums())
+        for client in answers
+    }
+    roster = Scene(answers, parties=parties).begin().roster()
+    with pytest.raises(DisclosureError, match="two clients of the roster have the same key"):
+        parties[0].current.share(roster)
+
+
+class Kit:
+    """Knows who is who."""
+
+    def __init__(self, identities: dict[int, Identity]):
+        self.proofs = {client: identity.proof for client, identity in identities.items()}
+
+    def key_of(self, client: int, identity: bytes) -> Any:
+        if self.proofs.get(client) != identity:
+            raise DisclosureError(f"client {client} is not of this federation.")
+        return Unproved().key_of(client, identity)
+
+
+def test_a_client_that_is_not_of_the_federation():
+    answers = updates(5)
+    identities = {client: Identity.made_up() for client in answers}
+    kit = Kit({client: identity for client, identity in identities.items() if client != 4})
+    parties = {client: Party(client, identities[client], kit, OpenedSums()) for client in answers}
+    roster = Scene(answers, parties=parties).begin().roster()
+    with pytest.raises(DisclosureError, match="client 4 is not of this federation"):
+        parties[0].current.share(roster)
+    with pytest.raises(DisclosureError, match="client 2 has no key to sign with"):
+        Unproved().key_of(2, b"short")
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+def test_sums_of_too_few(clients):
+    table = Table(clients=3)
+    few = {
+        "clients": table.roster.clients[:clients], "bits": table.roster.bits[:clients],
+        "keys": table.roster.keys[:clients], "signatures": table.roster.signatures[:clients],
+        "identities": table.roster.identities[:clients],
+    }  # fmt: skip
+    refused_roster(f"a secure sum of {clients} silos was asked for; this one takes part in sums of 3", table, **few)
+
+
+def test_the_owner_wants_more():
+    answers = updates(4)
+    parties = {0: Party(0, Identity.made_up(), DIRECTORY, OpenedSums(), least=5)}
+    scene = Scene(answers, parties=parties)
+    made = scene.begin()
+    with pytest.raises(
+        DisclosureError, match="a secure sum of 4 silos was asked for; this one takes part in sums of 5"
+    ):
+        parties[0].current.share(made.roster())
+
+
+def test_points_of_small_order():
+    """A client whose public keys make everybody's secret known: refused by those it is a peer of."""
+    for start in (0, KEY_BYTES):
+        table = Table()
+        cheat = table.scene.parties[4].current
+        keys = bytearray(cheat._keys)
+        keys[start : start + KEY_BYTES] = SMALL
+        from graphsilo.federation.secure.party import offered
+
+        layout = cheat._kept.layout.digest
+        signed = offered(PURPOSE, layout, 4, table.roster.bits[4], bytes(keys))
+        signature = table.scene.parties[4].identity.key.sign(signed)
+        roster = changed(
+            table.roster, keys=set_row(table.roster.keys, 4, bytes(keys)),
+            signatures=set_row(table.roster.signatures, 4, signature),
+        )  # fmt: skip
+        if start == KEY_BYTES:  # letters are the first that the key is needed for
+            with pytest.raises(DisclosureError, match="point of small order"):
+                table.sum_of(0).share(roster)
+            continue
+        posts: dict[int, dict[int, bytes]] = {client: {} for client in range(4)}
+        for client in range(4):
+            letters = table.sum_of(client).share(roster)
+            for peer, letter in zip(letters.clients, letters.letters, strict=True):
+                if peer < 4:
+                    posts[peer][client] = raw(letter)
+        post = Post(present=[0, 1, 2, 3], clients=[1, 2, 3], letters=rows(list(posts[0].values()), 148))
+        table.sum_of(0).mask(post)  # where the cheat is gone, its key is not needed
+        # where it is there, its letter is wanted and its key is refused
+        other = changed(post, present=[0, 1, 2, 3, 4], clients=[1, 2, 3, 4],
+                        letters=rows([*posts[0].values(), bytes(148)], 148))  # fmt: skip
+        with pytest.raises(DisclosureError, match=r"taken once, in order"):
+            table.sum_of(0).mask(other)
+
+
+# -- letters -----------------------------------------------------------------------------------------------------------
+
+
+def refused_post(text: str, table: Table, **fields: Any) -> None:
+    with pytest.raises(DisclosureError, match=text):
+        table.sum_of(0).mask(changed(table.posts[0], **fields))
+
+
+def test_letters_that_were_changed_or_are_anothers():
+    table = Table(until="share")
+    letters = table.posts[0].letters
+    refused_post("what client 1 sent cannot be read", table, letters=letters ^ row(b"\1" + bytes(147)))
+    refused_post("what client 1 sent cannot be read", table, letters=letters.flip(0))
+    refused_post("what client 1 sent cannot be read", table, letters=table.posts[1].letters)
+
+
+def test_its_own_share_returned():
+    table = Table(until="share")
+    own = rows([bytes(148), *map(raw, table.posts[0].letters)], 148)
+    refused_post("was sent a letter as if it were its own", table, clients=[0, 1, 2, 3, 4], letters=own)
+
+
+def test_letters_that_are_missing():
+    table = Table(until="share")
+    refused_post("not every peer's letter came", table, clients=[1, 2, 3], letters=table.posts[0].letters[:3])
+    refused_post("3 of 5 clients have shared their secrets; this silo goes on with 4 or more", table,
+                 present=[0, 1, 2], clients=[1, 2], letters=table.posts[0].letters[:2])  # fmt: skip
+    refused_post("not in the roster, or none of this one", table, present=[1, 2, 3, 4])
+    refused_post("not in the roster", table, present=[0, 1, 2, 3, 4, 9])
+
+
+# -- who came ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_lists_of_who_came():
+    """With the second, shares of the other secret would be asked for: never both of one client."""
+    table = Table(until="mask")
+    mine = table.sum_of(0)
+    first = mine.confirm(table.came)
+    assert torch.equal(mine.confirm(table.came).signature, first.signature)
+    with pytest.raises(DisclosureError, match="client 0 was shown two lists"):
+        mine.confirm(Came(clients=[0, 1, 2, 3]))
+
+
+def test_two_lists_after_opening():
+    table = Table(until="confirm")
+    mine = table.sum_of(0)
+    mine.open(table.confirmed)
+    with pytest.raises(DisclosureError, match="was shown two lists"):
+        mine.confirm(Came(clients=[0, 1, 2, 3]))
+    with pytest.raises(DisclosureError, match="every step is taken once"):
+        mine.open(table.confirmed)
+
+
+def test_lists_of_too_few_or_of_strangers():
+    table = Table(until="mask")
+    for clients, text in (
+        ([0, 1, 2], "3 of 5 clients are in the sum; this silo goes on with 4"),
+        ([1, 2, 3, 4], "none of this one"),
+        ([0, 1, 2, 3, 7], "shared no secrets"),
+        ([0, 0, 1, 2, 3], "once each"),
+    ):
+        with pytest.raises(DisclosureError, match=text):
+            table.sum_of(0).confirm(Came(clients=clients))
+
+
+def test_two_lists_among_the_others():
+    """A coordinator that shows one half this list and the other half that one gets no half to open."""
+    table = Table(until="mask")
+    shorter = Came(clients=[0, 1, 2, 3])
+    signatures = {client: table.sum_of(client).confirm(shorter) for client in (0, 1, 2)}
+    signatures |= {client: table.sum_of(client).confirm(table.came) for client in (3, 4)}
+    raws = [raw(one.signature) for one in signatures.values()]
+    with pytest.raises(DisclosureError, match="the confirmation of client 3 is not signed by it"):
+        table.sum_of(0).open(Confirmed(clients=[0, 1, 2, 3], signatures=rows(raws[:4], 64)))
+    with pytest.raises(DisclosureError, match="3 of 5 clients have confirmed"):
+        table.sum_of(0).open(Confirmed(clients=[0, 1, 2], signatures=rows(raws[:3], 64)))
+
+
+def test_confirmations_that_are_none():
+    table = Table(until="confirm")
+    good = table.confirmed
+    for fields, text in (
+        ({"signatures": good.signatures ^ 1}, "the confirmation of client 0 is not signed by it"),
+        ({"signatures": good.signatures.flip(0)}, "is not signed by it"),
+        ({"clients": good.clients[:3], "signatures": good.signatures[:3]}, "3 of 5 clients have confirmed who"),
+        ({"clients": [0, 1, 2, 9]}, "clients that are not on it"),
+        ({"clients": [0, 0, 1, 2]}, "once each"),
+        ({"clients": [0, 1, 2]}, "clients that are not on it"),
+    ):
+        with pytest.raises(DisclosureError, match=text):
+            table.sum_of(0).open(changed(good, **fields))
+    table.sum_of(0).open(good)
+
+
+def test_an_opening_holds_one_share_of_each():
+    scene = Scene(updates(5))
+    scene.run({"mask": {3}})
+    for step, holder, opening in scene.sent:
+        if step == "open":
+            assert (opening.came, opening.missing) == ([0, 1, 2, 4], [3]), holder
+            assert len(opening.own) == 4
+            assert len(opening.keys) == 1
+
+
+def test_what_opened_a_sum_is_forgotten():
+    table = Table(until="confirm")
+    mine = table.sum_of(0)
+    mine.open(table.confirmed)
+    assert not mine._shares
+    assert not any((mine._masking, mine._letters, mine._seed))
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("until", ["offer", "share", "mask", "confirm"])
+def test_steps_out_of_order(until):
+    table = Table(until=until)
+    mine = table.sum_of(0)
+    messages = {
+        "share": table.roster, "mask": table.posts.get(0, Post(present=[], clients=[], letters=rows([], 148))),
+        "confirm": Came(clients=[0, 1, 2, 3, 4]), "open": Confirmed(clients=[], signatures=rows([], 64)),
+    }  # fmt: skip
+    expected = {"offer": "share", "share": "mask", "mask": "confirm", "confirm": "open"}[until]
+    for step, message in messages.items():
+        if step != expected and not (until == "confirm" and step == "confirm"):
+            with pytest.raises(DisclosureError, match="every step is taken once, in order"):
+                getattr(mine, step)(message)
+
+
+def test_no_sum_without_an_answer():
+    party = Party(0, Identity.made_up(), DIRECTORY, OpenedSums())
+    for ask in (lambda: party.current, party.again, lambda: party.layout):
+        with pytest.raises(DisclosureError, match=r"client 0 (takes part in no sum|has no answer)"):
+            ask()
+
+
+# -- the same answer again ---------------------------------------------------------------------------------------------
+
+
+def records(folder, clients: int) -> dict[int, OpenedSums]:
+    return {client: OpenedSums(folder / f"{client}.sums") for client in range(clients)}
+
+
+def test_the_same_answer_is_not_opened_with_other_silos(tmp_path):
+    """The coordinator goes back to its checkpoint, and leaves one out: training is the same, and the difference of both
+    sums would be that one's answer. Refused after a restart of the sites, in another round and in another run."""
+    answers = updates(5)
+    identities = {client: Identity.made_up() for client in answers}
+
+    def scene(clients) -> Scene:
+        chosen = {client: answers[client] for client in clients}
+        kept = records(tmp_path, 5)
+        parties = {client: Party(client, identities[client], DIRECTORY, kept[client]) for client in clients}
+        return Scene(chosen, parties=parties)
+
+    scene(range(5)).run()
+    for purpose in (PURPOSE, Purpose("run", 0, 9, "train"), Purpose("later", 3, 1, "train")):
+        fewer = scene([0, 1, 2, 3])
+        with pytest.raises(DisclosureError, match="this answer was opened before in a sum with other silos"):
+            fewer.run(made=fewer.begin(purpose))
+        assert not [one for one in fewer.sent if one[0] == "mask"]  # not even masked
+        # One that drops out comes to the same; those who are left see it before they open.
+        fewer = scene(range(5))
+        with pytest.raises(DisclosureError, match="in a sum with other silos"):
+            fewer.run({"mask": {2}}, made=fewer.begin(purpose))
+        assert not [one for one in fewer.sent if one[0] == "open"]
+    assert scene(range(5)).run().num_samples == 1 + 11 + 21 + 31 + 41  # the same sum may be asked for again
+
+
+def test_an_answer_a_little_off_to_the_same_call_is_refused(tmp_path):
+    answers = dict(updates(4))
+    identities = {client: Identity.made_up() for client in answers}
+    kept = records(tmp_path, 4)
+    parties = {client: Party(client, identities[client], DIRECTORY, kept[client]) for client in answers}
+    Scene(answers, parties=parties).run()
+    moved = {
+        client: Update(weights={"w": answer.weights["w"] + 1e-6}, num_samples=answer.num_samples)
+        for client, answer in answers.items()
+        if client != 3
+    }
+    with pytest.raises(DisclosureError, match="this call was opened before"):
+        Scene(moved, parties={client: parties[client] for client in moved}).run()
+
+
+class Count(Message):
+    clients: int = sends("counts")
+
+
+def test_counts_that_are_on_every_card_may_be_summed_with_anybody(tmp_path):
+    answers = {client: Count(clients=7) for client in range(4)}
+    kept = records(tmp_path, 4)
+    parties = {client: Party(client, Identity.made_up(), DIRECTORY, kept[client]) for client in answers}
+    for clients in ((0, 1, 2, 3), (0, 1, 2)):
+        chosen = {client: answers[client] for client in clients}
+        scene = Scene(chosen, parties={client: parties[client] for client in clients})
+        assert scene.run().clients == 7 * len(clients)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_answer_that_waits_is_offered_again_with_fresh_keys():
+    """A sum that could not be opened: nobody makes another answer."""
+    scene = Scene(updates(5))
+    first = scene.begin()
+    left = {client: scene.parties[client].again() for client in (0, 1, 2)}
+    from graphsilo.federation.secure.coordinator import SecureSum
+
+    second = SecureSum(Update, PURPOSE, left, DIRECTORY)
+    assert not set(first._keys.values()) & set(second._keys.values())
+    total = scene.run(made=second)
+    assert total.num_samples == 1 + 11 + 21
+    assert torch.equal(total.weights["w"], Scene({c: updates(5)[c] for c in (0, 1, 2)}).run().weights["w"])
+
+
+def test_letters_go_to_peers():
+    table = Table()
+    letters = table.sum_of(0).share(table.roster)
+    assert letters.clients == [1, 2, 3, 4]
+    with pytest.raises(MessageError, match="for others than its peers"):
+        table.made.letters(0, Letters(clients=[0, 2, 3, 4], letters=letters.letters))
+    assert isinstance(table.roster, Roster)

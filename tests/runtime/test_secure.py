@@ -1,0 +1,271 @@
+"""Secure sums over the runtimes: the same numbers as in plain and in every runtime; what is refused, noted, seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from graphsilo.errors import ConfigError, FederationError, UnsupportedError
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import prepare
+from graphsilo.federation import registry
+from graphsilo.federation.interface import Failure
+from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.federation.server import ServerContext
+from graphsilo.federation.wire import Encoded
+from graphsilo.methods import fedavg
+from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.runtime.secure import SecureSums
+from graphsilo.runtime.setup import ClientSetup
+from graphsilo.testing import conformance
+from graphsilo.testing.conformance import small_config
+
+SECURE = {"secure_sums": True}
+TRAIN = CALL + "train"
+
+
+class Losing(InProcess):
+    """Clients drop out at a step, and stay away.
+
+    Attributes:
+        gone: By step, who drops out.
+        steps: What was asked, with how many clients it was asked of.
+    """
+
+    def __init__(self, gone: Mapping[str, set[int]], *arguments: Any):
+        super().__init__(*arguments)
+        self.gone, self.away, self.steps = gone, set[int](), list[tuple[str, int]]()
+        self.secure = SecureSums(0)
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[int, Encoded]
+    ) -> Iterator[tuple[int, Encoded | Failure]]:
+        self.steps.append((handler, len(outgoing)))
+        self.away |= self.gone.get(handler, set())
+        for client, answer in super().deliver(handler, round, outgoing):
+            yield client, Failure(client, handler, "Gone", "it went away") if client in self.away else answer
+
+
+def total_of(gone: Mapping[str, set[int]], clients: int = 7) -> tuple[Any, Losing]:
+    """The first sum of a FedAvg run over seven clients, of whom some drop out."""
+    config = small_config(fedavg.METHOD, {}, clients=clients)
+    simulation = prepare(config, fedavg.METHOD)
+    silos = {silo.client: silo for silo in simulation.silos}
+    setup = ClientSetup(fedavg.METHOD, config.method_config(), simulation.models, 0)
+    federation = Losing(gone, list(silos), lambda client: setup.client(silos[client]))
+    context = ServerContext(config.method_config(), simulation.schema, simulation.models, 0, federation.clients)
+    server = fedavg.Server(context)
+    federation.at("round", 1)
+    request = fedavg.TrainRequest(weights=server.weights)
+    return federation.sum(fedavg.Client.train, request), federation
+
+
+def same_mean(one: Any, other: Any) -> bool:
+    """Whether two sums have the same mean, in float32, up to the last bit of some."""
+    assert one.num_samples == other.num_samples
+    apart = [
+        (
+            (one.weights[name] / one.num_samples).float().view(torch.int32)
+            - (other.weights[name] / other.num_samples).float().view(torch.int32)
+        ).abs()
+        for name in one.weights
+    ]
+    entries = torch.cat([part.flatten() for part in apart])
+    return int(entries.max()) <= 1 and float((entries == 0).double().mean()) > 0.999
+
+
+# -- clients that drop out ---------------------------------------------------------------------------------------------
+
+
+def test_nobody_drops_out():
+    total, federation = total_of({})
+    assert total.clients == tuple(range(7))
+    assert not total.failures
+    assert not federation.failures
+    assert federation.participants == set(range(7))
+    assert federation.steps == [(TRAIN, 7), (SHARE, 7), (MASK, 7), (CONFIRM, 7), (OPEN, 7)]
+
+
+@pytest.mark.parametrize("step", [TRAIN, SHARE, MASK])
+def test_who_drops_out_before_its_answer_has_come_has_failed(step):
+    total, federation = total_of({step: {2, 5}})
+    assert total.clients == (0, 1, 3, 4, 6)
+    assert {client: failure.reason for client, failure in total.failures.items()} == dict.fromkeys(
+        (2, 5), "it went away"
+    )
+    assert {failure.handler for failure in federation.failures} == {"train"}
+    whole, _ = total_of({})
+    assert total.message.num_samples < whole.message.num_samples
+    again, _ = total_of({TRAIN: {2, 5}})
+    assert same_mean(total.message, again.message)
+
+
+@pytest.mark.parametrize("step", [CONFIRM, OPEN])
+def test_who_drops_out_later_is_in_the_sum(step):
+    total, _ = total_of({step: {2, 5}})
+    whole, _ = total_of({})
+    assert total.clients == tuple(range(7))
+    assert not total.failures
+    assert all(torch.equal(total.message.weights[name], whole.message.weights[name]) for name in whole.message.weights)
+
+
+@pytest.mark.parametrize("step", [SHARE, MASK, CONFIRM])
+def test_where_too_many_drop_out_the_others_begin_again_without_training_again(step):
+    total, federation = total_of({step: {1, 2, 5}})
+    assert total.clients == (0, 3, 4, 6)
+    assert sorted(total.failures) == [1, 2, 5]
+    assert [name for name, _ in federation.steps].count(TRAIN) == 1
+    assert (AGAIN, 4) in federation.steps
+    again, _ = total_of({TRAIN: {1, 2, 5}})
+    assert same_mean(total.message, again.message)
+
+
+@pytest.mark.parametrize(
+    ("gone", "reason"),
+    [
+        ({MASK: {1, 2, 3, 4, 5}}, "2 of 7 clients sent their masked answers; the sum takes 5"),
+        ({CONFIRM: {1, 2, 3, 4, 5}}, "2 of 7 clients confirmed whose answers came; it takes 5"),
+        ({OPEN: {1, 2, 5}}, "4 shares of client 0's secret came; it takes 5"),
+        ({TRAIN: {0, 1, 2, 3, 4}}, "needs the answers of 3 clients or more"),
+    ],
+)
+def test_a_sum_that_cannot_be_opened_fails_whole(gone, reason):
+    total, _ = total_of(gone)
+    assert total.message is None
+    assert total.clients == ()
+    assert sorted(total.failures) == list(range(7))
+    kinds = {failure.kind for failure in total.failures.values()}
+    assert "SecureSumFailed" in kinds
+    assert any(reason in failure.reason for failure in total.failures.values())
+    with pytest.raises(FederationError, match="7 clients had to answer, 0 did"):
+        total.require()
+
+
+# -- whole runs --------------------------------------------------------------------------------------------------------
+
+
+def scores(tree: Mapping[str, Any]) -> Any:
+    """What a run came to: everything but times, bytes and warnings."""
+    seed = tree["seeds"][0]
+    return [seed[key] for key in ("best_round", "validation", "test", "clients", "confusion")]
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_method_runs_on_sums_or_is_refused_before_the_run(name):
+    method = registry.load(name)
+    config = small_config(method, method.quick, clients=3, run=SECURE)
+    alone = method.config.of(method.quick, owner=name).single_answers
+    if method.pooled or alone:
+        with pytest.raises(UnsupportedError, match="no sums are made" if method.pooled else "sees nothing but sums"):
+            run(config)
+        return
+    assert conformance.needs_only_sums(method, method.quick)
+    assert run(config).record.seeds[0].last_round >= 1
+
+
+def test_sums_are_enough_for_one_common_generator():
+    method = registry.load("fedsage_plus")
+    shared = {**method.quick, "neighgen": "shared"}
+    assert run(small_config(method, shared, clients=3, run=SECURE)).record.seeds[0].last_round >= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("fedavg", {}), ("fedavg", {"participation": 0.7, "weight_by": "uniform"}), ("fedprox", {}), ("scaffold", {}),
+        ("fedlog", {}), ("opfgl", {}), ("fedridge", {}), ("fedproto", {}),
+    ],
+)  # fmt: skip
+def test_runs_come_to_the_same_as_in_plain(name, settings):
+    """Within what a float32 is rounded by; of one or three rounds on small data that moves no prediction."""
+    method = registry.load(name)
+    settings = {**method.quick, **settings}
+    settings = {key: value for key, value in settings.items() if key in method.config.model_fields}
+    plain = run(small_config(method, settings, clients=5)).tree
+    secure = run(small_config(method, settings, clients=5, run=SECURE)).tree
+    assert scores(secure) == scores(plain)
+
+
+def test_runs_are_the_same_in_every_runtime(tmp_path):
+    """Messages differ from run to run, as keys do; the sums are integers and do not."""
+    trees = []
+    for more in ({}, {"workers": 2}, {"resident_clients": 1}, {}):
+        config = small_config(fedavg.METHOD, {"participation": 0.8}, clients=5, run={**SECURE, **more})
+        trees.append(conformance.numbers(run(config).tree))
+    assert len(set(trees)) == 1
+
+
+def test_a_run_that_is_resumed_comes_to_the_same(tmp_path):
+    from graphsilo.testing.conformance import _Stop, _Stopped
+
+    config = small_config(fedavg.METHOD, {}, clients=4, run={**SECURE, "checkpoint_every": 1})
+    whole = run(config, out=tmp_path / "whole")
+    with pytest.raises(_Stopped):
+        run(config, out=tmp_path / "stopped", observer=_Stop(1))
+    resumed = run(config, out=tmp_path / "stopped", resume=True)
+    assert scores(resumed.tree) == scores(whole.tree)
+
+
+# -- what is noted -----------------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_has_masked_fields_by_their_own_kind():
+    _, federation = total_of({})
+    columns = ("phase", "round", "client", "way", "handler", "message", "field", "kind", "bytes", "messages")
+    rows = [dict(zip(columns, row, strict=True)) for row in federation.ledger.rows()]
+    up = [row for row in rows if row["way"] == "up" and row["client"] == 0]
+    entries = sum(weight.numel() for weight in federation.client(0).model.parameters())
+    masked = {row["field"]: (row["kind"], row["bytes"]) for row in up if row["message"] == "fedavg.TrainReply (masked)"}
+    assert masked["weights"] == ("model", 8 * entries)
+    assert masked["num_samples"] == ("counts", 16)
+    assert masked["(header)"][0] == "control"
+    others = {row["message"]: row["kind"] for row in up if row["message"] != "fedavg.TrainReply (masked)"}
+    assert others == dict.fromkeys(
+        ("secure.Offer", "secure.Letters", "secure.Confirmation", "secure.Opening"), "control"
+    )
+    assert {row["handler"] for row in rows} == {"train"}
+    down = {row["message"] for row in rows if row["way"] == "down"}
+    assert down == {"fedavg.TrainRequest", "secure.Roster", "secure.Post", "secure.Came", "secure.Confirmed"}
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_single_answers_are_refused_whoever_asks():
+    _, federation = total_of({})
+    for ask in (federation.ask, lambda *given: federation.sum_rows(*given, width=3)):
+        with pytest.raises(UnsupportedError, match="'train' asks for each client's own answer"):
+            ask(fedavg.Client.train, fedavg.TrainRequest(weights={}))
+
+
+@pytest.mark.parametrize(
+    ("clients", "settings", "more", "text"),
+    [
+        (2, {}, {}, "needs 3 clients or more: of two, each would know the other's answer from it. Here 2 are asked"),
+        (5, {"participation": 0.4}, {}, "Here 2 are asked"),
+        (4, {}, {"evaluation": {"report": "federation", "share": 0.5}}, "Here 2 are asked"),
+        (
+            4,
+            {},
+            {"evaluation": {"report": "federation", "modes": ["own_global"]}},
+            "a score on the pooled graph is one",
+        ),
+    ],
+)
+def test_sums_of_too_few(clients, settings, more, text):
+    config = small_config(fedavg.METHOD, settings, clients=clients, run=SECURE)
+    for section, values in more.items():
+        config = config.model_copy(update={section: getattr(config, section).model_copy(update=values)})
+    with pytest.raises(ConfigError, match=text):
+        run(config)
+
+
+def test_three_clients_are_warned_of():
+    found = run(small_config(fedavg.METHOD, {}, clients=3, run=SECURE)).record.warnings
+    assert any("a secure sum of 3 silos cannot be opened where one of them drops out" in text for text in found)
+    assert any("this protects nobody" in text for text in found)
+    assert any("every silo's own counts and scores are seen" in text for text in found)
+    assert not any("secure" in text for text in run(small_config(fedavg.METHOD, {}, clients=3)).record.warnings)
