@@ -115,14 +115,15 @@ class EvaluateSums(Message):
 
     Attributes:
         counts: [4, C, C] int64 confusion counts.
-        means: [2, values] float64: n_k times each metric that counts give, and n_k where there is one.
+        means: [2, values] float64: n_k times each metric that counts give, and n_k where there is one; they say no more
+            than these counts.
         ranked: [2, 1] of each score that the client ranked itself, ``"view/set/kind/metric"``.
         sizes: [1] int64 n_k, named ``"view/set"``.
     """
 
     counts: Tensors = sends("counts", dtype=torch.int64)
-    means: Tensors = sends("score", dtype=torch.float64)
-    ranked: Tensors = sends("score", dtype=torch.float64)
+    means: Tensors = sends("counts", dtype=torch.float64)
+    ranked: Tensors = sends("score", dtype=torch.float64, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
 

@@ -18,7 +18,6 @@ from graphsilo.federation.policy import Gate
 from graphsilo.federation.secure.messages import CALL
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.hosted import HostedClient
-from graphsilo.runtime.parties import Parties
 
 
 @dataclass
@@ -29,18 +28,10 @@ class Inbox:
     message: Message | None = None
 
 
-def call(
-    held: HostedClient,
-    name: str,
-    round_number: int,
-    inbox: Inbox,
-    gate: Gate | None = None,
-    parties: Parties | None = None,
-) -> Encoded | Failure:
+def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None) -> Encoded | Failure:
     """Run a client's handler on a received message.
 
-    A name that begins with ``CALL`` asks for the answer to be kept for a secure sum: ``parties`` keeps it, and what is
-    returned is its offer.
+    A name that begins with ``CALL`` asks for the answer to be kept for a secure sum, and what is returned is its offer.
 
     The decoded tensors are views of the received bytes, perhaps shared with other clients; a handler that writes into
     them is a bug that would leak between clients, and is refused.
@@ -74,9 +65,9 @@ def call(
             gate.check(name, reply)
         if not secure:
             return encode(reply)
-        if parties is None:
+        if held.parties is None:
             raise MessageError("no secure sums are made here.")
-        return parties.begin(client, name, request, reply)
+        return held.parties.begin(client, name, request, reply)
     except Exception as error:
         kind, reason = type(error).__name__, str(error) or repr(error)
         trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()

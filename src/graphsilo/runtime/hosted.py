@@ -10,6 +10,7 @@ import torch
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.model_files import fill_tensors, scale_tensors, word_tensors
+from graphsilo.runtime.parties import Parties
 
 Numbering: TypeAlias = tuple[int, int, dict[str, int]]
 """Round of a client's last call, how often its step had been asked for before in it, and that of every step."""
@@ -21,10 +22,11 @@ class HostedClient:
     Attributes:
         client: The method's own part.
         best: Its models when validation had never been better; None before.
+        parties: Keeps its answers for secure sums; None where none are made.
     """
 
-    def __init__(self, client: ClientBase[Any]):
-        self.client = client
+    def __init__(self, client: ClientBase[Any], parties: Parties | None = None):
+        self.client, self.parties = client, parties
         self.best: dict[str, Any] | None = None
         self._calls: dict[str, int] = {}
 

@@ -152,7 +152,7 @@ class ClientCache:
         """
         held = self._here.get(client)
         if held is None:
-            held = HostedClient(self._make(client))
+            held = HostedClient(self._make(client), self.parties)
             if client in self._files:
                 held.load_state(_read(self._files[client][0], client))
             if client in self._to_remember:
@@ -177,11 +177,11 @@ class ClientCache:
             return self.parties.answer(client, handler, inbox.data)
         held = self.get(client)
         if self.limit is None:
-            return call(held, handler, round_number, inbox, gate, self.parties)
+            return call(held, handler, round_number, inbox, gate)
         if handler.removeprefix(CALL) not in _READS_ONLY:
             self._changed.add(client)
         # While it works the one before stays: what both share is not made twice.
-        reply = call(held, handler, round_number, inbox, gate, self.parties)
+        reply = call(held, handler, round_number, inbox, gate)
         self._shrink()
         return reply
 
