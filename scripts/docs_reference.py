@@ -297,6 +297,17 @@ def kinds() -> str:
     return table(("kind", "what it is"), ((f"`{name}`", text) for name, text in KINDS.items()))
 
 
+def secure_sums() -> str:
+    """Which methods sums are enough for, and what the others need."""
+    from graphsilo.federation import registry
+
+    found = [registry.load(name) for name in registry.names()]
+    needs = {method.title: method.config().single_answers for method in found if not method.pooled}
+    enough = ", ".join(title for title, need in needs.items() if not need)
+    rows = [(enough, "nothing but sums: they run"), *((title, need) for title, need in needs.items() if need)]
+    return table(("method", "what its server needs"), rows)
+
+
 def conformance() -> str:
     """What a method is checked for."""
     from graphsilo.testing.conformance import CHECKS, check_settings
@@ -363,6 +374,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "generator": generator,
     "graph-rules": graph_rules,
     "kinds": kinds,
+    "secure-sums": secure_sums,
     "messages": messages,
     "metrics": metrics,
     "models": models,

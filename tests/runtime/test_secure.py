@@ -21,7 +21,7 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.secure import SecureSums
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
-from graphsilo.testing.conformance import small_config
+from graphsilo.testing.conformance import _Stop, _Stopped, small_config
 
 SECURE = {"secure_sums": True}
 TRAIN = CALL + "train"
@@ -199,8 +199,6 @@ def test_runs_are_the_same_in_every_runtime(tmp_path):
 
 
 def test_a_run_that_is_resumed_comes_to_the_same(tmp_path):
-    from graphsilo.testing.conformance import _Stop, _Stopped
-
     config = small_config(fedavg.METHOD, {}, clients=4, run={**SECURE, "checkpoint_every": 1})
     whole = run(config, out=tmp_path / "whole")
     with pytest.raises(_Stopped):
@@ -269,3 +267,52 @@ def test_three_clients_are_warned_of():
     assert any("this protects nobody" in text for text in found)
     assert any("every silo's own counts and scores are seen" in text for text in found)
     assert not any("secure" in text for text in run(small_config(fedavg.METHOD, {}, clients=3)).record.warnings)
+
+
+# -- scores of the federation as a whole -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_scores_of_the_federation_are_the_means_over_clients(secure):
+    """Σ n_k m_k / Σ n_k from sums is what single scores give; what needs single ones is missing."""
+    apart = small_config(fedavg.METHOD, {}, clients=4)
+    together = small_config(fedavg.METHOD, {}, clients=4, run={"secure_sums": secure})
+    evaluation = together.evaluation.model_copy(update={"report": "federation", "auc": True})
+    apart = apart.model_copy(update={"evaluation": apart.evaluation.model_copy(update={"auc": True})})
+    single, whole = (run(one).tree for one in (apart, together.model_copy(update={"evaluation": evaluation})))
+    before, after = (tree["seeds"][0] for tree in (single, whole))
+    assert after["best_round"] == before["best_round"]
+    assert after["confusion"] == before["confusion"]
+    for part in ("validation", "test"):
+        for name, value in before[part].items():
+            if isinstance(value, float):
+                assert after[part][name] == pytest.approx(value, abs=1e-12), name
+        assert after[part]["pooled"] == before[part]["pooled"]
+        assert after[part]["worst_client"] == {"client": None, "accuracy": None}
+        assert after[part]["spread"] == {"std": None, "min": None, "max": None}
+    assert after["per_class_f1"] == pytest.approx(before["per_class_f1"], abs=1e-12)
+
+
+def test_scores_of_links_from_sums():
+    method = registry.load("fedavg")
+    config = small_config(method, {}, clients=3)
+    config = config.model_copy(update={"task": "link"})
+    summed = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"report": "federation"})})
+    single, whole = (run(one).tree["seeds"][0]["test"] for one in (config, summed))
+    assert whole["auc"] == pytest.approx(single["auc"], abs=1e-12)
+
+
+def test_a_resumed_run_has_the_same_scores_of_the_federation(tmp_path):
+    config = small_config(fedavg.METHOD, {}, clients=4, run={**SECURE, "checkpoint_every": 1})
+    config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"report": "federation"})})
+    whole = run(config, out=tmp_path / "whole")
+    with pytest.raises(_Stopped):
+        run(config, out=tmp_path / "stopped", observer=_Stop(1))
+    resumed = run(config, out=tmp_path / "stopped", resume=True)
+    assert scores(resumed.tree) == scores(whole.tree)
+
+
+def test_references_in_one_place_are_not_summed():
+    config = small_config(fedavg.METHOD, {}, clients=3, run={**SECURE, "references": ["global", "local", "majority"]})
+    config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"report": "federation"})})
+    assert run(config).tree["references"]["global"]

@@ -140,7 +140,10 @@ def _what_the_server_learns(method: Method) -> str:
     except GraphsiloError as error:
         return f"not known: the trial run ended ({error})"
     if only_sums:
-        return "only sums over clients (seen in a trial run of two rounds); whoever adds them up sees each summand"
+        return (
+            "only sums over clients (seen in a trial run of two rounds); whoever adds them up sees each summand, "
+            "unless run.secure_sums masks them"
+        )
     return "single clients' answers, so sums alone are not enough (seen in a trial run of two rounds)"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphsilo.federation.kinds import MASKED
+from graphsilo.federation.secure.peers import MIN_PARTIES
 from graphsilo.report import figures
 from graphsilo.report.formats import (
     MISSING,
@@ -101,6 +103,12 @@ def _ledger_sentence(ledger: Ledger, up: float, down: float, clients: int, seeds
     phrases = [KIND_WORDS.get(name, (name,))[0] for name in sent]
     what = f": {listed(phrases)}" if phrases else ""
     text = f"{data_size(up)} left the silos{per}{mean_of}{what}. {data_size(down)} came back."
+    masked = sum(field.bytes for field in ledger.fields if field.message.endswith(MASKED))
+    if masked:
+        text += (
+            f" {data_size(masked)} of it was masked: the coordinator saw the sums of at least {MIN_PARTIES} silos, and "
+            f"of no single one what it had sent."
+        )
     scoring = ledger.by_phase.get("evaluation", {})
     if any(scoring.values()):
         parts = (data_size(scoring.get(way, 0.0)) for way in ("up", "down"))

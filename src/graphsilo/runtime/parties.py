@@ -10,12 +10,12 @@ from graphsilo.errors import DisclosureError, GraphsiloError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure
+from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.message import Message, check_shapes, expected_shapes, message_shapes
 from graphsilo.federation.secure.messages import (
     AGAIN,
     CONFIRM,
     MASK,
-    MASKED,
     OPEN,
     SHARE,
     Again,

@@ -14,8 +14,6 @@ CALL = "secure call "
 """Before the name of a step of a method: its answer is kept for a sum."""
 AGAIN, SHARE, MASK, CONFIRM, OPEN = (f"secure {step}" for step in ("again", "share", "mask", "confirm", "open"))
 STEPS = frozenset({AGAIN, SHARE, MASK, CONFIRM, OPEN})
-MASKED = " (masked)"
-"""After the name of a message in ledgers and logs."""
 
 KEYS = 3 * KEY_BYTES
 """Public key for masks, public key for letters, and the hash of the seed of the own mask."""
