@@ -22,6 +22,7 @@ from graphsilo.federation.codec import encode
 from graphsilo.federation.journal import Entry, FieldNote, Journal, read, size, summarise
 from graphsilo.federation.message import DTYPES, Empty, Message, Tensors, sends
 from graphsilo.federation.policy import DisclosurePolicy, Gate
+from graphsilo.methods.fedridge.private import Release
 
 
 class TrainReply(Message):
@@ -296,3 +297,12 @@ def test_reading_needs_no_torch():
     program = "import sys, graphsilo.federation.journal, graphsilo.federation.policy; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_what_releases_with_noise_tell_is_counted_from_the_log(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    assert journal.spent() == 0.0
+    for way, mu in (("sent", 0.6), ("sent", 0.8), ("refused", 5.0)):
+        message = Release(moments=torch.zeros(1), products=torch.zeros(2, 1), clients=1, mu=mu)
+        journal.message(way, "run", "fedridge", 0, "noisy_statistics", message)
+    assert journal.spent() == pytest.approx(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphsilo.errors import ConfigError, DataError, DisclosureError, MessageError
-from graphsilo.federation import registry
+from graphsilo.federation import noise, registry
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import KINDS, FieldSpec, Message, Tensors, sends
@@ -24,6 +25,7 @@ from graphsilo.federation.policy import (
     payload_bytes,
 )
 from graphsilo.federation.scaling import FeatureSquares
+from graphsilo.methods.fedridge.private import Release
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
 """All but FedGCN, which tells of edges and is refused by default."""
@@ -102,7 +104,7 @@ def test_the_policy_of_an_owner_who_says_nothing():
     assert policy().model_dump() == {
         "methods": None, "relay": True, "recoverable": False, "max_message_bytes": 268_435_456, "max_run_bytes": None,
         "max_total_bytes": None, "max_rounds": None, "min_class_count": 1, "min_evaluation_count": 1,
-        "error_texts": False,
+        "max_epsilon": None, "max_delta": 1e-5, "error_texts": False,
         "kinds": (
             "model", "gradient", "prototype", "statistic", "embedding", "generator", "synthetic", "counts", "score",
             "control",
@@ -445,3 +447,51 @@ def test_no_field_that_is_not_allowed_ever_passes(message, kinds, relay, recover
         with pytest.raises(DisclosureError):
             gate.check(step, reply)
         assert gate.sent_bytes == 0
+
+
+# -- noise -------------------------------------------------------------------------------------------------------------
+
+
+def release(mu: float) -> Release:
+    return Release(moments=torch.zeros(1), products=torch.zeros(2, 1), clients=1, mu=mu)
+
+
+def test_releases_add_up_to_the_bound_and_no_further():
+    """Three with μ of 0.6, 0.8 and 1 are one with √2, and a log that says so leaves no room for a fourth."""
+    bound = noise.epsilon_of(math.sqrt(2.0), 1e-5)
+    gate = Gate(policy(max_epsilon=bound), [9, 9])
+    for mu in (0.6, 0.8, 1.0):
+        gate.check("noisy_statistics", release(mu))
+    assert gate.mu == pytest.approx(math.sqrt(2.0))
+    with pytest.raises(DisclosureError, match=r"all that this silo has sent would come to more than ε = ") as caught:
+        gate.check("noisy_statistics", release(0.1))
+    assert f"{bound:.4g}" in caught.value.__notes__[0]
+    assert gate.mu == pytest.approx(math.sqrt(2.0))
+    later = Gate(policy(max_epsilon=bound), [9, 9], mu=gate.mu)
+    with pytest.raises(DisclosureError, match=r"policy\.max_epsilon"):
+        later.check("noisy_statistics", release(0.1))
+
+
+def test_where_there_is_a_bound_nothing_of_training_leaves_without_noise():
+    strict = policy(max_epsilon=8.0)
+    with pytest.raises(DisclosureError, match=r"Report\.weights, which 'train' sends, has no noise"):
+        Gate(strict, [9]).check("train", Report(weights={"w": torch.ones(1)}, number=1.0))
+    assert Gate(strict, [9]).check("adopt", Report(weights={}, number=1.0)) >= 0
+    with pytest.raises(DisclosureError, match="have no noise"):
+        strict.check_scaling()
+    ridge = registry.load("fedridge")
+    strict.check_method("fedridge", ridge.config(epsilon=8.0), [9, 9])
+    for config, has in ((ridge.config(), "none"), (ridge.config(epsilon=9.0), "ε = 9")):
+        with pytest.raises(DisclosureError, match=rf"for ε = 8 at most.*this run has {has}"):
+            strict.check_method("fedridge", config, [9, 9])
+    averaging = registry.load("fedavg")
+    with pytest.raises(DisclosureError, match="Choose fedridge"):
+        strict.check_method("fedavg", averaging.config(), [9, 9])
+
+
+def test_small_classes_may_be_in_sums_with_noise():
+    ridge = registry.load("fedridge")
+    careful = policy(min_class_count=5)
+    careful.check_method("fedridge", ridge.config(epsilon=8.0), [2, 9])
+    with pytest.raises(DisclosureError, match="min_class_count"):
+        careful.check_method("fedridge", ridge.config(), [2, 9])

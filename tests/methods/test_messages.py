@@ -153,6 +153,7 @@ exchange=outputs
         noisy_statistics moments: statistic float32 per_class=False
         noisy_statistics products: statistic float32 [classes, columns] per_class=False
         noisy_statistics clients: counts
+        noisy_statistics mu: control
         score counts: counts int64 [candidates, classes, classes]
         score num_samples: counts
         adopt clients: counts

@@ -89,6 +89,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         )
     check_data(method, simulation)
     check_secure_sums(config, method, method_config, asked)
+    method_config.check_scaling(simulation.scaling)
     if config.run.precision != "float32" and not method.backbone:
         raise UnsupportedError(
             f"{method.title} has no backbone whose products could be made in {config.run.precision}. Leave "

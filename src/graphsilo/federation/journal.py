@@ -31,6 +31,7 @@ import msgspec
 
 from graphsilo.errors import DisclosureError, RunError
 from graphsilo.federation.kinds import SHORT
+from graphsilo.federation.noise import together
 
 if TYPE_CHECKING:
     from graphsilo.federation.message import Message
@@ -232,6 +233,12 @@ class Journal:
             if entry.way == "sent" and entry.message != CARD and run in (None, entry.run)
             for note in entry.fields
         )
+
+    def spent(self) -> float:
+        """What all releases with noise together tell, as the μ of ``federation.noise``: each says its own, ``mu``."""
+        entries = read(self.path) if _files(self.path) else ()
+        notes = (note for entry in entries if entry.way == "sent" for note in entry.fields)
+        return together(float(note.value) for note in notes if note.name == "mu" and note.value is not None)
 
     def _write(self, way: Way, run: str, method: str, round: int, handler: str, content: Mapping[str, Any]) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -17,11 +17,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROUNDING = 1e-6
 """Share by which rounding to the grid may make a unit's move longer; σ is larger by it."""
@@ -63,6 +65,8 @@ def noisy(values: Tensor, sensitivity: float, mu: float) -> Tensor:
         sensitivity: Δ, the length of the longest move that one unit can make all values together do.
         mu: As :func:`mu_of` says.
     """
+    import torch
+
     count = max(values.numel(), 1)
     # Rounding moves each number by half a step at most, with the unit and without: √count steps in all.
     grid = 2.0 ** math.floor(math.log2(sensitivity * ROUNDING / math.sqrt(count)))

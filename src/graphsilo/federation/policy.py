@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 from pydantic import field_validator
 
 from graphsilo.errors import ConfigError, DataError, DisclosureError, GraphsiloError, nearest
-from graphsilo.federation import registry
+from graphsilo.federation import noise, registry
 from graphsilo.federation.kinds import KINDS
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import Settings, setting, wanted
@@ -33,6 +33,9 @@ ALWAYS = "control"
 """The kind that says nothing about the data; every message has a header of it."""
 ABOUT_CLASSES = ("prototype", "statistic", "synthetic")
 """Kinds whose fields must say whether they describe classes one by one, where small classes are to be protected."""
+
+_WITHOUT_NOISE = ("control", "counts", "score")
+"""Kinds that leave without noise where ``max_epsilon`` is set: methods with noise count nothing in training."""
 
 SCALED_ALONE = (
     "Ask the silo's owner, or write `features: {scale_by: silo}` into every silo.yaml: each then scales alone."
@@ -80,6 +83,12 @@ class DisclosurePolicy(Settings):
         1, "a table of hits and misses, a score, or a sum that scales features, over fewer items, but some, does not "
         "leave; 1 is off", ge=1,
     )  # fmt: skip
+    max_epsilon: float | None = setting(
+        None, "differential privacy: largest ε that what training has sent in all runs may come to, counted from the "
+        "silo's log; what carries no noise does not leave then. Scores and counts of evaluation are not part of it",
+        gt=0,
+    )  # fmt: skip
+    max_delta: float = setting(1e-5, "δ beside max_epsilon", gt=0, lt=1)
     error_texts: bool = setting(
         False, "whether the text of an unexpected error, which may hold values of the data, goes to the coordinator; "
         "else only its kind does",
@@ -156,6 +165,13 @@ class DisclosurePolicy(Settings):
                 f"this silo takes part in {self.max_rounds} rounds at most (policy.max_rounds); the run has "
                 f"{config.total_rounds}. Set method.rounds={self.max_rounds}."
             )
+        epsilon = getattr(config, "epsilon", None)
+        if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):
+            raise DisclosureError(
+                f"this silo sends nothing in training without noise, for ε = {self.max_epsilon:g} at most in all runs "
+                f"(policy.max_epsilon); this run has {'none' if epsilon is None else f'ε = {epsilon:g}'}. Choose "
+                f"fedridge with method.epsilon, or ask the silo's owner."
+            )
         small = small_classes(class_counts, self.min_class_count)
         for step, reply in _answers(method.client):
             for spec in reply.specs():
@@ -173,6 +189,11 @@ class DisclosurePolicy(Settings):
         Raises:
             DisclosureError: They are not allowed; the text says how to do without.
         """
+        if self.max_epsilon is not None:
+            raise DisclosureError(
+                f"the sums by which silos agree on the scale of their features have no noise, which this silo wants of "
+                f"all that it sends (policy.max_epsilon). {SCALED_ALONE}"
+            )
         for kind in ("counts", "statistic"):
             if not self.allows(kind):
                 raise DisclosureError(
@@ -280,18 +301,21 @@ class Gate:
         sent_bytes: What has left in this run already, if the process is younger than the run
             (``Journal.sent_bytes``); every message is counted once, however often its bytes are sent again.
         total_bytes: What has left in all runs already.
+        mu: What releases with noise in all runs tell already, together (``federation.noise``).
 
     Attributes:
         sent_bytes: What has left in this run: bytes of tensors and text, as ``payload_bytes`` counts them.
     """
 
     def __init__(
-        self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0, total_bytes: int = 0
-    ):
+        self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0, total_bytes: int = 0,
+        mu: float = 0.0,
+    ):  # fmt: skip
         self.policy = policy
         self.classes = len(class_counts)
         self.small = small_classes(class_counts, policy.min_class_count)
         self.sent_bytes, self.total_bytes = sent_bytes, total_bytes
+        self.mu = mu
 
     def admit(self, round_number: int) -> None:
         """Refuse a call before its step runs.
@@ -326,6 +350,7 @@ class Gate:
         if policy.min_evaluation_count > 1:
             self._check_evaluation(reply)
             self._check_sums(reply)
+        mu = self.mu if policy.max_epsilon is None else self._check_noise(handler, reply)
         if size > policy.max_message_bytes:
             raise _too_much(
                 f"{kind.__name__}, which '{handler}' sends, has more bytes than this silo lets out in one message: "
@@ -345,11 +370,35 @@ class Gate:
             )  # fmt: skip
         self.sent_bytes += size
         self.total_bytes += size
+        self.mu = mu
         return size
 
     def may_report(self, error: Exception) -> bool:
         """Whether the coordinator may read an error's text: those that graphsilo words itself quote no tables."""
         return self.policy.error_texts or (isinstance(error, GraphsiloError) and not isinstance(error, DataError))
+
+    def _check_noise(self, handler: str, reply: Message) -> float:
+        """What releases tell with this one; refuse what has no noise, and what would tell too much."""
+        policy, kind, mu = self.policy, type(reply), getattr(reply, "mu", None)
+        assert policy.max_epsilon is not None
+        if mu is None:
+            for spec in reply.specs():
+                if spec.kind not in _WITHOUT_NOISE and is_filled(getattr(reply, spec.name)):
+                    raise DisclosureError(
+                        f"{kind.__name__}.{spec.name}, which '{handler}' sends, has no noise, and this silo sends "
+                        f"nothing in training without (policy.max_epsilon). Choose fedridge with method.epsilon."
+                    )
+            return self.mu
+        together = noise.together([self.mu, mu])
+        if noise.epsilon_of(together, policy.max_delta) > policy.max_epsilon * (1 + 1e-9):
+            error = DisclosureError(
+                f"with {kind.__name__}, which '{handler}' sends, all that this silo has sent would come to more than "
+                f"ε = {policy.max_epsilon:g} at δ = {policy.max_delta:g} (policy.max_epsilon). Choose a smaller "
+                f"method.epsilon and fewer seeds, or ask the silo's owner."
+            )
+            error.add_note(f"What was sent before comes to ε = {noise.epsilon_of(self.mu, policy.max_delta):.4g}.")
+            raise error
+        return together
 
     def _check_classes(self, handler: str, kind: type[Message], spec: FieldSpec, value: Any) -> None:
         if not self.small or spec.per_class is False:

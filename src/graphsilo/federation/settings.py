@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from graphsilo.settings import ABOVE_ZERO, Settings, setting
 
 if TYPE_CHECKING:
+    from graphsilo.data.scales import Scaling
     from graphsilo.data.silos.silo import Schema
 
 __all__ = ["ABOVE_ZERO", "LocalTrainingConfig", "MethodConfig", "OneRoundConfig", "Settings", "setting"]
@@ -48,6 +49,13 @@ class MethodConfig(Settings):
         """What the server must see of every client by itself, in words; empty where sums are enough, so that they may
         be secure ones."""
         return ""
+
+    def check_scaling(self, scaling: Scaling) -> None:
+        """Refuse features that are scaled in a way with which these settings could not keep what they promise.
+
+        Raises:
+            ConfigError: They are.
+        """
 
     def square_columns(self, schema: Schema) -> int:
         """Columns p of Σ φ φᵀ over a client's training items, for methods that have clients send it; else 0.

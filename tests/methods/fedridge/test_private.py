@@ -156,7 +156,7 @@ def test_what_has_no_noise_is_refused_whoever_asks(kit):
 
 def test_an_answer_of_another_size_is_refused():
     request = private.ReleaseRequest(size=3)
-    good = private.Release(moments=torch.zeros(6), products=torch.zeros(2, 3), clients=1)
+    good = private.Release(moments=torch.zeros(6), products=torch.zeros(2, 3), clients=1, mu=1.0)
     good.check_answer(request)
     for bad in (
         replace(good, moments=torch.zeros(5)), replace(good, products=torch.zeros(2, 4)), replace(good, clients=9)
@@ -180,6 +180,11 @@ def test_graphs_are_refused_rather_than_sent_without_noise(kit):
     schema = Schema("graph", 3, 2)
     with pytest.raises(UnsupportedError, match="this task is about graphs"):
         METHOD.server(ServerContext(METHOD.config(epsilon=1.0), schema, {}, 0, (0,)))
+
+
+def test_features_that_move_with_every_node_are_refused():
+    with pytest.raises(ConfigError, match=r"Use data\.scale=none"):
+        run(load_config({**TINY, "data.scale": "standard"}))
 
 
 def test_settings_that_hold_with_noise():

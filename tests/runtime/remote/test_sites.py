@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphsilo.errors import FederationError, RunError
+from graphsilo.errors import ConfigError, FederationError, RunError
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.codec import decode, encode
@@ -573,3 +573,21 @@ def test_two_workers_killed_at_once_and_one_as_it_goes_back(
 
     tree = carry_out(sites, Meddling(sites.transport, before), tmp_path / "out")
     assert rounds(tree, measured) == rounds(alone(sites), measured)
+
+
+def test_releases_with_noise_are_counted_over_runs(make_sites: Callable[..., Any], tmp_path: Path) -> None:
+    """At ε = 5 one is within 6, two come to 7.6; and nothing may be scaled by what other nodes have."""
+    sites = make_sites(policies={"south": {"max_epsilon": 6.0}})
+    private = {"method__name": "fedridge", "method__epsilon": 5.0}
+    with pytest.raises(ConfigError, match=r"Use data\.scale=none"):
+        carry_out(sites, sites.transport, tmp_path / "scaled", **private)
+    for file in sites.files.values():
+        file.write_text(file.read_text() + "features: {scale: none}\n")
+    for site in sites.supervisors.values():
+        os.kill(site.worker_pid, signal.SIGKILL)
+    with pytest.raises(FederationError, match=r"client 1 refuses: this silo sends nothing in training without noise"):
+        carry_out(sites, sites.transport, tmp_path / "plain", method__name="fedridge")
+    tree = carry_out(sites, sites.transport, tmp_path / "first", **private)
+    assert any(text.startswith("Differential privacy of nodes") for text in tree["warnings"])
+    with pytest.raises(FederationError, match=r"would come to more than ε = 6"):
+        carry_out(sites, sites.transport, tmp_path / "second", **private)

@@ -260,7 +260,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self._size = float(state["size"])
         self._models = {view: dict(models) for view, models in state["models"].items()}
         self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
-        self._release = Release(**state["release"], clients=1) if "release" in state else None
+        self._release = Release(**state["release"], clients=1, mu=self.config.mu) if "release" in state else None
 
     def final_models(self) -> dict[str, Tensors]:
         return {

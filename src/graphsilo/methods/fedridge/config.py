@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
+from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation import noise
@@ -148,6 +149,14 @@ class FedRidgeConfig(OneRoundConfig):
             f"evaluation, the split into training and other nodes, and what silos say of their data before a run. The "
             f"noise comes from the operating system: no run with it is repeated to the bit."
         )
+
+    def check_scaling(self, scaling: Scaling) -> None:
+        if self.epsilon is not None and scaling.has_columns:
+            raise ConfigError(
+                "method.epsilon stands on how far one node can move the sums, and features that are scaled by columns' "
+                f"means and deviations ({scaling.words()}) move with every node. Use data.scale=none, which in a "
+                "silo.yaml is `features: {scale: none}`; FedRidge gives every row the length 1."
+            )
 
     def square_columns(self, schema: Schema) -> int:
         return (

@@ -24,7 +24,9 @@ class Counts(Message):
         sizes: [2] nodes and items of the training graph (of all graphs of a collection).
     """
 
-    classes: Tensor = sends("counts", dtype=torch.int64, shape=("classes",), per_class="min_count")
+    classes: Tensor = sends(
+        "counts", dtype=torch.int64, shape=("classes",), per_class="min_count", only_with={"epsilon": None}
+    )
     sizes: Tensor = sends("counts", dtype=torch.int64, shape=(2,), per_class=False)
 
     def check(self) -> None:
@@ -64,10 +66,10 @@ class Statistics(Message):
         num_samples: Training items that are in the sums.
     """
 
-    moments: Tensors = sends("statistic", per_class=False)
-    products: Tensors = sends("statistic", per_class="min_count")
-    moments_rest: Tensors = sends("statistic", per_class=False)
-    products_rest: Tensors = sends("statistic", per_class="min_count")
+    moments: Tensors = sends("statistic", per_class=False, only_with={"epsilon": None})
+    products: Tensors = sends("statistic", per_class="min_count", only_with={"epsilon": None})
+    moments_rest: Tensors = sends("statistic", per_class=False, only_with={"epsilon": None})
+    products_rest: Tensors = sends("statistic", per_class="min_count", only_with={"epsilon": None})
     num_samples: int = sends("counts")
 
     def check_answer(self, request: Message) -> None:

@@ -46,11 +46,13 @@ class Release(Message):
         moments: [p (p + 1) / 2] the upper triangle of the first.
         products: [C, p] the second.
         clients: 1; of a sum, how many have added noise.
+        mu: How well it tells whether a node is there (``federation.noise``), for the silo's own account.
     """
 
     moments: Tensor = sends("statistic", per_class=False)
     products: Tensor = sends("statistic", per_class=False, shape=("classes", "columns"))
     clients: int = sends("counts")
+    mu: float = sends("control")
 
     def check_answer(self, request: Message) -> None:
         """As many numbers as were asked for, of one client; noise leaves no more to look at."""
@@ -84,7 +86,7 @@ def released(
     weights = pack(_twice(features.width))
     every = noise.noisy(torch.cat([pack(square) * weights, cross.flatten()]), SENSITIVITY, mu)
     moments, products = every.split([len(weights), cross.numel()])
-    return Release(moments=(moments / weights).float(), products=products.view_as(cross).float(), clients=1)
+    return Release(moments=(moments / weights).float(), products=products.view_as(cross).float(), clients=1, mu=mu)
 
 
 def solution(moments: Tensor, products: Tensor, mu: float, clients: int) -> tuple[Tensor, float]:

@@ -183,6 +183,8 @@ class SiteWorker:
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
+        if not agreeing:
+            config.check_scaling(scaling)
         agreed = decode(aligned_copy(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
         self.session = None
@@ -224,6 +226,7 @@ class SiteWorker:
                 counts,
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
                 total_bytes=0 if policy.max_total_bytes is None else journal.sent_bytes(),
+                mu=0.0 if policy.max_epsilon is None else journal.spent(),
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
