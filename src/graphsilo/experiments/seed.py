@@ -125,7 +125,7 @@ class SeedRun:
             self.scale = scale_of(state["scale"])
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
-        federation.secure = self._secure()
+        federation.secure = self._secure(federation)
         server = self._server(federation)
         self._clock = _Clock(federation)
         noted = index > 0  # the first seed speaks for all
@@ -209,16 +209,17 @@ class SeedRun:
             )
         )
 
-    def _secure(self) -> SecureSums | None:
+    def _secure(self, federation: Exchange) -> SecureSums | None:
         """How sums are made, where they are secure; data in one place needs none."""
         if not self.config.run.secure_sums or self.method.pooled:
             return None
-        return SecureSums(self.seed, singles=("evaluate",) if self.config.evaluation.report == "silos" else ())
+        singles = ("evaluate",) if self.config.evaluation.report == "silos" else ()
+        return SecureSums(self.seed, federation.run, singles=singles)
 
     def _agree(self, ledger: Ledger) -> None:
         """Have the silos agree on the scale of their features."""
         federation = self._clients(replace(self.method, client=ScalingClient), ledger)
-        federation.secure = self._secure()
+        federation.secure = self._secure(federation)
         federation.at("setup", 0)
         clock = _Clock(federation)
         self.scale = agree(federation, self.method_config.min_clients)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from graphsilo.errors import DisclosureError, RunError
-from graphsilo.federation.kinds import SHORT
+from graphsilo.federation.kinds import MASKED, SHORT
 from graphsilo.federation.noise import together
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return f"{place}, from the coordinator: {size(self.bytes)}{text}"
         kinds_of = dict.fromkeys(note.kind for note in self.fields)
         parts = [_words(kind, [note for note in self.fields if note.kind == kind]) for kind in kinds_of]
-        return f"{place}, to the coordinator: {', '.join(parts) or 'that it is done'}"
+        how = f", {self.reason}" if self.reason else ""
+        return f"{place}, to the coordinator{how}: {', '.join(parts) or 'that it is done'}"
 
 
 @dataclass
@@ -165,7 +166,7 @@ class Journal:
 
     def message(
         self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message,
-        bytes: int | None = None,
+        bytes: int | None = None, reason: str = "",
     ) -> None:  # fmt: skip
         """Note a message that is about to leave (``sent``), or that came in (``received``), which is shorter.
 
@@ -176,6 +177,7 @@ class Journal:
             handler: The step that made it, or that it asks for.
             message: Its bytes, from which the log says what is in it; or the message.
             bytes: Of a message on its way; by default those of its encoding.
+            reason: What else to know of it, such as that it was masked.
 
         Raises:
             DisclosureError: It cannot be logged, and must not be sent.
@@ -190,7 +192,9 @@ class Journal:
             length = encode(message).num_bytes if bytes is None else bytes
         if way == "received":
             fields = [{key: note[key] for key in ("name", "kind", "bytes")} for note in fields]
-        content = {"message": name, "bytes": length if bytes is None else bytes, "fields": fields}
+        content: dict[str, Any] = {"message": name, "bytes": length if bytes is None else bytes, "fields": fields}
+        if reason:
+            content["reason"] = reason
         self._write(way, run, method, round, handler, content)
 
     def card(self, content: Mapping[str, Any]) -> None:
@@ -384,6 +388,10 @@ def _of_message(message: Message) -> Iterator[dict[str, Any]]:
 
 def _of_bytes(encoded: Encoded) -> Iterator[dict[str, Any]]:
     """What the bytes say, not what somebody says of them; the kinds are those that were declared."""
+    if encoded.name.endswith(MASKED):  # the bytes say nothing, which is what they are for
+        for name, kind, payload in encoded.field_bytes:
+            yield {"name": name, "kind": kind, "bytes": payload, "tensors": 1}
+        return
     length = int.from_bytes(encoded.data[4:8].tobytes(), "little")
     _, body, _ = msgspec.msgpack.decode(encoded.data[8 : 8 + length].tobytes())
     for name, kind, payload in encoded.field_bytes:

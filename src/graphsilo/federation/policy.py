@@ -89,6 +89,10 @@ class DisclosurePolicy(Settings):
         gt=0,
     )  # fmt: skip
     max_delta: float = setting(1e-5, "δ beside max_epsilon", gt=0, lt=1)
+    require_secure_sums: bool = setting(
+        False, "whether nothing but masked answers leaves the silo, of which the coordinator sees sums alone"
+    )
+    min_silos: int = setting(3, "fewest silos of a secure sum that the silo takes part in", ge=3)
     error_texts: bool = setting(
         False, "whether the text of an unexpected error, which may hold values of the data, goes to the coordinator; "
         "else only its kind does",
@@ -182,6 +186,32 @@ class DisclosurePolicy(Settings):
                 self.check_field(step, reply, spec)
                 if small:
                     self._check_described(step, reply, spec, config, small)
+
+    def check_secure_sums(self, config: MethodConfig, secure: bool, report: str) -> None:
+        """Refuse a run in which more than sums would be seen of this silo, where its owner wants sums alone.
+
+        Args:
+            config: Settings of the method.
+            secure: Whether the run makes secure sums.
+            report: ``evaluation.report`` of the run.
+
+        Raises:
+            DisclosureError: It is one.
+        """
+        if not self.require_secure_sums:
+            return
+        needed = config.single_answers
+        if not secure or needed:
+            more = f"; this method needs {needed}" if needed else ""
+            raise DisclosureError(
+                f"this silo lets nothing be seen but sums (policy.require_secure_sums){more}. Run with "
+                f"run.secure_sums=true and a method that sums are enough for."
+            )
+        if report != "federation":
+            raise DisclosureError(
+                "this silo lets nothing be seen but sums (policy.require_secure_sums), and evaluation.report=silos "
+                "shows its own counts and scores. Run with evaluation.report=federation."
+            )
 
     def check_scaling(self) -> None:
         """Refuse the sums by which silos agree on the scale of their features, before anything is added up.
@@ -330,8 +360,13 @@ class Gate:
                 f"{round_number}. Set method.rounds={limit}."
             )
 
-    def check(self, handler: str, reply: Message) -> int:
+    def check(self, handler: str, reply: Message, *, masked: bool = False) -> int:
         """Let a message pass.
+
+        Args:
+            handler: The step that made it.
+            reply: It.
+            masked: Whether it leaves masked, in a secure sum.
 
         Returns:
             Its bytes of tensors and text, which are added to ``sent_bytes``.
@@ -340,6 +375,11 @@ class Gate:
             DisclosureError: The policy does not allow it; nothing has changed then.
         """
         policy, kind, size = self.policy, type(reply), 0
+        if policy.require_secure_sums and not masked and any(spec.kind != ALWAYS for spec in reply.specs()):
+            raise DisclosureError(
+                f"{kind.__name__}, which '{handler}' sends, would be seen by itself, and this silo lets nothing be "
+                f"seen but sums (policy.require_secure_sums)."
+            )
         for spec in reply.specs():
             value = getattr(reply, spec.name)
             if not is_filled(value):

@@ -41,6 +41,7 @@ class Exchange(Federation):
         self.limits: Mapping[ClientId, float] = {}
         self.largest_value = LARGEST_WEIGHT
         self.secure: SecureSums | None = None
+        self.run = ""  # what silos at other machines know the run by
 
     @abstractmethod
     def deliver(

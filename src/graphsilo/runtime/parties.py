@@ -63,6 +63,10 @@ class Parties:
             party = self._parties[client.id] = self._make(client.id)
         return encode(party.begin(purpose, client.repeat, reply, encode(reply).data))
 
+    def silos(self, client: ClientId) -> int:
+        """How many are in the sum that a client takes part in."""
+        return self._parties[client].current.count
+
     def answer(self, client: ClientId, step: str, data: Any) -> Encoded | Failure:
         """One of the later steps."""
         try:

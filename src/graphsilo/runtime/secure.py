@@ -96,8 +96,10 @@ class SecureSums:
             except SecureSumFailed as error:
                 left = {client: offer for client, offer in offers.items() if client not in failures}
                 if one.opening or len(left) == len(offers) or len(left) < MIN_PARTIES or attempt == _ATTEMPTS - 1:
+                    first = next((str(failure) for failure in failures.values()), "")
+                    text = f"{error} First failure: {first}." if first else str(error)
                     for client in left:
-                        failures[client] = Failure(client, handler.name, type(error).__name__, str(error))
+                        failures[client] = Failure(client, handler.name, type(error).__name__, text)
                     break
                 offers = left
         for failure in failures.values():

@@ -186,10 +186,13 @@ def run_over(
         seen = visible_to_coordinator(
             registry.load(config.method.name).title, config.method_config().square_columns(participants.schema), rows
         )
-        if seen:
+        if seen and not config.run.secure_sums:
             participants = replace(participants, notes=(*participants.notes, seen))
         sparse = any(bool(card.get("sparse")) for card in cards.values())
-        sites.facts = {"schema": schema_tree(participants.schema), "sparse": sparse, "task": participants.task}
+        sites.facts = {
+            "schema": schema_tree(participants.schema), "sparse": sparse, "task": participants.task,
+            "secure_sums": config.run.secure_sums, "report": config.evaluation.report,
+        }  # fmt: skip
         result = run(
             config, out=out, resume=resume, observer=observer, simulation=participants, elsewhere=sites, report=report
         )

@@ -144,6 +144,12 @@ class Opening(SecureMessage):
     keys: Tensor = sends("control", dtype=torch.uint8, shape=("missing", SHARE_BYTES))
 
 
+ANSWERS: dict[str, type[SecureMessage]] = {
+    AGAIN: Offer, SHARE: Letters, MASK: Masked, CONFIRM: Confirmation, OPEN: Opening,
+}  # fmt: skip
+"""What answers each step."""
+
+
 def rows(items: list[bytes], width: int) -> Tensor:
     """[items, width] bytes."""
     return torch.frombuffer(bytearray(b"".join(items)), dtype=torch.uint8).view(-1, width) if items else _none(width)

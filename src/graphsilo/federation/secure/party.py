@@ -157,6 +157,11 @@ class Sum:
                 f"every step is taken once, in order."
             )
 
+    @property
+    def count(self) -> int:
+        """How many take part."""
+        return self._count
+
     def share(self, roster: Roster) -> Letters:
         """Check who takes part, and share the secrets with the peers.
 

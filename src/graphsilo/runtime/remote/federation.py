@@ -23,9 +23,12 @@ from typing import Any
 
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
 from graphsilo.federation.codec import encode
-from graphsilo.federation.interface import Failure
+from graphsilo.federation.interface import Failure, handlers_of
+from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.message import Message
 from graphsilo.federation.scaling import ScalingClient, message_of
+from graphsilo.federation.secure.messages import ANSWERS, CALL, MASK, Offer
 from graphsilo.federation.wire import Encoded, aligned_copy
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.exchange import Exchange, bundled
@@ -170,8 +173,7 @@ class Remote(Exchange):
     ) -> dict[ClientId, Encoded | Failure]:
         header = checked(site, packet).header
         found: dict[ClientId, Encoded | Failure] = {}
-        _, reply_type = handler_of(self._client, handler).types()
-        declared = [(spec.name, spec.kind) for spec in reply_type.specs()]
+        expected = self._expected(handler)
         spent = 0.0
         try:
             for answer in header["answers"]:
@@ -188,11 +190,12 @@ class Remote(Exchange):
                     fields = tuple((str(name), str(kind), int(size)) for name, kind, size in answer["fields"])
                     # These go into the ledger, which says what left each silo.
                     sizes = [size for _, _, size in fields]
-                    if [field[:2] for field in fields] != declared or min(sizes, default=0) < 0:
-                        raise ValueError("its fields are not those of the message")
-                    if answer["name"] != reply_type.wire_name() or sum(sizes) > data.nbytes:
+                    name = str(answer["name"])
+                    if name not in expected or sum(sizes) > data.nbytes:
                         raise ValueError("it is not the message that was asked for")
-                    found[client] = Encoded(data, reply_type.wire_name(), fields)
+                    if [field[:2] for field in fields] != expected[name] or min(sizes, default=0) < 0:
+                        raise ValueError("its fields are not those of the message")
+                    found[client] = Encoded(data, name, fields)
         except MALFORMED as error:
             raise FederationError(
                 f"site '{site}' gave a malformed answer ({type(error).__name__}: {one_line(error)})."
@@ -203,6 +206,20 @@ class Remote(Exchange):
             )
         self._client_worked(spent)
         return found
+
+    def _expected(self, handler: str) -> dict[str, list[tuple[str, str]]]:
+        """Names and fields of the messages that may answer."""
+        if handler == MASK:
+            kinds = [step.types()[1] for step in handlers_of(self._client).values()]
+            return {
+                f"{kind.wire_name()}{MASKED}": _declared(kind)
+                for kind in kinds
+                if hasattr(kind, "__dataclass_fields__")
+            }
+        kind = ANSWERS.get(handler) or (
+            Offer if handler.startswith(CALL) else handler_of(self._client, handler).types()[1]
+        )
+        return {kind.wire_name(): _declared(kind)}
 
     def _ready(self, site: str) -> str | None:
         """None when a site can be asked; otherwise why not. One that is back is opened where it left."""
@@ -311,3 +328,7 @@ class Remote(Exchange):
                 if isinstance(reported, int):
                     peaks.append(reported)
         return max(peaks)
+
+
+def _declared(kind: type[Message]) -> list[tuple[str, str]]:
+    return [(spec.name, spec.kind) for spec in kind.specs()]

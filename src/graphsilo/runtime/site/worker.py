@@ -52,17 +52,23 @@ from graphsilo.federation.codec import decode
 from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
+from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.model_files import embedding_path, kept_tensors, model_path, tensor_file
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
+from graphsilo.federation.secure.messages import STEPS
+from graphsilo.federation.secure.opened import OpenedSums
+from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_copy
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.machine import peak
+from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, pack, unpack
+from graphsilo.runtime.site.identities import Pinned, kept_identity
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.types import ClientId, Precision
@@ -104,6 +110,7 @@ class Session:
     gates: dict[ClientId, Gate]
     data: dict[ClientId, str]
     state: SiteState
+    parties: Parties
 
 
 class SiteWorker:
@@ -192,6 +199,7 @@ class SiteWorker:
         gates: dict[ClientId, Gate] = {}
         data: dict[ClientId, str] = {}
         refused: dict[ClientId, str] = {}
+        parties = Parties(self._party, run)
         specs = {client: _spec(*wire) for client, wire in header["models"]}
         common = _spec(*header["common"])
         for client, spec in specs.items():
@@ -205,6 +213,7 @@ class SiteWorker:
             counts = silo.class_counts().tolist()
             try:
                 member.policy.check_method(method.name, config, counts)
+                member.policy.check_secure_sums(config, bool(header.get("secure_sums")), str(header.get("report")))
                 if agreeing:
                     member.policy.check_scaling()
             except DisclosureError as error:
@@ -235,8 +244,10 @@ class SiteWorker:
             data[client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
-            clients[client] = HostedClient(kind(ClientContext(client, own, config, spec, seed, device, common)))
-        session = Session(run, seed, method, config, clients, gates, data, SiteState(self.folder / "state", run))
+            context = ClientContext(client, own, config, spec, seed, device, common)
+            clients[client] = HostedClient(kind(context), parties)
+        state = SiteState(self.folder / "state", run)
+        session = Session(run, seed, method, config, clients, gates, data, state, parties)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
         self.session = session
@@ -257,7 +268,10 @@ class SiteWorker:
             member = self._member(client)
             if client not in session.clients:
                 raise FederationError(f"silo '{member.file.name}' does not take part in this run.")
-            reply = call(session.clients[client], handler, number, inboxes[index], session.gates[client])
+            if handler in STEPS:
+                reply = session.parties.answer(client, handler, inboxes[index].data)
+            else:
+                reply = call(session.clients[client], handler, number, inboxes[index], session.gates[client])
             reply = _noted(member, session, number, handler, inboxes[index], reply)
             answer: dict[str, Any] = {"client": client, "cpu": _coarse(started)}
             if isinstance(reply, Failure):
@@ -347,6 +361,14 @@ class SiteWorker:
             raise FederationError(f"this site holds no client {client}.")
         return self.members[client]
 
+    def _party(self, client: ClientId) -> Party:
+        """A silo in secure sums: its key, what it knows of the others, and what it has opened, in this run and before."""
+        member = self._member(client)
+        folder, name = self.folder / "sums", member.file.name
+        record = OpenedSums(folder / f"{name}.opened")
+        identity, known = kept_identity(folder / f"{name}.key"), Pinned(folder / f"{name}.known")
+        return Party(client, identity, known, record, least=member.policy.min_silos)
+
     def _silo(self, member: Member, task: Any, schema: Schema, sparse: Any) -> Silo:
         key = (member.client, task, schema, sparse)
         if key not in self._silos:
@@ -411,7 +433,7 @@ def _noted(
         if inbox.message is not None:
             journal.message("received", *place, inbox.message, bytes=inbox.data.nbytes)
         if not isinstance(reply, Failure):
-            journal.message("sent", *place, reply)
+            journal.message("sent", *place, reply, reason=_in_a_sum(session, member.client, reply))
         elif reply.kind == DisclosureError.__name__:
             journal.note("refused", *place, reply.reason)
         else:
@@ -419,6 +441,11 @@ def _noted(
     except DisclosureError as error:
         return Failure(member.client, handler, type(error).__name__, str(error))
     return reply
+
+
+def _in_a_sum(session: Session, client: ClientId, reply: Encoded) -> str:
+    """What the log says of a masked answer."""
+    return f"masked, in a sum of {session.parties.silos(client)} silos" if reply.name.endswith(MASKED) else ""
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -1,0 +1,88 @@
+"""Who a silo is to the others in secure sums: a key of its own that lasts, and the keys under which it knows the others.
+
+A silo makes its key when it is first needed, and keeps it. Another's key is believed when it is first seen, and from
+then on no other is taken for the same number of this federation: a coordinator that is honest when silos first meet
+cannot pose as one of them later.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from graphsilo.data.sources.files import atomic_file
+from graphsilo.errors import DisclosureError
+from graphsilo.federation.secure.party import Identity, Unproved
+from graphsilo.types import ClientId
+
+_KEY_BYTES = 32
+
+
+def kept_identity(path: Path) -> Identity:
+    """The silo's key, from its file; made where there is none.
+
+    Raises:
+        DisclosureError: The file cannot be read or written.
+    """
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with atomic_file(path) as file:
+                file.write(Ed25519PrivateKey.generate().private_bytes_raw())
+            path.chmod(0o600)
+        data = path.read_bytes()
+        if len(data) != _KEY_BYTES:
+            raise ValueError(f"{len(data)} bytes")
+    except (OSError, ValueError) as error:
+        raise DisclosureError(
+            f"the key by which this silo signs in secure sums cannot be kept ({type(error).__name__}). Its owner must "
+            f"mend the file, or remove it: the other silos then refuse this one until their owners remove what they "
+            f"know of it."
+        ) from None
+    key = Ed25519PrivateKey.from_private_bytes(data)
+    return Identity(key, key.public_key().public_bytes_raw())
+
+
+class Pinned:
+    """Believes a key when it first sees it, and no other for the same client from then on.
+
+    Args:
+        path: Where the keys are kept.
+
+    Raises:
+        DisclosureError: The file cannot be read.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            self._known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        except (OSError, ValueError) as error:
+            raise DisclosureError(
+                f"the keys of other silos cannot be read ({type(error).__name__}); their file is beside this silo's own "
+                f"key."
+            ) from None
+
+    def key_of(self, client: ClientId, identity: bytes) -> Ed25519PublicKey:
+        key = Unproved().key_of(client, identity)
+        known = self._known.setdefault(str(client), identity.hex())
+        if known != identity.hex():
+            raise DisclosureError(
+                f"client {client} signs with another key than before: it was set up anew, or somebody poses as it. If "
+                f"its owner says so, remove what is known of it and begin again."
+            )
+        self._keep()
+        return key
+
+    def _keep(self) -> None:
+        text = json.dumps(self._known, indent=1).encode() + b"\n"
+        try:
+            if self.path.exists() and self.path.read_bytes() == text:
+                return
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with atomic_file(self.path) as file:
+                file.write(text)
+        except OSError as error:
+            raise DisclosureError(f"the keys of other silos cannot be kept ({error.strerror}).") from None

@@ -1,0 +1,139 @@
+"""Secure sums over sites: the same as in one process; a worker that dies, a silo that wants them.
+
+Each site is a process of its own, with its own keys and its own record of what it opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsilo.errors import DisclosureError, FederationError
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.service.run_over import run_over
+from graphsilo.federation.journal import read
+from graphsilo.federation.secure.messages import CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.runtime.site.identities import Pinned, kept_identity
+from kit.site_meddling import Meddling, once
+
+SECURE = {"run__secure_sums": True, "evaluation__report": "federation"}
+
+
+def carry_out(sites: Any, out: Path, transport: Any = None, **overrides: Any) -> Any:
+    config = sites.config(**overrides)
+    return run_over(
+        transport or sites.transport,
+        config,
+        name="test",
+        clients=sites.clients,
+        out=out,
+        say=sites.said.append,
+        wait=30,
+    ).tree
+
+
+def rounds(tree: Any, measured: Callable[[Any], Any]) -> Any:
+    kept = [{key: value for key, value in row.items() if "bytes" not in key} for row in tree["seeds"][0]["rounds"]]
+    return [measured(row) for row in kept], tree["summary"]["test"]
+
+
+def test_sums_over_sites_are_those_of_one_process(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    tree = carry_out(sites, tmp_path / "out", **SECURE)
+    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
+    name = json.loads((tmp_path / "out" / "run.json").read_text())["run"]
+    for site, supervisor in sites.supervisors.items():
+        entries = [entry for entry in read(supervisor.folder / "sent" / f"{site}.jsonl") if entry.run == name]
+        masked = [entry for entry in entries if entry.message == "fedavg.TrainReply (masked)"]
+        assert masked
+        assert "to the coordinator, masked, in a sum of 3 silos: model weights" in str(masked[0])
+        plain = {note.kind for entry in entries if entry.way == "sent" for note in entry.fields
+                 if not entry.message.endswith(" (masked)")}  # fmt: skip
+        assert plain == {"control"}  # nothing but keys, shares, signatures, names and shapes
+        kept = supervisor.folder / "sums"
+        assert {path.name for path in kept.iterdir()} == {f"{site}.key", f"{site}.known", f"{site}.opened"}
+        assert (kept / f"{site}.key").stat().st_mode & 0o777 == 0o600
+        secret = (kept / f"{site}.key").read_bytes()
+        for path in [*supervisor.folder.rglob("*"), *(tmp_path / "out").rglob("*")]:
+            if path.is_file() and path.suffix != ".key":
+                assert secret not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("step", [SHARE, pytest.param(MASK, marks=pytest.mark.slow), pytest.param(
+    CONFIRM, marks=pytest.mark.slow), OPEN, pytest.param(f"{CALL}train", marks=pytest.mark.slow)])  # fmt: skip
+def test_worker_killed_at_each_step(step: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    """It has forgotten its keys: all go back to the last checkpoint, and the run comes to the same."""
+    victim = sites.supervisors["south"]
+
+    def meets(site: str, header: Any) -> bool:
+        return site == "south" and header.get("handler") == step and header.get("round") == 2
+
+    kill = once(meets, lambda: os.kill(victim.worker_pid, signal.SIGKILL))
+    tree = carry_out(sites, tmp_path / "out", Meddling(sites.transport, kill), **SECURE)
+    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
+    assert any("goes back to its last checkpoint" in line for line in sites.said)
+
+
+def test_a_silo_that_wants_nothing_seen_but_sums(make_sites: Callable[..., Any], tmp_path: Path) -> None:
+    sites = make_sites({"south": {"require_secure_sums": True}})
+    for number, (overrides, text) in enumerate((
+        ({}, "this silo lets nothing be seen but sums"),
+        ({"run__secure_sums": True}, "evaluation.report=silos shows its own counts"),
+    )):  # fmt: skip
+        with pytest.raises(FederationError, match=text):
+            carry_out(sites, tmp_path / str(number), **overrides)
+    assert carry_out(sites, tmp_path / "masked", **SECURE)["summary"]
+    # More than there are: it takes part in no sum of three.
+    wants = make_sites({"south": {"require_secure_sums": True, "min_silos": 4}})
+    with pytest.raises(FederationError, match="this one takes part in sums of 4"):
+        carry_out(wants, tmp_path / "more", **SECURE)
+
+
+def test_a_silo_does_not_open_the_same_answers_without_another(make_sites: Callable[..., Any], tmp_path: Path) -> None:
+    """The same run again with one silo left out, from its very beginning: the sums that scale features are those of
+    before, and the difference would be what the third one sent. Refused, by workers that were started anew."""
+    sites = make_sites()
+    carry_out(sites, tmp_path / "first", **SECURE)
+    for supervisor in sites.supervisors.values():
+        os.kill(supervisor.worker_pid, signal.SIGKILL)
+    carry_out(sites, tmp_path / "again", **SECURE)  # with the same silos it runs as often as one likes
+    for supervisor in sites.supervisors.values():
+        path = supervisor.folder / "sums" / f"{supervisor.name}.opened"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert {len(line["silos"]) for line in lines} == {3}
+        # As if the sums had been opened with a fourth, which is not there this time.
+        fourth = hashlib.sha256(b"west").hexdigest()
+        path.write_text("".join(json.dumps({**line, "silos": [*line["silos"], fourth]}) + "\n" for line in lines))
+        os.kill(supervisor.worker_pid, signal.SIGKILL)
+    with pytest.raises(FederationError, match="was opened before in a sum with other silos"):
+        carry_out(sites, tmp_path / "fewer", **SECURE)
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_lasts(tmp_path: Path) -> None:
+    first = kept_identity(tmp_path / "sums" / "north.key")
+    assert kept_identity(tmp_path / "sums" / "north.key").proof == first.proof
+    (tmp_path / "sums" / "north.key").write_bytes(b"short")
+    with pytest.raises(DisclosureError, match="the key by which this silo signs in secure sums cannot be kept"):
+        kept_identity(tmp_path / "sums" / "north.key")
+
+
+def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Path) -> None:
+    keys = [kept_identity(tmp_path / f"{name}.key").proof for name in ("a", "b")]
+    known = Pinned(tmp_path / "known")
+    known.key_of(1, keys[0])
+    again = Pinned(tmp_path / "known")
+    again.key_of(1, keys[0])
+    with pytest.raises(DisclosureError, match="client 1 signs with another key than before"):
+        again.key_of(1, keys[1])
+    (tmp_path / "known").write_text("not json")
+    with pytest.raises(DisclosureError, match="the keys of other silos cannot be read"):
+        Pinned(tmp_path / "known")
