@@ -26,6 +26,7 @@ from graphsilo.federation.policy import (
 )
 from graphsilo.federation.scaling import FeatureSquares
 from graphsilo.methods.fedridge.private import Release
+from graphsilo.methods import fedavg
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
 """All but FedGCN, which tells of edges and is refused by default."""
@@ -100,11 +101,35 @@ def test_values_as_people_write_them():
     assert {unit: policy(max_total_bytes=f"1 {unit}").max_total_bytes for unit in units} == units
 
 
+def test_an_owner_who_wants_nothing_seen_but_sums():
+    """Before a run: masked sums, a method that they are enough for, and scores of the federation as a whole."""
+    only = policy(require_secure_sums=True)
+    average, every = (registry.load(name).config() for name in ("fedavg", "fedpg"))
+    only.check_secure_sums(average, True, "federation")
+    for config, secure, report, text in (
+        (average, False, "federation", "Run with run.secure_sums=true"),
+        (every, True, "federation", "this method needs every client's prototypes"),
+        (average, True, "silos", "Run with evaluation.report=federation"),
+    ):
+        with pytest.raises(DisclosureError, match=text):
+            only.check_secure_sums(config, secure, report)
+        policy().check_secure_sums(config, secure, report)
+
+
+def test_what_is_not_masked_does_not_leave_such_a_silo():
+    gate = Gate(policy(require_secure_sums=True), [9])
+    reply = fedavg.TrainReply(weights={"w": torch.zeros(2)}, num_samples=1.0)
+    with pytest.raises(DisclosureError, match="TrainReply, which 'train' sends, would be seen by itself"):
+        gate.check("train", reply)
+    assert gate.sent_bytes == 0
+    assert gate.check("train", reply, masked=True) == 17
+
+
 def test_the_policy_of_an_owner_who_says_nothing():
     assert policy().model_dump() == {
         "methods": None, "relay": True, "recoverable": False, "max_message_bytes": 268_435_456, "max_run_bytes": None,
         "max_total_bytes": None, "max_rounds": None, "min_class_count": 1, "min_evaluation_count": 1,
-        "max_epsilon": None, "max_delta": 1e-5, "error_texts": False,
+        "max_epsilon": None, "max_delta": 1e-5, "error_texts": False, "require_secure_sums": False, "min_silos": 3,
         "kinds": (
             "model", "gradient", "prototype", "statistic", "embedding", "generator", "synthetic", "counts", "score",
             "control",

@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from graphsilo.errors import DisclosureError, FederationError
+from graphsilo.errors import FederationError
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.journal import read
 from graphsilo.federation.secure.messages import CALL, CONFIRM, MASK, OPEN, SHARE
-from graphsilo.runtime.site.identities import Pinned, kept_identity
 from kit.site_meddling import Meddling, once
 
 SECURE = {"run__secure_sums": True, "evaluation__report": "federation"}
@@ -113,27 +112,3 @@ def test_a_silo_does_not_open_the_same_answers_without_another(make_sites: Calla
         os.kill(supervisor.worker_pid, signal.SIGKILL)
     with pytest.raises(FederationError, match="was opened before in a sum with other silos"):
         carry_out(sites, tmp_path / "fewer", **SECURE)
-
-
-# -- keys --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_key_lasts(tmp_path: Path) -> None:
-    first = kept_identity(tmp_path / "sums" / "north.key")
-    assert kept_identity(tmp_path / "sums" / "north.key").proof == first.proof
-    (tmp_path / "sums" / "north.key").write_bytes(b"short")
-    with pytest.raises(DisclosureError, match="the key by which this silo signs in secure sums cannot be kept"):
-        kept_identity(tmp_path / "sums" / "north.key")
-
-
-def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Path) -> None:
-    keys = [kept_identity(tmp_path / f"{name}.key").proof for name in ("a", "b")]
-    known = Pinned(tmp_path / "known")
-    known.key_of(1, keys[0])
-    again = Pinned(tmp_path / "known")
-    again.key_of(1, keys[0])
-    with pytest.raises(DisclosureError, match="client 1 signs with another key than before"):
-        again.key_of(1, keys[1])
-    (tmp_path / "known").write_text("not json")
-    with pytest.raises(DisclosureError, match="the keys of other silos cannot be read"):
-        Pinned(tmp_path / "known")

@@ -1,4 +1,4 @@
-"""Who a silo is to the others in secure sums: a key of its own that lasts, and the keys under which it knows the others.
+"""Who a silo is to the others in secure sums: a key of its own that lasts, and the keys that it knows them by.
 
 A silo makes its key when it is first needed, and keeps it. Another's key is believed when it is first seen, and from
 then on no other is taken for the same number of this federation: a coordinator that is honest when silos first meet
@@ -61,8 +61,8 @@ class Pinned:
             self._known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         except (OSError, ValueError) as error:
             raise DisclosureError(
-                f"the keys of other silos cannot be read ({type(error).__name__}); their file is beside this silo's own "
-                f"key."
+                f"the keys of other silos cannot be read ({type(error).__name__}); their file is beside this silo's "
+                f"own key."
             ) from None
 
     def key_of(self, client: ClientId, identity: bytes) -> Ed25519PublicKey:

@@ -362,7 +362,7 @@ class SiteWorker:
         return self.members[client]
 
     def _party(self, client: ClientId) -> Party:
-        """A silo in secure sums: its key, what it knows of the others, and what it has opened, in this run and before."""
+        """A silo in secure sums: its key, the others' keys, and what it has opened, in this run and before."""
         member = self._member(client)
         folder, name = self.folder / "sums", member.file.name
         record = OpenedSums(folder / f"{name}.opened")

@@ -1,0 +1,31 @@
+"""A silo's own key, and the keys that it knows the others by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphsilo.errors import DisclosureError
+from graphsilo.runtime.site.identities import Pinned, kept_identity
+
+
+def test_a_key_lasts(tmp_path: Path) -> None:
+    first = kept_identity(tmp_path / "sums" / "north.key")
+    assert kept_identity(tmp_path / "sums" / "north.key").proof == first.proof
+    (tmp_path / "sums" / "north.key").write_bytes(b"short")
+    with pytest.raises(DisclosureError, match="the key by which this silo signs in secure sums cannot be kept"):
+        kept_identity(tmp_path / "sums" / "north.key")
+
+
+def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Path) -> None:
+    keys = [kept_identity(tmp_path / f"{name}.key").proof for name in ("a", "b")]
+    known = Pinned(tmp_path / "known")
+    known.key_of(1, keys[0])
+    again = Pinned(tmp_path / "known")
+    again.key_of(1, keys[0])
+    with pytest.raises(DisclosureError, match="client 1 signs with another key than before"):
+        again.key_of(1, keys[1])
+    (tmp_path / "known").write_text("not json")
+    with pytest.raises(DisclosureError, match="the keys of other silos cannot be read"):
+        Pinned(tmp_path / "known")
