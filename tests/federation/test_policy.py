@@ -25,8 +25,8 @@ from graphsilo.federation.policy import (
     payload_bytes,
 )
 from graphsilo.federation.scaling import FeatureSquares
-from graphsilo.methods.fedridge.private import Release
 from graphsilo.methods import fedavg
+from graphsilo.methods.fedridge.private import Release
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
 """All but FedGCN, which tells of edges and is refused by default."""

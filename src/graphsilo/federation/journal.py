@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from graphsilo.errors import DisclosureError, RunError
-from graphsilo.federation.kinds import MASKED, SHORT
+from graphsilo.federation.kinds import SHORT
 from graphsilo.federation.noise import together
 
 if TYPE_CHECKING:
@@ -388,10 +388,6 @@ def _of_message(message: Message) -> Iterator[dict[str, Any]]:
 
 def _of_bytes(encoded: Encoded) -> Iterator[dict[str, Any]]:
     """What the bytes say, not what somebody says of them; the kinds are those that were declared."""
-    if encoded.name.endswith(MASKED):  # the bytes say nothing, which is what they are for
-        for name, kind, payload in encoded.field_bytes:
-            yield {"name": name, "kind": kind, "bytes": payload, "tensors": 1}
-        return
     length = int.from_bytes(encoded.data[4:8].tobytes(), "little")
     _, body, _ = msgspec.msgpack.decode(encoded.data[8 : 8 + length].tobytes())
     for name, kind, payload in encoded.field_bytes:

@@ -63,9 +63,10 @@ class Parties:
             party = self._parties[client.id] = self._make(client.id)
         return encode(party.begin(purpose, client.repeat, reply, encode(reply).data))
 
-    def silos(self, client: ClientId) -> int:
-        """How many are in the sum that a client takes part in."""
-        return self._parties[client].current.count
+    def in_sum(self, client: ClientId) -> tuple[Message, int]:
+        """A client's own answer, and with how many it is in a sum."""
+        party = self._parties[client]
+        return party.answer, party.current.count
 
     def answer(self, client: ClientId, step: str, data: Any) -> Encoded | Failure:
         """One of the later steps."""

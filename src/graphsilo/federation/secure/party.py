@@ -422,6 +422,17 @@ class Party:
             raise DisclosureError(f"client {self.client} has no answer that waits for a sum.")
         return self._kept.layout
 
+    @property
+    def answer(self) -> Message:
+        """The answer that is kept.
+
+        Raises:
+            DisclosureError: There is none.
+        """
+        if self._kept is None:
+            raise DisclosureError(f"client {self.client} has no answer that waits for a sum.")
+        return self._kept.answer
+
     def forget(self) -> None:
         """Let go of the answer."""
         self._kept = self._sum = None

@@ -433,7 +433,12 @@ def _noted(
         if inbox.message is not None:
             journal.message("received", *place, inbox.message, bytes=inbox.data.nbytes)
         if not isinstance(reply, Failure):
-            journal.message("sent", *place, reply, reason=_in_a_sum(session, member.client, reply))
+            if reply.name.endswith(MASKED):  # the log is the silo's own: it says what was masked
+                answer, count = session.parties.in_sum(member.client)
+                reason = f"masked, in a sum of {count} silos"
+                journal.message("sent", *place, answer, bytes=reply.num_bytes, reason=reason)
+            else:
+                journal.message("sent", *place, reply)
         elif reply.kind == DisclosureError.__name__:
             journal.note("refused", *place, reply.reason)
         else:
@@ -441,11 +446,6 @@ def _noted(
     except DisclosureError as error:
         return Failure(member.client, handler, type(error).__name__, str(error))
     return reply
-
-
-def _in_a_sum(session: Session, client: ClientId, reply: Encoded) -> str:
-    """What the log says of a masked answer."""
-    return f"masked, in a sum of {session.parties.silos(client)} silos" if reply.name.endswith(MASKED) else ""
 
 
 def _write(path: Path, data: bytes) -> None:
