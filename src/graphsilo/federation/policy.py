@@ -360,13 +360,20 @@ class Gate:
                 f"{round_number}. Set method.rounds={limit}."
             )
 
-    def check(self, handler: str, reply: Message, *, masked: bool = False) -> int:
-        """Let a message pass.
+    def check_single(self, handler: str, reply: Message) -> None:
+        """Refuse a message that is not masked, where nothing else may leave.
 
-        Args:
-            handler: The step that made it.
-            reply: It.
-            masked: Whether it leaves masked, in a secure sum.
+        Raises:
+            DisclosureError: It may not.
+        """
+        if self.policy.require_secure_sums and any(spec.kind != ALWAYS for spec in reply.specs()):
+            raise DisclosureError(
+                f"{type(reply).__name__}, which '{handler}' sends, would be seen by itself, and this silo lets nothing "
+                f"be seen but sums (policy.require_secure_sums)."
+            )
+
+    def check(self, handler: str, reply: Message) -> int:
+        """Let a message pass.
 
         Returns:
             Its bytes of tensors and text, which are added to ``sent_bytes``.
@@ -375,11 +382,6 @@ class Gate:
             DisclosureError: The policy does not allow it; nothing has changed then.
         """
         policy, kind, size = self.policy, type(reply), 0
-        if policy.require_secure_sums and not masked and any(spec.kind != ALWAYS for spec in reply.specs()):
-            raise DisclosureError(
-                f"{kind.__name__}, which '{handler}' sends, would be seen by itself, and this silo lets nothing be "
-                f"seen but sums (policy.require_secure_sums)."
-            )
         for spec in reply.specs():
             value = getattr(reply, spec.name)
             if not is_filled(value):
