@@ -48,7 +48,7 @@ def test_the_sums_are_of_own_rows_without_neighbours(kit, quiet):
             cross[silo.labels[node]] += row
     assert np.abs(whole(server.moments["mean/0"].double(), 4).numpy() - square).max() < 1e-5
     assert np.abs(server.products["mean/0"].double().numpy() - cross).max() < 1e-5
-    assert server.silos == 2
+    assert server.releases == 2
 
 
 def test_links_change_no_sum(kit, quiet):

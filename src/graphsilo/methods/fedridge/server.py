@@ -43,6 +43,7 @@ class Server(ServerBase[FedRidgeConfig]):
     Attributes:
         kinds: The features that are still to choose from.
         moments, products: The sums of all silos so far, by features and balance, float64.
+        releases: With noise: how many clients have added theirs.
         weights: The common model by its features, and where it has label features a second one without; empty before
             round 1.
     """
@@ -55,7 +56,7 @@ class Server(ServerBase[FedRidgeConfig]):
                 "method.epsilon promises privacy of nodes, and this task is about graphs, whose sums of nodes have no "
                 "bound; leave it out, or choose a node task."
             )
-        self.silos = 0
+        self.releases = 0
         self.kinds = self.config.kinds(self.schema.task)
         self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
@@ -141,8 +142,8 @@ class Server(ServerBase[FedRidgeConfig]):
         request = ReleaseRequest(size=self._width(kind, self.config.dim))
         found = federation.sum(Client.noisy_statistics, request, to=asked).require(self.config.min_clients)
         self.moments, self.products = {f"{kind}/0": found.moments}, {f"{kind}/0": found.products}
-        self.silos = found.clients
-        self.log["noise"] = noise.deviation(SENSITIVITY, self.config.mu) * math.sqrt(self.silos)
+        self.releases = found.clients
+        self.log["noise"] = noise.deviation(SENSITIVITY, self.config.mu) * math.sqrt(self.releases)
 
     def round(self, federation: Federation, number: int) -> None:
         """All candidates from the sums, one exchange to choose, one to hand out."""
@@ -204,7 +205,7 @@ class Server(ServerBase[FedRidgeConfig]):
         if self.config.epsilon is not None:
             (kind,) = self.kinds
             sums = self.moments[f"{kind}/0"], self.products[f"{kind}/0"]
-            weights, self.log["penalty"] = solution(*sums, self.config.mu, self.silos)
+            weights, self.log["penalty"] = solution(*sums, self.config.mu, self.releases)
             return {kind: {0: [weights]}}
         # What float32 leaves in directions that no row has must not be taken for rows.
         precise = self.config.precise(len(self.products[f"{kind}/0"][0]) for kind in _widest(self.kinds))
@@ -228,14 +229,14 @@ class Server(ServerBase[FedRidgeConfig]):
         return {
             "moments": self.moments, "products": self.products, "class_weights": self.class_weights,
             "shifts": self.shifts, "weights": self.weights, "kinds": list(self.kinds), "size": self.size,
-            **({} if self.config.epsilon is None else {"silos": self.silos}),
+            **({} if self.config.epsilon is None else {"releases": self.releases}),
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.moments, self.products = dict(state["moments"]), dict(state["products"])
         self.class_weights, self.shifts = state["class_weights"], state["shifts"]
         self.weights, self.kinds, self.size = dict(state["weights"]), tuple(state["kinds"]), float(state["size"])
-        self.silos = int(state.get("silos", 0))
+        self.releases = int(state.get("releases", 0))
 
 
 def _widest(kinds: Sequence[str]) -> list[str]:
