@@ -17,6 +17,10 @@ EVALUATE = """
     evaluate counts: counts int32 [rows, 4, classes, classes]
     evaluate sizes: counts int64 [parts]
     evaluate scores: score allow_nan
+    evaluate_sums counts: counts int64
+    evaluate_sums sizes: counts int64
+    evaluate_sums means: counts float64
+    evaluate_sums ranked: score float64
 """
 MEAN = """
     train weights: model float32 weighted_by=num_samples
