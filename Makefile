@@ -7,8 +7,9 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 PINS := pyproject.toml constraints.txt
-# Two test processes: each needs a core and about 700 MB. `make test TEST_PROCESSES=8` on a larger machine.
-TEST_PROCESSES ?= 2
+# Three test processes keep two cores busy, as some wait for programs that they start; each needs about 700 MB.
+# `make test TEST_PROCESSES=8` on a larger machine.
+TEST_PROCESSES ?= 3
 # Slow tests run where GRAPHSILO_SLOW is set, as in continuous integration.
 MARKS := $(if $(GRAPHSILO_SLOW),,-m "not slow")
 

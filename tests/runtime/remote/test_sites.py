@@ -59,7 +59,9 @@ def test_worker_killed_in_the_middle_of_a_round(sites: Any, measured: Callable[[
     assert any("goes back to its last checkpoint" in line for line in sites.said)
 
 
-@pytest.mark.parametrize("operation", ["cards", "open", "memory", "result"])
+@pytest.mark.parametrize(
+    "operation", ["cards", *(pytest.param(name, marks=pytest.mark.slow) for name in ("open", "memory", "result"))]
+)
 def test_worker_killed_while_idle(operation: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
     """As by a machine that runs out of memory at night: the first job of the morning must not fail for it."""
     victim = sites.supervisors["south"]
@@ -259,6 +261,7 @@ def test_site_that_stays_away_fails_the_run_and_it_can_go_on(
     assert rounds(tree, measured) == rounds(alone(sites), measured)
 
 
+@pytest.mark.slow
 def test_slow_site_beyond_the_deadline(sites: Any, tmp_path: Path) -> None:
     worker = sites.supervisors["north"].worker_pid
     stall = once(training_call("north", 2), lambda: os.kill(worker, signal.SIGSTOP))
@@ -453,6 +456,7 @@ def test_site_that_falls_silent_between_steps_is_left_out(operation: str, sites:
     assert any("site 'west' has been silent" in line for line in sites.said)
 
 
+@pytest.mark.slow
 def test_late_site_does_not_hold_up_checkpoints(sites: Any, tmp_path: Path) -> None:
     worker = sites.supervisors["north"].worker_pid
     stall = once(training_call("north", 2), lambda: os.kill(worker, signal.SIGSTOP))
@@ -477,6 +481,7 @@ def test_late_site_does_not_hold_up_checkpoints(sites: Any, tmp_path: Path) -> N
     assert "north save seed0-round2" not in asked
 
 
+@pytest.mark.slow
 def test_site_that_was_away_at_a_checkpoint_goes_back_to_its_own(sites: Any, tmp_path: Path) -> None:
     """North is away in round 2 and 3 and back in round 4, when south's worker dies: north has no checkpoint of 3."""
     victim, restored = sites.supervisors["south"], []
