@@ -100,6 +100,7 @@ def test_the_readme_shows_the_example() -> None:
     assert f"```python\n{shown}```" in readme
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["first_run.py", "run_own_method.py"])
 def test_examples_run(name: str) -> None:
     done = subprocess.run(

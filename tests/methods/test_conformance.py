@@ -7,9 +7,21 @@ import pytest
 from graphsilo.federation import registry
 from graphsilo.testing import conformance
 
+BROAD = {"fedavg", "fedgta", "fairfgl", "fedlog", "fedpg", "fedridge", "fedsage_plus", "local", "opfgl", "scaffold"}
+"""Methods with machinery of their own; the others inherit what the longest checks are about: slow tests there."""
+LONGEST = {conformance.check_resume, conformance.check_failing_client, conformance.check_offloading}
 
-@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-@pytest.mark.parametrize("name", registry.names())
+CHECKS = [
+    pytest.param(
+        name, check, id=f"{name}-{check.__name__.removeprefix('check_')}",
+        marks=[pytest.mark.slow] if check in LONGEST and name not in BROAD else [],
+    )
+    for name in registry.names()
+    for check in conformance.CHECKS
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "check"), CHECKS)
 def test_conforms(name, check):
     check(method := registry.load(name), method.quick)
 

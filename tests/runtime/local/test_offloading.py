@@ -172,7 +172,7 @@ def test_what_a_offloaded_client_derived_goes_with_it(cache_of):
     assert "_tensors" not in graph.__dict__
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_with_offloaded_clients_resumes(troubled, config_of, tmp_path, workers):
     """Stopped, and gone on with other numbers of workers and of clients in memory."""
     whole = run(config_of(clients=6))
@@ -206,7 +206,7 @@ def test_a_damaged_file_of_a_checkpoint_is_refused(config_of, tmp_path):
         run(config, out=tmp_path / "run", resume=True)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_full_disk_is_one_paragraph(config_of, tmp_path, monkeypatch, workers):
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
