@@ -244,6 +244,7 @@ class Federation(ABC):
             to: Whom to ask; None means everyone (or the keys of ``request``).
             check: Looks at each answer and raises ``MessageError`` where it cannot be used: its client has failed.
         """
+        self.allow_single(handler)
         answers: dict[ClientId, Reply] = {}
         failures: dict[ClientId, Failure] = {}
         for client, reply, _ in self.exchange(handler, request, to, check):
@@ -290,6 +291,7 @@ class Federation(ABC):
             request, to: As for ``ask``.
             width: d. An answer with other rows is none.
         """
+        self.allow_single(handler)
         total = RowAccumulator(width)
         failures = self._add(total.add, handler, request, to)
         return RowTotal(*total.sums(), tuple(total.clients), failures)
@@ -319,6 +321,13 @@ class Federation(ABC):
         failure = Failure(client, handler.name, type(error).__name__, one_line(error, _LONGEST_TEXT))
         self.note_failure(failure)
         return failure
+
+    def allow_single(self, handler: Handler[Any, Any]) -> None:  # noqa: B027
+        """Each client's own answer to a step is about to be seen; a runtime that shows sums alone refuses.
+
+        Raises:
+            UnsupportedError: It does.
+        """
 
     def at(self, phase: Phase, round: int) -> None:
         """Say which phase and round the next calls belong to."""

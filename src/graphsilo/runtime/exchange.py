@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError, UnsupportedError
 from graphsilo.federation.codec import decode_known, encode
-from graphsilo.federation.interface import Check, Failure, Federation, Handler, Replies, Reply, Request, RowTotal, Total
+from graphsilo.federation.interface import Check, Failure, Federation, Handler, Reply, Request, Total
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message, check_shapes, expected_shapes, tensors_in
@@ -141,17 +141,6 @@ class Exchange(Federation):
 
     # -- secure sums ----------------------------------------------------------------------------------------------
 
-    def ask(
-        self,
-        handler: Handler[Request, Reply],
-        request: Request | Mapping[ClientId, Request],
-        *,
-        to: Sequence[ClientId] | None = None,
-        check: Check[Reply] | None = None,
-    ) -> Replies[Reply]:
-        self._refuse_single(handler)
-        return super().ask(handler, request, to=to, check=check)
-
     def sum(
         self,
         handler: Handler[Request, Reply],
@@ -163,18 +152,7 @@ class Exchange(Federation):
             return super().sum(handler, request, to=to)
         return self.secure.sum(self, handler, request, to)
 
-    def sum_rows(
-        self,
-        handler: Handler[Request, Reply],
-        request: Request | Mapping[ClientId, Request],
-        *,
-        width: int,
-        to: Sequence[ClientId] | None = None,
-    ) -> RowTotal:
-        self._refuse_single(handler)
-        return super().sum_rows(handler, request, width=width, to=to)
-
-    def _refuse_single(self, handler: Handler[Any, Any]) -> None:
+    def allow_single(self, handler: Handler[Any, Any]) -> None:
         if self.secure is not None and handler.name not in self.secure.singles and handler.types()[1].specs():
             raise UnsupportedError(
                 f"'{handler.name}' asks for each client's own answer, and with run.secure_sums only sums are seen. "
