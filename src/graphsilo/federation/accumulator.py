@@ -35,6 +35,23 @@ _MAX_FLOAT = 1.7e308
 _MAX_WHOLE = 2**63 - 1
 
 
+def check_additive(kind: type[Message]) -> None:
+    """Refuse a message that holds what has no sum.
+
+    Raises:
+        MessageError: It does; names the field.
+    """
+    names = {spec.name: spec for spec in kind.specs()}
+    for spec in names.values():
+        additive = spec.form != "plain" or spec.plain_type in (int, float)
+        weight = names.get(spec.weighted_by) if spec.weighted_by is not None else spec
+        if not additive or weight is None or (spec.weighted_by and weight.plain_type not in (int, float)):
+            raise MessageError(
+                f"{kind.__name__}.{spec.name} cannot be summed: only numbers and tensors can, and `weighted_by` must "
+                f"name a number in the same message."
+            )
+
+
 class Accumulator(Generic[Reply]):
     """Adds up additive messages in the order given, without keeping more than some megabytes of them.
 
@@ -55,15 +72,7 @@ class Accumulator(Generic[Reply]):
             for place, spec in enumerate(self.specs)
             if not spec.allow_nan and (spec.form == "plain" or not _NARROW.issuperset(spec.dtypes))
         ]
-        names = {spec.name: spec for spec in self.specs}
-        for spec in self.specs:
-            additive = spec.form != "plain" or spec.plain_type in (int, float)
-            weight = names.get(spec.weighted_by) if spec.weighted_by is not None else spec
-            if not additive or weight is None or (spec.weighted_by and weight.plain_type not in (int, float)):
-                raise MessageError(
-                    f"{kind.__name__}.{spec.name} cannot be summed: only numbers and tensors can, and `weighted_by` "
-                    f"must name a number in the same message."
-                )
+        check_additive(kind)
 
     def add(self, client: ClientId, message: Reply, shapes: Mapping[str, Any] | None = None) -> None:
         """Add one client's message. Its tensors must stay as they are until ``message`` is called.

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError, shown
+from graphsilo.federation.accumulator import check_additive
 from graphsilo.federation.message import FieldSpec, Message
 
 Words: TypeAlias = "NDArray[np.uint64]"
@@ -161,23 +162,6 @@ class Layout:
         if layout.words > MAX_WORDS:
             raise MessageError(f"{kind.__name__}: a secure sum takes answers of up to {MAX_WORDS} words.")
         return layout
-
-
-def check_additive(kind: type[Message]) -> None:
-    """Refuse a message that holds what has no sum.
-
-    Raises:
-        MessageError: It does; names the field.
-    """
-    names = {spec.name: spec for spec in kind.specs()}
-    for spec in names.values():
-        additive = spec.form != "plain" or spec.plain_type in (int, float)
-        weight = names.get(spec.weighted_by) if spec.weighted_by is not None else spec
-        if not additive or weight is None or (spec.weighted_by and weight.plain_type not in (int, float)):
-            raise MessageError(
-                f"{kind.__name__}.{spec.name} cannot be summed: only numbers and tensors can, and `weighted_by` must "
-                f"name a number in the same message."
-            )
 
 
 def _once(name: str, parts: Sequence[Part]) -> bool:
