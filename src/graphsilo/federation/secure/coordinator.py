@@ -15,7 +15,7 @@ from graphsilo.errors import FederationError, GraphsiloError, MessageError
 from graphsilo.federation.message import Message
 from graphsilo.federation.secure import masks, shamir
 from graphsilo.federation.secure.fixed import BLOCK, Layout, Words, decode
-from graphsilo.federation.secure.masks import KEY_BYTES, Masks, label
+from graphsilo.federation.secure.masks import KEY_BYTES, Masks
 from graphsilo.federation.secure.messages import (
     LETTER,
     Came,
@@ -30,7 +30,7 @@ from graphsilo.federation.secure.messages import (
     raw,
     rows,
 )
-from graphsilo.federation.secure.party import Directory, Purpose, check_signature, confirmed_list, offered
+from graphsilo.federation.secure.party import Directory, Purpose, check_signature, confirmed_list, offered, roster_of
 from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations
 from graphsilo.types import ClientId
 
@@ -62,7 +62,9 @@ class SecureSum(Generic[Reply]):
         layouts: dict[str, Layout] = {}
         for client, offer in sorted(offers.items()):
             try:
-                layout = layouts.setdefault(offer.layout, Layout.read(kind, offer.layout))
+                if offer.layout not in layouts:
+                    layouts[offer.layout] = Layout.read(kind, offer.layout)
+                layout = layouts[offer.layout]
                 key = directory.key_of(client, raw(offer.identity))
                 signed = offered(purpose, layout.digest, client, offer.bits, raw(offer.keys))
                 check_signature(key, raw(offer.signature), signed, client, "the offer")
@@ -87,14 +89,10 @@ class SecureSum(Generic[Reply]):
         self.peers = Peers.of(len(self.clients))
         self._place = {client: place for place, client in enumerate(self.clients)}
         self.bits = max(offer.bits for offer in self._offers.values())
-        self._roster = masks.digest(
-            "roster",
-            purpose.signed(),
+        self._roster = roster_of(
+            purpose,
             self.layout.digest,
-            *(
-                label("member", client, offer.bits, raw(offer.keys), raw(offer.identity))
-                for client, offer in self._offers.items()
-            ),
+            ((client, offer.bits, raw(offer.keys), raw(offer.identity)) for client, offer in self._offers.items()),
         )
         self._letters: dict[ClientId, dict[ClientId, bytes]] = {}
         self._total: Words = np.zeros(0, dtype=np.uint64)

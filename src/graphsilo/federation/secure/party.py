@@ -12,7 +12,7 @@ There is no input and no output here, but for the record of what was opened.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -106,6 +106,17 @@ class Identity:
 def offered(purpose: Purpose, layout: bytes, client: ClientId, bits: int, keys: bytes) -> bytes:
     """What a client signs of its offer."""
     return label("offer", purpose.signed(), layout, client, bits, keys)
+
+
+def roster_of(purpose: Purpose, layout: bytes, members: Iterable[tuple[ClientId, int, bytes, bytes]]) -> bytes:
+    """By what everybody knows who takes part in a sum, and with which keys.
+
+    Args:
+        purpose: What it is for.
+        layout: Digest of the answers' layout.
+        members: Number, bits of the weight, keys and identity of each, ascending.
+    """
+    return masks.digest("roster", purpose.signed(), layout, *(label("member", *member) for member in members))
 
 
 def check_signature(key: Ed25519PublicKey, signature: bytes, signed: bytes, client: ClientId, what: str) -> None:
@@ -202,12 +213,11 @@ class Sum:
         if not 0 <= self._bits + headroom(count) <= MAX_BITS:
             raise DisclosureError(f"weights of {self._bits} bits are too large for a secure sum of {count} clients.")
         self._silos = {client: hashlib.sha256(proof).digest() for client, proof in proofs.items()}
-        self._roster = masks.digest(
-            "roster",
-            kept.purpose.signed(),
+        self._roster = roster_of(
+            kept.purpose,
             kept.layout.digest,
-            *(
-                label("member", client, bits, self._keys_of[client], proofs[client])
+            (
+                (client, bits, self._keys_of[client], proofs[client])
                 for client, bits in zip(self._clients, roster.bits, strict=True)
             ),
         )
@@ -395,9 +405,7 @@ class Party:
 
     def again(self) -> Offer:
         """Offer the answer that is kept with new keys: the sum before could not be opened."""
-        if self._kept is None:
-            raise DisclosureError(f"client {self.client} has no answer that waits for a sum.")
-        self._sum = Sum(self, self._kept)
+        self._sum = Sum(self, self._waiting)
         return self._sum.offer
 
     @property
@@ -418,9 +426,7 @@ class Party:
         Raises:
             DisclosureError: There is none.
         """
-        if self._kept is None:
-            raise DisclosureError(f"client {self.client} has no answer that waits for a sum.")
-        return self._kept.layout
+        return self._waiting.layout
 
     @property
     def answer(self) -> Message:
@@ -429,9 +435,13 @@ class Party:
         Raises:
             DisclosureError: There is none.
         """
+        return self._waiting.answer
+
+    @property
+    def _waiting(self) -> _Kept:
         if self._kept is None:
             raise DisclosureError(f"client {self.client} has no answer that waits for a sum.")
-        return self._kept.answer
+        return self._kept
 
     def forget(self) -> None:
         """Let go of the answer."""
