@@ -81,7 +81,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     """
     modes_of(config.evaluation, method)
     clients = len(simulation.clients)
-    asked = max(1, int(clients * method_config.participation + 1e-9))
+    asked = method_config.asked_of(clients)
     if method_config.min_clients is not None and method_config.min_clients > asked:
         raise ConfigError(
             f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "

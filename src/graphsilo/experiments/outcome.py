@@ -136,8 +136,7 @@ def secure_warnings(config: RunConfig, method: Method, participants: Participant
             "run.secure_sums is on, and all silos are in the hands of this process: this protects nobody, and shows "
             "what sums would come to and cost between machines."
         )
-    asked = max(1, int(len(participants.clients) * config.method_config().participation + 1e-9))
-    if asked == MIN_PARTIES:
+    if config.method_config().asked_of(len(participants.clients)) == MIN_PARTIES:
         found.append(
             f"a secure sum of {MIN_PARTIES} silos cannot be opened where one of them drops out, and any two of them "
             f"that share what they know can compute the third's answer from it."

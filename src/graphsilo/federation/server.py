@@ -156,7 +156,7 @@ class ServerBase(ABC, Generic[ConfigT]):
     @property
     def asked(self) -> int:
         """How many clients a round has: int(K · participation), at least one."""
-        return max(1, int(len(self.context.clients) * self.config.participation + 1e-9))
+        return self.config.asked_of(len(self.context.clients))
 
     def select(self, federation: Federation, number: int) -> tuple[ClientId, ...]:
         """The clients of a round: int(K · participation) distinct ones, at least one, drawn uniformly."""

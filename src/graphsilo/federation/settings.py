@@ -32,6 +32,10 @@ class MethodConfig(Settings):
         """Rounds that a run has after set-up; one-shot methods say 1."""
         return self.rounds
 
+    def asked_of(self, clients: int) -> int:
+        """How many of so many clients a round has: int(clients * participation), at least one."""
+        return max(1, int(clients * self.participation + 1e-9))
+
     @property
     def chooses_by_validation(self) -> bool:
         """Whether clients choose something by the score on their own validation nodes, such as when to stop."""
