@@ -313,6 +313,17 @@ def borrowed(mine: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Itera
             mine[name].data = value
 
 
+class HeadedModel(Model):
+    """A model that is an embedding and its head behind it, from which both come in one pass."""
+
+    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        return self.outputs(view, generator).logits
+
+    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
+        embeddings = self.embed(view, generator)
+        return Outputs(self._head(embeddings), embeddings)
+
+
 class LayeredModel(Model):
     """A model whose embedding is the activation before its last layer.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from graphsilo.models.base import Dense, Model, Outputs, draw_uniform, widths
+from graphsilo.models.base import Dense, HeadedModel, draw_uniform, widths
 from graphsilo.models.dropout import dropout
 from graphsilo.models.operators import Operator
 from graphsilo.models.precision import as_forwards, exact, is_reduced
@@ -48,7 +48,7 @@ class SharedPReLU(nn.Module):
             return nn.functional.prelu(values, self.slope)
 
 
-class GAMLP(Model):
+class GAMLP(HeadedModel):
     """MLP(Σ_l w_vl X_v^(l)), w_v = softmax over l of the scores s_vl, X^(l) = Â^l X for l = 0..L.
 
     ``jk``: s_vl = act(w_refᵀ [X_v^(0) ‖ … ‖ X_v^(L)] + w_hopᵀ X_v^(l) + b).
@@ -99,13 +99,6 @@ class GAMLP(Model):
         self.head = f"layers.{len(self.layers) - 1}."
         self.hops, self.attention, self.score_activation = hops, attention, score_activation
         self.dropout, self.attention_dropout, self.legacy_layout = dropout, attention_dropout, legacy_layout
-
-    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        return self.outputs(view, generator).logits
-
-    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
-        embeddings = self.embed(view, generator)
-        return Outputs(self.layers[-1](embeddings), embeddings)
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         projected, parts = self._products(view)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from graphsilo.models.base import Dense, Model, Outputs, Pooling, Readout
+from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout
 from graphsilo.models.dropout import keep_scale, relu_dropout_scale
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.precision import as_forwards, is_reduced, wide
@@ -17,7 +17,7 @@ from graphsilo.models.stack import Plan, Stack, Term
 from graphsilo.models.view import View
 
 
-class GCNII(Model):
+class GCNII(HeadedModel):
     """H⁰ = ReLU(X W_in + b); H^{l+1} = σ([(1−α) Â H^l + α H⁰] [(1−β_l) I + β_l W_l]); logits = H^L W_out + b.
 
     Args:
@@ -66,13 +66,6 @@ class GCNII(Model):
         # OpenFGL drops H⁰ once, before the convolutions, in the residual too.
         self._input = Stack([self.input.slots], [0.0 if activate else dropout])
         self._weights = list(self.convolutions)
-
-    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        return self.outputs(view, generator).logits
-
-    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
-        embeddings = self.embed(view, generator)
-        return Outputs(self.output(embeddings), embeddings)
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         depth = len(self._weights)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Dense, Model, Outputs, Pooling, Readout
+from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.encodings import structure_of
 from graphsilo.models.gin import GINLayer, self_blocks
@@ -14,7 +14,7 @@ from graphsilo.models.precision import wide
 from graphsilo.models.view import View
 
 
-class GCFLGIN(Model):
+class GCFLGIN(HeadedModel):
     """H⁰ = X W + b; H' = dropout(ReLU(MLP(H + A H))); for graphs their sum; dropout(ReLU(· W + b)); · W + b.
 
     Args:
@@ -52,13 +52,6 @@ class GCFLGIN(Model):
         self.output = Dense(hidden, classes)
         self.embedding_dim, self.num_classes, self.head = hidden, classes, "output."
         self.depth, self.dropout, self.readout, self.pooling = layers, dropout, readout, pooling
-
-    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        return self.outputs(view, generator).logits
-
-    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
-        embeddings = self.embed(view, generator)
-        return Outputs(self.output(embeddings), embeddings)
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         hidden = self._nodes(view, generator)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphsilo.models.base import Dense, Model, Outputs
+from graphsilo.models.base import Dense, HeadedModel, Model
 from graphsilo.models.view import View
 
 
-class Projected(Model):
+class Projected(HeadedModel):
     """Logits of a linear layer on two layers, with ReLU before each, on the rows that a backbone gives.
 
     The embedding is the projection's output. Weights are undrawn until ``reset``.
@@ -27,15 +27,8 @@ class Projected(Model):
         self.embedding_dim, self.num_classes, self.head = width, classes, "output."
         self.readout, self.precision = encoder.readout, encoder.precision
 
-    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        return self.outputs(view, generator).logits
-
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         rows: Tensor = self.encoder(view, generator)
         for layer in self.projection:
             rows = layer(rows.relu())
         return rows
-
-    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
-        embeddings = self.embed(view, generator)
-        return Outputs(self.output(embeddings), embeddings)
