@@ -236,19 +236,18 @@ class ClientBase(ABC, Generic[ConfigT]):
     @handler
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Count true against predicted classes on every evaluation set."""
-        if request.aggregate is not None:
-            self.install_aggregate(request.aggregate)
-        return EvaluateReply(
-            **self._scoring.scores(self.silo, self._predicted, request.views, request.global_views, auc=request.auc)
-        )
+        return EvaluateReply(**self._scores(request))
 
     @handler
     def evaluate_sums(self, request: EvaluateRequest) -> EvaluateSums:
         """The same for a federation that is scored as a whole: what only the sum over clients is seen of."""
+        return EvaluateSums(**sums_of(**self._scores(request)))
+
+    def _scores(self, request: EvaluateRequest) -> dict[str, Any]:
+        """The fields of an ``EvaluateReply``."""
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
-        found = self._scoring.scores(self.silo, self._predicted, request.views, request.global_views, auc=request.auc)
-        return EvaluateSums(**sums_of(**found))
+        return self._scoring.scores(self.silo, self._predicted, request.views, request.global_views, auc=request.auc)
 
     def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
         data, before = self.tensors(evaluation.graph), precision.times_reduced()
