@@ -24,8 +24,8 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         name: ``local``, ``fedridge``, ``global``, ``majority``, or ``global_cut``: all data in one place without the
             edges between silos.
     """
-    method = reference_method(name)
-    kind, backbone, pooled = (getattr(registry.load(method), part) for part in ("config", "backbone", "pooled"))
+    method = registry.load(reference_method(name))
+    kind = method.config
     shared = config.method_config().model_dump()
     options = {key: value for key, value in shared.items() if key in kind.model_fields and key in _SCHEDULE}
     if name == "global_cut":
@@ -33,21 +33,21 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     if config.evaluation.report == "federation" and "best_round" in kind.model_fields:
         options["best_round"] = "common"  # nobody sees a client's own score
     # Data in one place has no sums over silos.
-    in_one_place = {"secure_sums": False} if pooled else {}
-    report = {"report": "silos"} if pooled else {}
+    summed = {"secure_sums": False} if method.pooled else {}
+    report = {"report": "silos"} if method.pooled else {}
     return config.model_copy(
         update={
-            "method": config.method.model_copy(update={"name": method, "options": options}),
+            "method": config.method.model_copy(update={"name": method.name, "options": options}),
             "evaluation": config.evaluation.model_copy(update={"modes": None, "embeddings": False, **report}),
             "run": config.run.model_copy(
                 update={
                     "references": [],
-                    "precision": config.run.precision if backbone else "float32",
-                    **in_one_place,
+                    "precision": config.run.precision if method.backbone else "float32",
+                    **summed,
                 }
             ),
             "remarks": [],  # they stand beside the run's own
-            "given": [name for name in config.given if backbone or not name.startswith("model.")],
+            "given": [name for name in config.given if method.backbone or not name.startswith("model.")],
         }
     ).with_explicit(())
 
