@@ -12,16 +12,9 @@ import torch.nn.functional as F
 from graphsilo.federation import registry
 from graphsilo.methods.co_boosting import slope_of
 from graphsilo.random import generator
+from kit.one_shot import SHORT, gone_on
 
 METHOD = registry.load("co_boosting")
-SHORT = {"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 8, "noise_dim": 4}
-
-
-def rounds(server, federation):
-    federation.at("setup", 0)
-    server.set_up(federation)
-    federation.at("round", 1)
-    server.round(federation, 1)
 
 
 def drawn(*shape, seed=0):
@@ -125,7 +118,7 @@ def test_features_are_disturbed_by_a_share_of_their_deviation(kit, size):
         return learn(draw)
 
     server._learn = spied
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert len(seen) == 3
 
 
@@ -133,7 +126,7 @@ def test_without_its_changes_the_shares_stay_and_nodes_count_alike(kit):
     server, federation = kit.build(
         "co_boosting", [kit.tiny_silo(0), kit.tiny_silo(1)], step_size=0.0, disturbance=0.0, hardness=0.0, **SHORT
     )
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert server.shares.tolist() == [0.5, 0.5]
 
 
@@ -141,34 +134,19 @@ def test_shares_are_learned_from_the_second_graph_on(kit):
     server, federation = kit.build("co_boosting", [kit.tiny_silo(0), kit.tiny_silo(1)], step_size=0.01, **SHORT)
     seen, learn = [], server._learn
     server._learn = lambda draw: (seen.append(server.shares.tolist()), learn(draw))[1]
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert seen[0] == [0.5, 0.5]
     assert seen[1] != [0.5, 0.5]
 
 
 def test_stopped_within_the_servers_work_it_goes_on(kit):
     """Shares come back with the rest."""
-    silos = [kit.tiny_silo(client) for client in range(2)]
-    whole, again = (kit.build("co_boosting", silos, **SHORT) for _ in range(2))
-    rounds(*whole)
 
-    class Stop(Exception):
-        pass
+    def build():
+        return kit.build("co_boosting", [kit.tiny_silo(client) for client in range(2)], **SHORT)
 
-    saved = []
-
-    def stop(work):
-        if work.done == 2:
-            saved.append((again[0].state(), work.saved()))
-            raise Stop
-
-    again[0].after_step = stop
-    with pytest.raises(Stop):
-        rounds(*again)
-    fresh, federation = kit.build("co_boosting", silos, **SHORT)
-    ((state, work),) = saved
-    fresh.load_state(state)
-    fresh.unfinished = work
-    rounds(fresh, federation)
-    assert fresh.shares.tolist() == whole[0].shares.tolist()
-    assert all(torch.equal(fresh.weights[name], value) for name, value in whole[0].weights.items())
+    whole, federation = build()
+    kit.rounds(whole, federation)
+    fresh = gone_on(kit, build)
+    assert fresh.shares.tolist() == whole.shares.tolist()
+    assert all(torch.equal(fresh.weights[name], value) for name, value in whole.weights.items())

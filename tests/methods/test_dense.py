@@ -14,16 +14,9 @@ from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.one_shot import ModelReply
 from graphsilo.testing import conformance
 from graphsilo.training.local import load_weights, weights_of
+from kit.one_shot import SHORT, gone_on
 
 CONFIG = registry.load("dense").config
-SHORT = {"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 8, "noise_dim": 4}
-
-
-def rounds(server, federation):
-    federation.at("setup", 0)
-    server.set_up(federation)
-    federation.at("round", 1)
-    server.round(federation, 1)
 
 
 def silos_of(kit, count=3):
@@ -65,7 +58,7 @@ def test_where_both_agree_the_distance_is_nothing_and_has_no_gradient():
 def test_shares_of_the_ensemble(kit, weight_by, shares):
     silos = [kit.tiny_silo(client, train=range(3 - client)) for client in range(3)]
     server, federation = kit.build("dense", silos, weight_by=weight_by, **SHORT)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert server.shares.tolist() == pytest.approx(shares)
     logits = torch.arange(6.0).view(3, 1, 2)
     wanted = sum(share * row for share, row in zip(shares, logits, strict=True))
@@ -85,7 +78,7 @@ def test_with_one_client_the_student_becomes_that_client(kit):
         return learn(draw)
 
     server._learn = spied
-    rounds(server, federation)
+    kit.rounds(server, federation)
     model = server.build_model()
     right = []
     load_weights(model, server.weights)
@@ -110,7 +103,7 @@ def test_clients_keep_their_models_and_one_message_goes_each_way(kit):
 
     server._learn = spied
     start = {name: value.clone() for name, value in server.weights.items()}
-    rounds(server, federation)
+    kit.rounds(server, federation)
     alone = kit.build("local", silos, local_epochs=5)
     alone[1].at("round", 1)
     alone[0].round(alone[1], 1)
@@ -142,7 +135,7 @@ def test_the_student_does_not_change_while_a_graph_is_made(kit):
         return learn(draw)
 
     server._loss, server._learn = made, learned
-    rounds(server, federation)
+    kit.rounds(server, federation)
 
 
 def test_the_students_gradient_is_that_of_its_distance(kit):
@@ -158,7 +151,7 @@ def test_the_students_gradient_is_that_of_its_distance(kit):
         return learn(draw)
 
     server._learn = spied
-    rounds(server, federation)
+    kit.rounds(server, federation)
     ((graph, target),) = kept
     model = server.build_model()
     load_weights(model, start)
@@ -174,14 +167,14 @@ def test_classes_that_nobody_has_are_not_drawn(kit):
     server, federation = kit.build("dense", silos, **SHORT)
     seen, make = [], server._loss
     server._loss = lambda view, labels: seen.append(set(labels.tolist())) or make(view, labels)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert set.union(*seen) == {1}
 
 
 def test_with_nothing_to_learn_from_the_student_stays(kit):
     server, federation = kit.build("dense", [kit.tiny_silo(0, train=())], **SHORT)
     start = dict(server.weights)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert same(server.weights, start)
 
 
@@ -189,8 +182,8 @@ def test_who_has_nothing_to_train_on_is_not_in_the_ensemble(kit):
     """Its model is as it was drawn: the student of the other two is the same without it."""
     silos = [*silos_of(kit, 2), kit.tiny_silo(2, train=())]
     (server, federation), (other, fewer) = (kit.build("dense", part, **SHORT) for part in (silos, silos[:2]))
-    rounds(server, federation)
-    rounds(other, fewer)
+    kit.rounds(server, federation)
+    kit.rounds(other, fewer)
     assert server.shares.tolist() == [0.5, 0.5]
     assert same(server.weights, other.weights)
 
@@ -199,35 +192,20 @@ def test_one_generator_may_go_on(kit):
     found = []
     for reset in (True, False):
         server, federation = kit.build("dense", silos_of(kit), reset_generator=reset, **SHORT)
-        rounds(server, federation)
+        kit.rounds(server, federation)
         found.append(server.weights)
     assert not same(*found)
 
 
 def test_stopped_within_the_servers_work_it_goes_on(kit):
     """The numbers are those of one go."""
-    whole, again = (kit.build("dense", silos_of(kit), **SHORT) for _ in range(2))
-    rounds(*whole)
 
-    class Stop(Exception):
-        pass
+    def build():
+        return kit.build("dense", silos_of(kit), **SHORT)
 
-    saved = []
-
-    def stop(work):
-        if work.done == 2:
-            saved.append((again[0].state(), work.saved()))
-            raise Stop
-
-    again[0].after_step = stop
-    with pytest.raises(Stop):
-        rounds(*again)
-    fresh, federation = kit.build("dense", silos_of(kit), **SHORT)
-    ((state, work),) = saved
-    fresh.load_state(state)
-    fresh.unfinished = work
-    rounds(fresh, federation)
-    assert same(fresh.weights, whole[0].weights)
+    whole, federation = build()
+    kit.rounds(whole, federation)
+    assert same(gone_on(kit, build).weights, whole.weights)
 
 
 def test_a_model_of_another_architecture_is_refused(kit):

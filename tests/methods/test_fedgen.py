@@ -22,15 +22,6 @@ CONFIG = registry.load("fedgen").config
 SHORT = {"model": "mlp", "generator_steps": 2, "generator_hidden": 8, "noise_dim": 4, "generated": 6}
 
 
-def rounds(server, federation, count=1):
-    federation.at("setup", 0)
-    server.set_up(federation)
-    for number in range(1, count + 1):
-        federation.at("round", number)
-        server.round(federation, number)
-    return server.weights
-
-
 def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], value) for name, value in other.items())
 
@@ -47,11 +38,12 @@ def test_without_terms_and_in_the_first_round_it_is_fedavg_bit_for_bit(kit, task
     more = {**SHORT, **settings, **({"model": "gin"} if task == "graph" else {})}
     plain = {name: value for name, value in more.items() if name in ("model", *settings)}
     for count, terms in ((3, {"alpha": 0.0}), (1, {"alpha": 5.0, "beta": 5.0})):
-        found = rounds(*kit.build("fedgen", silos, **more, **terms), count)
-        assert same(found, rounds(*kit.build("fedavg", silos, **plain), count))
+        found = kit.rounds(*kit.build("fedgen", silos, **more, **terms), count)
+        assert same(found, kit.rounds(*kit.build("fedavg", silos, **plain), count))
     for terms in ({"alpha": 5.0}, {"alpha": 0.0, "beta": 5.0}):
         assert not same(
-            rounds(*kit.build("fedgen", silos, **more, **terms), 3), rounds(*kit.build("fedavg", silos, **plain), 3)
+            kit.rounds(*kit.build("fedgen", silos, **more, **terms), 3),
+            kit.rounds(*kit.build("fedavg", silos, **plain), 3),
         )
 
 
@@ -131,7 +123,7 @@ def test_terms_and_their_gradients_by_hand(kit):
     d/dz of KL(p ‖ softmax(z)), the mean over b items: (softmax(z) − p) / b.
     """
     server, federation = kit.build("fedgen", [kit.tiny_silo(0)], **SHORT, alpha=2.0, beta=3.0, decay=0.5)
-    rounds(server, federation, 2)
+    kit.rounds(server, federation, 2)
     client = federation.client(0)
     caught = []
     client.run_epochs = lambda term: caught.append(term)
@@ -164,7 +156,7 @@ def test_terms_and_their_gradients_by_hand(kit):
 
 def test_clients_use_the_generator_and_do_not_change_it(kit):
     server, federation = kit.build("fedgen", [kit.tiny_silo(0), kit.tiny_silo(1)], **SHORT)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     sent = {name: value.clone() for name, value in weights_of(server.generator_model).items()}
     assert "norm.running_mean" in sent
     federation.at("round", 2)
@@ -180,21 +172,21 @@ def test_the_generator_sees_counts_of_the_rounds_clients(kit):
     server, federation = kit.build("fedgen", silos, **SHORT)
     seen = []
     server.learn = lambda heads, counts: seen.append((counts.tolist(), {len(value) for value in heads.values()}))
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert seen == [([[2, 1], [1, 0]], {2})]
 
 
 def test_without_items_nothing_is_learned(kit):
     server, federation = kit.build("fedgen", [kit.tiny_silo(0, train=())], **SHORT)
     start = {name: value.clone() for name, value in server.weights.items()}
-    rounds(server, federation, 2)
+    kit.rounds(server, federation, 2)
     assert same(server.weights, start)
     assert not server.trained
 
 
 def test_rates_fall(kit):
     server, federation = kit.build("fedgen", [kit.tiny_silo(0)], **SHORT, generator_lr=0.1, generator_decay=0.5)
-    rounds(server, federation, 3)
+    kit.rounds(server, federation, 3)
     assert server.optimizer.lr == pytest.approx(0.025)
 
 

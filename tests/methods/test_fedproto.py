@@ -17,14 +17,6 @@ from graphsilo.training.prototypes import class_means
 from kit.silos import graphs_of
 
 
-def rounds(server, federation, count=1):
-    federation.at("setup", 0)
-    server.set_up(federation)
-    for number in range(1, count + 1):
-        federation.at("round", number)
-        server.round(federation, number)
-
-
 def models(federation):
     return [weights_of(federation.client(client).model) for client in federation.clients]
 
@@ -56,7 +48,7 @@ def test_without_pull_it_is_local_training_bit_for_bit(kit, task, settings):
     for name, more in (("local", {}), ("fedproto", {"strength": 0.0, "initial": "common"}), ("fedproto", {})):
         more = {"initial": "common", **more} if name == "fedproto" else more
         pair = kit.build(name, silos, model=model, **settings, **more)
-        rounds(*pair, 3)
+        kit.rounds(*pair, 3)
         found[name, len(more)] = models(pair[1])
     for plain, same in zip(found["local", 0], found["fedproto", 2], strict=True):
         assert all(torch.equal(plain[name], value) for name, value in same.items())
@@ -67,7 +59,7 @@ def test_without_pull_it_is_local_training_bit_for_bit(kit, task, settings):
 def test_prototypes_of_equal_frozen_encoders_are_the_means_of_all_items(kit):
     silos = [kit.tiny_silo(client, train=range(2 + client)) for client in range(3)]
     server, federation = kit.build("fedproto", silos, initial="common", lr=1e-30, weight_decay=0.0)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     rows, labels = (torch.cat(parts) for parts in zip(*(embedded(federation.client(k)) for k in range(3)), strict=True))
     means, counts = class_means(rows, labels, 2)
     assert counts.tolist() == [5, 4]
@@ -80,7 +72,7 @@ def test_weights_by_hand(kit, weight_by):
     """Client 0 has two items of class 0 and one of class 1, client 1 one item of class 0: counts 2 : 1, or equal."""
     silos = [kit.tiny_silo(0, train=(0, 1, 2)), kit.tiny_silo(1, train=(0,))]
     server, federation = kit.build("fedproto", silos, weight_by=weight_by)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     (first, labels), (second, _) = (embedded(federation.client(client)) for client in (0, 1))
     mine, theirs = first[labels == 0].mean(0), second[0]
     share = 2 / 3 if weight_by == "count" else 1 / 2
@@ -106,7 +98,7 @@ def test_a_class_that_nobody_describes_keeps_its_prototype(kit):
 
 def test_small_classes_are_not_described(kit):
     server, federation = kit.build("fedproto", [kit.tiny_silo(0, train=(0, 1, 2))], min_count=2)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert server.present.tolist() == [True, False]
 
 
@@ -114,8 +106,8 @@ def test_the_first_round_pulls_nothing_and_the_second_does(kit):
     silos = [kit.tiny_silo(client) for client in range(2)]
     strong = kit.build("fedproto", silos, strength=50.0)
     free = kit.build("fedproto", silos, strength=0.0)
-    rounds(*strong)
-    rounds(*free)
+    kit.rounds(*strong)
+    kit.rounds(*free)
     assert all(torch.equal(a[n], b[n]) for a, b in zip(models(strong[1]), models(free[1]), strict=True) for n in a)
 
     def far(pair):
@@ -132,7 +124,7 @@ def test_the_first_round_pulls_nothing_and_the_second_does(kit):
 def test_the_terms_gradient_by_hand(kit):
     """2 λ (z − P) / (b p) on the embeddings of the step."""
     server, federation = kit.build("fedproto", [kit.tiny_silo(0)], strength=3.0)
-    rounds(server, federation, 2)
+    kit.rounds(server, federation, 2)
     client = federation.client(0)
     rows, labels = embedded(client)
     leaf = rows.clone().requires_grad_()
@@ -146,7 +138,7 @@ def test_different_models_of_one_width_run_together(kit):
     specs = [("gcn", {"hidden": 4}), ("mlp", {"hidden": [6, 4]}), ("sage", {"hidden": 4, "layers": 3})]
     make, federation = mixed(silos, specs)
     server = make()
-    rounds(server, federation, 2)
+    kit.rounds(server, federation, 2)
     assert server.prototypes.shape == (2, 4)
     assert [len(model) for model in models(federation)] == [4, 6, 9]
 
@@ -170,7 +162,7 @@ def test_predicting_by_prototype(kit):
     client = federation.client(0)
     with torch.no_grad():
         assert torch.equal(client.predict(client.data), client.model(client.data.full))
-        rounds(server, federation, 2)
+        kit.rounds(server, federation, 2)
         found = client.predict(client.data)
     assert set(found.argmax(1).tolist()) == {0}
     kept = client.final_models()
@@ -197,7 +189,7 @@ def test_bytes(kit):
 def test_graphs_are_learned(kit):
     silos = [graphs_of(client) for client in range(3)]
     server, federation = kit.build("fedproto", silos, model="gin", model_options={"hidden": 8, "dropout": 0.0})
-    rounds(server, federation, 30)
+    kit.rounds(server, federation, 30)
     right = []
     for client in map(federation.client, federation.clients):
         with torch.no_grad():

@@ -17,15 +17,6 @@ TWO = [(1.0, 0.0), (3.0, 4.0)]
 UPDATES = ("option1", "option2", "mean_gradient")
 
 
-def rounds(server, federation, count=1):
-    federation.at("setup", 0)
-    server.set_up(federation)
-    for number in range(1, count + 1):
-        federation.at("round", number)
-        server.round(federation, number)
-    return server.weights
-
-
 def controls(kit, federation):
     return [kit.value_of(federation.client(client).control) for client in federation.clients]
 
@@ -40,7 +31,7 @@ def test_by_hand(kit, update):
     1.67 -> 1.67 - 0.1 (3 (1.67 - 4) + 4.3) = 1.939 -> 2.1273, c_2 = (-6.99 - 6.183) / 2; w = 2.1485, c = -2.3925.
     """
     server, federation = kit.quadratic("scaffold", TWO, control_update=update)
-    assert kit.value_of(rounds(server, federation)) == pytest.approx(1.67, abs=1e-6)
+    assert kit.value_of(kit.rounds(server, federation)) == pytest.approx(1.67, abs=1e-6)
     assert controls(kit, federation) == pytest.approx([0.95, -7.65], abs=1e-5)
     assert kit.value_of(server.control) == pytest.approx(-3.35, abs=1e-5)
     federation.at("round", 2)
@@ -55,7 +46,7 @@ def test_by_hand(kit, update):
 def test_option_1_by_hand(kit):
     # The gradients at the download: 1 · (1 - 0) = 1 and 3 · (1 - 4) = -9.
     server, federation = kit.quadratic("scaffold", TWO, control_update="option1")
-    assert kit.value_of(rounds(server, federation)) == pytest.approx(1.67, abs=1e-6)
+    assert kit.value_of(kit.rounds(server, federation)) == pytest.approx(1.67, abs=1e-6)
     assert controls(kit, federation) == pytest.approx([1.0, -9.0], abs=1e-5)
     assert kit.value_of(server.control) == pytest.approx(-4.0, abs=1e-5)
 
@@ -64,9 +55,9 @@ def test_option_1_by_hand(kit):
 @pytest.mark.parametrize("epochs", [1, 2, 10])
 def test_it_ends_in_the_common_optimum_however_many_steps(kit, update, epochs):
     server, federation = kit.quadratic("scaffold", TWO, control_update=update, local_epochs=epochs)
-    assert kit.value_of(rounds(server, federation, 60)) == pytest.approx(3.0, abs=1e-3)
+    assert kit.value_of(kit.rounds(server, federation, 60)) == pytest.approx(3.0, abs=1e-3)
     plain = kit.quadratic("fedavg", TWO, local_epochs=epochs, weight_by="uniform")
-    drifted = kit.value_of(rounds(*plain, 60))
+    drifted = kit.value_of(kit.rounds(*plain, 60))
     assert abs(drifted - 3.0) < 1e-3 if epochs == 1 else drifted < 2.97
 
 
@@ -86,14 +77,14 @@ def test_with_zero_controls_it_is_fedavg_bit_for_bit(kit):
     """In every round, where controls are held at zero; in the first, where they are anyway."""
     settings = {"optimizer": "sgd", "lr": 0.5, "weight_by": "uniform"}
     silos = [kit.tiny_silo(client) for client in range(3)]
-    plain = rounds(*kit.build("fedavg", silos, dropout=0.5, **settings), 3)
+    plain = kit.rounds(*kit.build("fedavg", silos, dropout=0.5, **settings), 3)
     server, federation = kit.build("scaffold", silos, dropout=0.5, **settings)
     for client in federation.clients:
         federation.client(client).__class__ = WithoutControl
-    assert all(torch.equal(plain[name], value) for name, value in rounds(server, federation, 3).items())
-    corrected = rounds(*kit.build("scaffold", silos, dropout=0.5, **settings), 3)
+    assert all(torch.equal(plain[name], value) for name, value in kit.rounds(server, federation, 3).items())
+    corrected = kit.rounds(*kit.build("scaffold", silos, dropout=0.5, **settings), 3)
     assert not all(torch.equal(plain[name], value) for name, value in corrected.items())
-    first, same = (rounds(*kit.build(name, silos, dropout=0.5, **settings)) for name in ("fedavg", "scaffold"))
+    first, same = (kit.rounds(*kit.build(name, silos, dropout=0.5, **settings)) for name in ("fedavg", "scaffold"))
     assert all(torch.equal(first[name], value) for name, value in same.items())
 
 
@@ -102,8 +93,8 @@ def test_one_client_alone_is_fedavg(kit, update):
     """c = c_k, so that nothing is corrected."""
     settings = {"optimizer": "sgd", "lr": 0.1, "weight_by": "uniform", "weight_decay": 0.0}
     silos = [kit.tiny_silo(0)]
-    plain = rounds(*kit.build("fedavg", silos, **settings), 4)
-    alone = rounds(*kit.build("scaffold", silos, control_update=update, **settings), 4)
+    plain = kit.rounds(*kit.build("fedavg", silos, **settings), 4)
+    alone = kit.rounds(*kit.build("scaffold", silos, control_update=update, **settings), 4)
     for name, value in alone.items():
         torch.testing.assert_close(plain[name], value, atol=1e-5, rtol=1e-5)
 
@@ -127,7 +118,7 @@ def test_c_is_the_mean_of_everybodys(kit, settings):
 
 def test_who_has_nothing_to_train_on_counts_in_neither_mean(kit):
     one, other = kit.quadratic("scaffold", [*TWO, (1.0, 0.0)], sizes=(1, 1, 0)), kit.quadratic("scaffold", TWO)
-    assert kit.value_of(rounds(*one, 3)) == kit.value_of(rounds(*other, 3))
+    assert kit.value_of(kit.rounds(*one, 3)) == kit.value_of(kit.rounds(*other, 3))
     assert kit.value_of(one[0].control) == kit.value_of(other[0].control)
     assert controls(kit, one[1])[2] == 0.0
 
@@ -138,7 +129,7 @@ def test_steps_are_counted_as_they_are(kit):
         "scaffold", [kit.tiny_silo(0), kit.tiny_silo(1)], lr=0.1, weight_decay=0.0, batch_size=2, local_epochs=2
     )
     start = {name: value.clone() for name, value in server.weights.items()}
-    rounds(server, federation)
+    kit.rounds(server, federation)
     client = federation.client(0)
     for name, value in client.control.items():
         torch.testing.assert_close(value, (start[name] - client.weights[name].detach()) / 0.4)
@@ -151,7 +142,7 @@ def test_the_gradient_at_the_download_has_no_dropout(kit):
         _, federation = pair = kit.build(
             "scaffold", [kit.tiny_silo(0)], control_update="option1", dropout=dropout, batch_size=1
         )
-        rounds(*pair)
+        kit.rounds(*pair)
         found.append(federation.client(0).control)
     for name, value in found[0].items():
         torch.testing.assert_close(value, found[1][name])
@@ -179,7 +170,7 @@ def test_buffers_travel_and_have_no_control(kit):
     server, federation = kit.build(
         "scaffold", [kit.tiny_silo(0), kit.tiny_silo(1)], model="gin", model_options={"norm": "batch"}
     )
-    rounds(server, federation, 2)
+    kit.rounds(server, federation, 2)
     assert set(server.weights) - set(server.control) == {name for name in server.weights if "running" in name}
     assert set(federation.client(0).control) == set(server.control)
 

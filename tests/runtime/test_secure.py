@@ -198,13 +198,18 @@ def test_runs_are_the_same_in_every_runtime(tmp_path):
     assert len(set(trees)) == 1
 
 
+def assert_resumes(config, folder):
+    """Stopped after a round and gone on with, it has the scores of one go."""
+    whole = run(config, out=folder / "whole")
+    with pytest.raises(_Stopped):
+        run(config, out=folder / "stopped", observer=_Stop(1))
+    resumed = run(config, out=folder / "stopped", resume=True)
+    assert scores(resumed.tree) == scores(whole.tree)
+
+
 def test_a_run_that_is_resumed_comes_to_the_same(tmp_path):
     config = small_config(fedavg.METHOD, {}, clients=4, run={**SECURE, "checkpoint_every": 1})
-    whole = run(config, out=tmp_path / "whole")
-    with pytest.raises(_Stopped):
-        run(config, out=tmp_path / "stopped", observer=_Stop(1))
-    resumed = run(config, out=tmp_path / "stopped", resume=True)
-    assert scores(resumed.tree) == scores(whole.tree)
+    assert_resumes(config, tmp_path)
 
 
 # -- what is noted -----------------------------------------------------------------------------------------------------
@@ -305,11 +310,7 @@ def test_scores_of_links_from_sums():
 def test_a_resumed_run_has_the_same_scores_of_the_federation(tmp_path):
     config = small_config(fedavg.METHOD, {}, clients=4, run={**SECURE, "checkpoint_every": 1})
     config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"report": "federation"})})
-    whole = run(config, out=tmp_path / "whole")
-    with pytest.raises(_Stopped):
-        run(config, out=tmp_path / "stopped", observer=_Stop(1))
-    resumed = run(config, out=tmp_path / "stopped", resume=True)
-    assert scores(resumed.tree) == scores(whole.tree)
+    assert_resumes(config, tmp_path)
 
 
 def test_references_in_one_place_are_not_summed():
