@@ -217,3 +217,23 @@ def test_what_a_stored_silo_refuses(call, tmp_path):
     code, _, err = call("silo", "check", tmp_path / "s/silo-0/silo.yaml")
     assert code == 2
     assert "is damaged or incomplete" in err
+
+
+def test_explain_prints_and_writes_what_a_run_means_for_a_silo(call, tmp_path):
+    code, out, err = call(
+        "silo", "explain", write(tmp_path), "fedavg", "--set", "method.rounds=7", "--out", tmp_path / "p.html"
+    )
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "Under its policy the silo 'north' takes part in this run."
+    assert "of 7 rounds" in out
+    assert "What nobody promises:" in out
+    assert "of 7 rounds" in (tmp_path / "p.html").read_text()
+
+
+def test_explain_takes_the_settings_of_a_run(call, tmp_path):
+    config = tmp_path / "run.yaml"
+    config.write_text("method: {name: fedprox, rounds: 3}\nrun: {secure_sums: true}\n")
+    code, out, _ = call("silo", "explain", write(tmp_path, policy={"min_silos": 4}), config)
+    assert code == 0
+    assert "masked: it sees the sum of at least 4 silos" in out
+    assert "of 3 rounds" in out

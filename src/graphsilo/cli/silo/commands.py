@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphsilo.cli.doctor import Finding
+from graphsilo.cli.silo.explain import explain
 from graphsilo.cli.silo.log import log
 from graphsilo.cli.terminal import bare, count, say, show, show_findings, table
 from graphsilo.cli.values import DataRoot, Debug, commands
@@ -24,6 +25,7 @@ SHOWN_WORDS = 12
 """Names of features or classes that are listed before the rest is only counted."""
 
 silo = commands("silo", "Check a silo with its own data, see what left it, or make silos of a simulation.")
+silo.command()(explain)
 silo.command()(log)
 
 
@@ -34,25 +36,8 @@ def check(
 ) -> None:
     """Read a silo's data as a run would, and show what the federation will learn of it and what stays."""
     from graphsilo.data.silos.cards import card_of
-    from graphsilo.data.silos.own import read_silo_file
-    from graphsilo.data.silos.union import check_finite
-    from graphsilo.data.sources.faults import Faults
-    from graphsilo.federation.policy import DisclosurePolicy
 
-    described = read_silo_file(file)
-    faults = Faults(described.path)
-    with faults.collect():
-        DisclosurePolicy.of(described.policy, origin=str(described.path))
-    reading: Reading | None = None
-    with faults.collect():
-        if described.store is None:
-            # How many nodes each split has depends on the labels alone, not on which client this is.
-            reading = described.read()
-            held = described.silo_of(reading, 0)
-        else:
-            held = described.load(described.stored_client())
-        check_finite(held.graph)
-    faults.raise_if_any()
+    described, held, reading = read(file)
     found = list(examine(described, held, reading))
 
     say(f"Silo '{described.name}' ({file})")
@@ -111,6 +96,34 @@ def export(
         f"{len(written)} silos in {out}. Carry each folder to its machine; in federation.yaml list them in this order, "
         f"since a silo keeps its number. `graphsilo silo check {out}/{written[0][0].name}/silo.yaml` looks at one."
     )
+
+
+def read(file: Path) -> tuple[SiloFile, Silo, Reading | None]:
+    """A silo's file, its data, and what was read of its tables (None of a stored silo).
+
+    Raises:
+        GraphsiloError: With all that is wrong with file, policy and data.
+    """
+    from graphsilo.data.silos.own import read_silo_file
+    from graphsilo.data.silos.union import check_finite
+    from graphsilo.data.sources.faults import Faults
+    from graphsilo.federation.policy import DisclosurePolicy
+
+    described = read_silo_file(file)
+    faults = Faults(described.path)
+    with faults.collect():
+        DisclosurePolicy.of(described.policy, origin=str(described.path))
+    reading: Reading | None = None
+    with faults.collect():
+        if described.store is None:
+            # How many nodes each split has depends on the labels alone, not on which client this is.
+            reading = described.read()
+            held = described.silo_of(reading, 0)
+        else:
+            held = described.load(described.stored_client())
+        check_finite(held.graph)
+    faults.raise_if_any()
+    return described, held, reading
 
 
 def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterator[Finding]:

@@ -1,0 +1,460 @@
+"""What the owner of a silo, or a data protection officer, wants to know of one run before it begins, on one page.
+
+What would leave the silo under its policy, when, and who could see it; what has left so far, by the silo's own log;
+which promises hold, and by what; what is promised by nobody.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError
+from graphsilo.experiments.storage import disk
+from graphsilo.federation import journal, noise, registry
+from graphsilo.federation.exposure import visible_to_silo
+from graphsilo.federation.kinds import KINDS, SHORT
+from graphsilo.federation.policy import DisclosurePolicy
+from graphsilo.report import html
+
+if TYPE_CHECKING:
+    from graphsilo.data.silos.own import SiloFile
+    from graphsilo.data.silos.silo import Silo
+    from graphsilo.experiments.config import RunConfig
+    from graphsilo.federation.interface import Handler
+    from graphsilo.federation.message import FieldSpec, Message
+    from graphsilo.federation.registry import Method
+    from graphsilo.federation.settings import MethodConfig
+    from graphsilo.report.record import Context
+
+Facts = list[tuple[str, str]]
+
+_EVALUATION = {"silos": "evaluate", "federation": "evaluate_sums"}
+"""The step by which clients are scored, by ``evaluation.report``."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One step of a run in which something leaves the silo.
+
+    Attributes:
+        step: Its name.
+        does: What it does, in a sentence.
+        when: And how often.
+        discloses: What leaves, in words, and the fields of the message that hold it.
+        seen: By whom, and how.
+    """
+
+    step: str
+    does: str
+    when: str
+    discloses: tuple[tuple[str, str], ...]
+    seen: str
+
+
+@dataclass(frozen=True)
+class Past:
+    """What one run has taken out of the silo, by its log."""
+
+    run: str
+    method: str
+    first: str
+    last: str
+    messages: int
+    bytes: int
+    kinds: str
+    refused: int
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One thing that an owner may want to be sure of.
+
+    Attributes:
+        what: In a few words.
+        holds: Whether it does in this run.
+        why: Because of what, or what would be needed.
+    """
+
+    what: str
+    holds: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One silo and one run.
+
+    Attributes:
+        silo: Its name.
+        title: Of the method.
+        run: What is run, in words.
+        refusals: Why the silo would not take part; empty if it would.
+        warnings: What its owner should know of it.
+        sent: What leaves, step by step.
+        past: What has left, run by run; None without a log.
+        spent: What releases with noise came to so far, in words; empty where there were none.
+        promises: Which hold.
+        limits: What the policy says that is not the usual, in words.
+    """
+
+    silo: str
+    title: str
+    run: Facts
+    refusals: list[str]
+    warnings: list[str]
+    sent: list[Sent]
+    past: list[Past] | None
+    spent: str
+    promises: list[Promise]
+    limits: Facts
+
+    @property
+    def verdict(self) -> str:
+        """Whether the silo takes part, in a sentence."""
+        if self.refusals:
+            return f"Under its policy the silo '{self.silo}' does not take part in this run."
+        return f"Under its policy the silo '{self.silo}' takes part in this run."
+
+
+NOT_PROMISED = (
+    "That models, sums and synthetic nodes tell nothing: what is made of data tells of it. Only noise (differential "
+    "privacy) bounds how much, for the messages of training.",
+    "That the other silos and the coordinator run this software. The silo's own process, policy and log are all that "
+    "it controls; what has left it is out of its hands.",
+    "That a declaration is right: a method whose author calls rows of features a statistic passes.",
+    "That scores tell nothing: a coordinator may send a model of its own making and have it scored.",
+    "Anything against somebody who controls the silo's machine.",
+)
+"""What no setting gives."""
+
+
+def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None = None) -> Explained:
+    """What a run with these settings means for a silo.
+
+    Args:
+        described: The silo's file.
+        held: Its data.
+        config: Settings of the run; those of data and cut play no part.
+        log: The log that the silo keeps of what it sends.
+
+    Raises:
+        ConfigError: The policy is not one, or the method takes no part between machines.
+        RunError: The log cannot be read.
+    """
+    policy = DisclosurePolicy.of(described.policy, origin=str(described.path))
+    method, settings = registry.load(config.method.name), config.method_config()
+    if method.pooled:
+        raise ConfigError(f"{method.title} pools all data in one place; silos do not take part in that.")
+    entries = [] if log is None else list(journal.read(log))
+    spent = noise.together(
+        float(note.value)
+        for entry in entries
+        if entry.way == "sent"
+        for note in entry.fields
+        if note.name == "mu" and note.value is not None
+    )
+    return Explained(
+        silo=described.name,
+        title=method.title,
+        run=_run(method, settings, config),
+        refusals=list(_refusals(policy, method, settings, config, described, held, spent)),
+        warnings=list(_warnings(method, settings, held, config)),
+        sent=[*_scaling(described, config, policy), *_sent(method, settings, config, policy)],
+        past=None if log is None else _past(entries),
+        spent=f"Releases with noise came to ε = {noise.epsilon_of(spent, policy.max_delta):.3g} at δ = "
+        f"{policy.max_delta:g} so far."
+        if spent
+        else "",
+        promises=list(_promises(policy, method, settings, config)),
+        limits=[(f"policy.{name}", _text(value)) for name, value in described.policy.items()],
+    )
+
+
+def write(explained: Explained, before: Facts, stays: str, out: Path) -> None:
+    """Write the page.
+
+    Args:
+        explained: What it says.
+        before: What the federation learns of the silo before round 1.
+        stays: What it does not.
+        out: The file.
+
+    Raises:
+        RunError: It cannot be written.
+    """
+    disk.write_text(out, render(explained, before, stays))
+
+
+def render(explained: Explained, before: Facts, stays: str) -> str:
+    """The page as HTML."""
+    context: Context = {
+        "title": f"{explained.title} at silo '{explained.silo}'",
+        "one": explained,
+        "before": before,
+        "stays": stays,
+        "not_promised": NOT_PROMISED,
+        "size": journal.size,
+    }
+    return html.page("silo.html.j2", context, [])
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+def _run(method: Method, settings: MethodConfig, config: RunConfig) -> Facts:
+    secure, report = config.run.secure_sums, config.evaluation.report
+    seeds = len(config.run.seeds)
+    rounds = settings.total_rounds
+    given = [f"{name.removeprefix('method.')}={_text(value)}" for name, value in _said(config)]
+    return [
+        ("method", f"{method.title}: {method.summary}"),
+        ("source", method.citation),
+        *([("settings", ", ".join(given))] if given else []),
+        ("length", f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"),
+        ("sums", "masked (run.secure_sums)" if secure else "added up in plain by the coordinator"),
+        ("scores", "of each silo" if report == "silos" else "of the federation as a whole (evaluation.report)"),
+    ]
+
+
+def _said(config: RunConfig) -> Iterator[tuple[str, Any]]:
+    """The method's settings that differ from how it comes."""
+    settings = config.method_config()
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if value != field.get_default(call_default_factory=True):
+            yield f"method.{name}", value
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+# -- whether it takes part ---------------------------------------------------------------------------------------------
+
+
+def _refusals(
+    policy: DisclosurePolicy, method: Method, settings: MethodConfig, config: RunConfig, described: SiloFile,
+    held: Silo, spent: float,
+) -> Iterator[str]:  # fmt: skip
+    secure, report = config.run.secure_sums, config.evaluation.report
+    scaling = described.scaling
+    checks: list[Callable[[], None]] = [
+        lambda: policy.check_method(method.name, settings, held.class_counts().tolist()),
+        lambda: policy.check_secure_sums(settings, secure, report),
+        *([policy.check_scaling] if scaling.is_agreed else []),
+        lambda: settings.check_scaling(scaling),
+    ]
+    for check in checks:
+        try:
+            check()
+        except (DisclosureError, ConfigError) as error:
+            yield str(error)
+    if held.schema.task not in method.tasks:
+        yield f"{method.title} is made for tasks of another kind: {', '.join(method.tasks)}."
+    epsilon = getattr(settings, "epsilon", None)
+    if policy.max_epsilon is not None and epsilon is not None:
+        each = noise.mu_of(epsilon, getattr(settings, "delta", policy.max_delta))
+        together = noise.together([spent, *[each] * len(config.run.seeds)])
+        epsilon = noise.epsilon_of(together, policy.max_delta)
+        if epsilon > policy.max_epsilon * (1 + 1e-9):
+            yield (
+                f"With what its log has of earlier releases, this run would come to ε = {epsilon:.3g}, and the policy "
+                f"allows {policy.max_epsilon:g} (policy.max_epsilon)."
+            )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _warnings(method: Method, settings: MethodConfig, held: Silo, config: RunConfig) -> Iterator[str]:
+    if not config.run.secure_sums:
+        least = getattr(settings, "min_count", 1)
+        counts = held.class_counts().tolist()
+        if text := visible_to_silo(method.title, settings.square_columns(held.schema), counts, least):
+            yield text
+
+
+# -- what leaves -------------------------------------------------------------------------------------------------------
+
+
+def _scaling(described: SiloFile, config: RunConfig, policy: DisclosurePolicy) -> Iterator[Sent]:
+    """The sums by which silos agree on the units of their features, where they do."""
+    if described.scaling.is_agreed:
+        what = ((KINDS["counts"], "rows"), (f"{KINDS['statistic']}, column by column", "sums, sums of squares"))
+        does = "Agree with the other silos on the units of features."
+        yield Sent("scaling", does, "Before round 1", what, _seen(False, config.run.secure_sums, policy))
+
+
+def _sent(method: Method, settings: MethodConfig, config: RunConfig, policy: DisclosurePolicy) -> Iterator[Sent]:
+    """The steps that a trial run on small data had with these settings, and the one that scores."""
+    from graphsilo.federation.interface import handlers_of
+
+    handlers = handlers_of(method.client)
+    scoring = _EVALUATION[config.evaluation.report]
+    seen = _trial(method, config)
+    if seen is None:  # then all that could be asked for
+        own = {name for name in handlers if name not in _EVALUATION.values()}
+        seen = {name: (frozenset({"setup", "round"}), True) for name in sorted(own)}
+    every = _count(settings.total_rounds, "round")
+    secure = config.run.secure_sums
+    for name, (phases, single) in seen.items():
+        before, during = "before round 1", f"in each round that asks this silo, of {every}"
+        when = " and ".join([*([before] if "setup" in phases else []), *([during] if "round" in phases else [])])
+        sent = _discloses(handlers[name].types()[1], settings)
+        if sent:
+            yield Sent(name, _does(handlers[name]), _sentence(when), sent, _seen(single, secure, policy))
+    reply = handlers[scoring].types()[1]
+    single = config.evaluation.report == "silos"
+    often = "After each round that is scored"
+    yield Sent(scoring, _does(handlers[scoring]), often, _discloses(reply, settings), _seen(single, secure, policy))
+
+
+def _trial(method: Method, config: RunConfig) -> dict[str, tuple[frozenset[str], bool]] | None:
+    """Step to its phases, and whether the server had single answers; None where the trial run failed."""
+    from graphsilo.testing.conformance import assemble
+    from graphsilo.testing.small import play
+
+    settings = {name: value for name, value in config.method.options.items() if name != "rounds"}
+    try:
+        server, _, spy = assemble(method, settings)
+        play(server, spy)
+    except GraphsiloError:
+        return None
+    phases: dict[str, set[str]] = {}
+    for phase, _, _, way, handler, *_ in spy.ledger.rows():
+        if way == "up":
+            phases.setdefault(handler, set()).add(phase)
+    return {name: (frozenset(found), name in spy.asked) for name, found in phases.items()}
+
+
+def _does(handler: Handler[Any, Any]) -> str:
+    return (inspect.getdoc(handler.function) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _discloses(reply: type[Message], settings: MethodConfig) -> tuple[tuple[str, str], ...]:
+    """What an answer discloses with these settings, in words, and in which fields; what says nothing left out."""
+    found: dict[str, list[str]] = {}
+    for spec in reply.specs():
+        if spec.kind != "control" and all(getattr(settings, name, value) == value for name, value in spec.only_with):
+            found.setdefault(_words(spec), []).append(spec.name)
+    return tuple((words, ", ".join(names)) for words, names in found.items())
+
+
+def _words(spec: FieldSpec) -> str:
+    notes = []
+    if spec.per_class:
+        notes.append("class by class")
+    if spec.relayed:
+        notes.append("goes on to other silos as it came")
+    if spec.recoverable:
+        notes.append("features of single nodes can be computed from it")
+    return KINDS[spec.kind] + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _seen(single: bool, secure: bool, policy: DisclosurePolicy) -> str:
+    if single:
+        return "the coordinator, this silo's by itself"
+    if secure:
+        return f"the coordinator, masked: it sees the sum of at least {policy.min_silos} silos"
+    return "the coordinator, who adds up and could look at this silo's"
+
+
+# -- what has left -----------------------------------------------------------------------------------------------------
+
+
+def _past(entries: Iterable[journal.Entry]) -> list[Past]:
+    """The runs of a log, oldest first."""
+    runs: dict[tuple[str, str], list[journal.Entry]] = {}
+    for entry in entries:
+        if entry.way != "damaged":
+            runs.setdefault((entry.run, entry.method), []).append(entry)
+    found = []
+    for (run, method), lines in runs.items():
+        summary = journal.summarise(lines)
+        kinds = sorted(
+            ((kind, part.bytes) for kind, part in summary.kinds.items() if kind != "control"), key=lambda part: -part[1]
+        )
+        times = [line.time.replace("T", " ").removesuffix("Z") for line in lines if line.time]
+        found.append(
+            Past(
+                run=run or "before a run",
+                method=method,
+                first=min(times, default=""),
+                last=max(times, default=""),
+                messages=summary.messages,
+                bytes=summary.bytes,
+                kinds=", ".join(f"{SHORT.get(kind, kind)} {journal.size(amount)}" for kind, amount in kinds),
+                refused=summary.refused,
+            )
+        )
+    return found
+
+
+# -- what is promised --------------------------------------------------------------------------------------------------
+
+
+def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, config: RunConfig) -> Iterator[Promise]:
+    secure, report = config.run.secure_sums, config.evaluation.report
+    yield Promise(
+        "No message holds features, labels or links of single nodes",
+        not policy.recoverable,
+        "messages have no field for them, and no other fields than those that are declared"
+        if not policy.recoverable
+        else "the policy lets out what features of single nodes can be computed from (policy.recoverable)",
+    )
+    sums = secure and report == "federation" and not settings.single_answers
+    if sums:
+        insists = policy.require_secure_sums
+        why = f"answers are masked, and sums have at least {policy.min_silos} silos (policy.min_silos)"
+        why += (
+            "; the policy insists on it" if insists else "; another run may do without, as the policy does not insist"
+        )
+    elif settings.single_answers:
+        why = f"this method needs {settings.single_answers}"
+    elif not secure:
+        why = "run with run.secure_sums=true and evaluation.report=federation; policy.require_secure_sums insists on it"
+    else:
+        why = "scores of this silo are seen by themselves; run with evaluation.report=federation"
+    yield Promise("The coordinator sees sums over silos and nothing else of this one", sums, _sentence(why))
+    promised = settings.promises(len(config.run.seeds))
+    yield Promise(
+        "What training sends does not depend much on any one node (differential privacy)",
+        bool(promised),
+        promised or "this run adds no noise; policy.max_epsilon lets only runs with noise take something out",
+    )
+    yield Promise(
+        "Classes with few training items are not described",
+        policy.min_class_count > 1,
+        f"those with fewer than {policy.min_class_count} (policy.min_class_count)"
+        if policy.min_class_count > 1
+        else "policy.min_class_count is 1, which is off",
+    )
+    yield Promise(
+        "Scores over few items do not leave",
+        policy.min_evaluation_count > 1,
+        f"over fewer than {policy.min_evaluation_count} (policy.min_evaluation_count)"
+        if policy.min_evaluation_count > 1
+        else "policy.min_evaluation_count is 1, which is off",
+    )
+    bounds = {
+        "max_total_bytes": policy.max_total_bytes, "max_run_bytes": policy.max_run_bytes,
+        "max_message_bytes": policy.max_message_bytes,
+    }  # fmt: skip
+    given = [f"{journal.size(value)} (policy.{name})" for name, value in bounds.items() if value is not None]
+    yield Promise("There is a bound on how much leaves", True, f"at most {', '.join(given)}")
+    yield Promise(
+        "All that leaves is in the silo's log before it leaves", True, "if it cannot be logged, it is not sent"
+    )

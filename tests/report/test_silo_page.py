@@ -1,0 +1,135 @@
+"""What the owner of a silo reads of a run before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from graphsilo.data.silos.own import read_silo_file
+from graphsilo.errors import ConfigError, RunError
+from graphsilo.experiments.config import load_config
+from graphsilo.federation import noise
+from graphsilo.federation.journal import Journal
+from graphsilo.methods.fedavg import TrainReply
+from graphsilo.methods.fedridge.private import Release
+from graphsilo.report import silo_page
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tables" / "hospital.yaml"
+
+
+@pytest.fixture
+def explained(tmp_path):
+    def explain(method, *assignments, policy=None, features=None, log=None):
+        path = tmp_path / "silo.yaml"
+        content = {"name": "north", "data": str(EXAMPLE), "policy": policy or {}, "split": {"ratios": [0.4, 0.3, 0.3]}}
+        path.write_text(yaml.safe_dump({**content, **({"features": features} if features else {})}))
+        described = read_silo_file(path)
+        held = described.silo_of(described.read(), 0)
+        config = load_config(None, overrides={"method.name": method}, assignments=assignments)
+        return silo_page.explain(described, held, config, log)
+
+    return explain
+
+
+def sent(found):
+    return {step.step: step for step in found.sent}
+
+
+def promise(found, start):
+    return next(promise for promise in found.promises if promise.what.startswith(start))
+
+
+def test_fedavg_sends_a_model_in_every_round_and_scores_of_the_silo(explained):
+    found = explained("fedavg", "method.rounds=7")
+    assert found.verdict == "Under its policy the silo 'north' takes part in this run."
+    assert ("length", "7 rounds, 1 seed") in found.run
+    steps = sent(found)
+    assert list(steps) == ["scaling", "train", "evaluate"]
+    assert steps["train"].when == "In each round that asks this silo, of 7 rounds"
+    assert ("model weights", "weights") in steps["train"].discloses
+    assert "could look at this silo's" in steps["train"].seen
+    assert steps["evaluate"].seen == "the coordinator, this silo's by itself"
+
+
+def test_what_is_not_sent_with_these_settings_is_left_out(explained):
+    own = explained("fedridge", features={"scale": "none"})
+    noisy = explained("fedridge", "method.epsilon=2", features={"scale": "none"})
+    assert "noisy_statistics" in sent(noisy)
+    assert "noisy_statistics" not in sent(own)
+    assert "scaling" not in sent(noisy)
+    assert not promise(own, "What training sends").holds
+    assert promise(noisy, "What training sends").holds
+    assert "ε = 2" in promise(noisy, "What training sends").why
+
+
+def test_masked_sums_are_promised_only_if_scores_are_summed_too(explained):
+    half = explained("fedavg", "run.secure_sums=true")
+    whole = explained("fedavg", "run.secure_sums=true", "evaluation.report=federation", policy={"min_silos": 5})
+    assert "sum of at least 5 silos" in sent(whole)["train"].seen
+    assert "evaluate_sums" in sent(whole)
+    assert "sum of at least 5 silos" in sent(whole)["evaluate_sums"].seen
+    assert sent(half)["evaluate"].seen == "the coordinator, this silo's by itself"
+    assert not promise(half, "The coordinator sees sums").holds
+    assert promise(whole, "The coordinator sees sums").holds
+    assert "does not insist" in promise(whole, "The coordinator sees sums").why
+
+
+def test_all_refusals_are_listed_in_the_words_of_the_policy(explained):
+    policy = {"methods": ["fedprox"], "require_secure_sums": True, "kinds": ["model", "counts"]}
+    found = explained("fedavg", policy=policy)
+    assert found.verdict.endswith("does not take part in this run.")
+    first, second, third = found.refusals
+    assert "policy.methods allows fedprox" in first
+    assert "policy.require_secure_sums" in second
+    assert "scale of their features" in third
+    assert ("policy.kinds", "model, counts") in found.limits
+
+
+def test_what_passes_on_and_describes_classes_is_said(explained):
+    found = explained("fedlog")
+    assert any("class by class" in words for words, _ in sent(found)["train"].discloses)
+    gone = explained("fedlog", policy={"min_class_count": 1000})
+    assert any("min_class_count" in text for text in gone.refusals)
+    assert promise(gone, "Classes with few").holds
+
+
+def test_the_log_is_summed_up_by_run_and_spent_noise_counts(explained, tmp_path):
+    log = tmp_path / "north.jsonl"
+    journal = Journal(log)
+    reply = TrainReply(weights={"w": torch.zeros(10)}, num_samples=23.0)
+    for number in (1, 2):
+        journal.message("sent", "first", "fedavg", number, "train", reply)
+    journal.note("refused", "first", "fedavg", 3, "train", "too much")
+    mu = noise.mu_of(4.0, 1e-5)
+    release = Release(moments=torch.zeros(3), products=torch.zeros(2, 2), clients=1, mu=mu)
+    journal.message("sent", "second", "fedridge", 0, "noisy_statistics", release)
+    found = explained("fedavg", log=log)
+    first, second = found.past
+    assert (first.run, first.messages, first.refused, second.method) == ("first", 2, 1, "fedridge")
+    assert first.kinds.startswith("model weights 82 B")
+    assert found.spent == "Releases with noise came to ε = 4 at δ = 1e-05 so far."
+    again = {"scale": "none"}
+    fits = explained("fedridge", "method.epsilon=4", features=again, policy={"max_epsilon": 6.1}, log=log)
+    tight = explained("fedridge", "method.epsilon=4", features=again, policy={"max_epsilon": 5}, log=log)
+    assert fits.refusals == []
+    assert "would come to ε = 5.99" in tight.refusals[0]
+
+
+def test_a_pooled_reference_takes_no_silo_in_and_a_missing_log_is_named(explained, tmp_path):
+    with pytest.raises(ConfigError, match="silos do not take part"):
+        explained("global")
+    with pytest.raises(RunError, match="is not there"):
+        explained("fedavg", log=tmp_path / "none.jsonl")
+
+
+def test_the_page_holds_what_was_found_and_asks_nothing_of_anyone(explained):
+    found = explained("fedavg", policy={"methods": ["fedprox"]})
+    page = silo_page.render(found, [("name", "<b>north</b>")], "What stays here: all.")
+    assert "&lt;b&gt;north" in page
+    assert "<b>north" not in page
+    assert "Why not" in page
+    assert "policy.methods allows fedprox" in page
+    assert "http" not in page.replace("http-equiv", "")
