@@ -64,6 +64,17 @@ def test_what_is_released_lies_on_a_grid_whatever_the_values(monkeypatch):
     assert float((steps * grid - exact).abs().max()) <= grid
 
 
+def test_shares_of_noise_add_up_to_the_noise_of_one_release():
+    shares = [noise.noisy_steps(torch.zeros(20_000), 3.0, 2.0, sharers=4) for _ in range(4)]
+    assert all(torch.equal(share, share.round()) for share in shares)
+    step = noise.grid(3.0, 20_000)
+    sigma = noise.deviation(3.0, 2.0)
+    assert abs((shares[0] * step).std().item() / (sigma / 2) - 1) < 6.5 / math.sqrt(40_000)
+    together = (sum(shares) * step).numpy()
+    assert stats.kstest(together, "norm", args=(0, sigma)).pvalue > 1e-9
+    assert abs(together.std() / sigma - 1) < 6.5 / math.sqrt(40_000)
+
+
 def test_an_odd_number_of_values_and_none_at_all():
     assert noise.noisy(torch.zeros(3, 3), 1.0, 1.0).shape == (3, 3)
     assert noise.noisy(torch.zeros(0), 1.0, 1.0).shape == (0,)

@@ -26,7 +26,7 @@ from graphsilo.federation.policy import (
 )
 from graphsilo.federation.scaling import FeatureSquares
 from graphsilo.methods import fedavg
-from graphsilo.methods.fedridge.private import Release
+from graphsilo.methods.fedridge.private import Release, SharedRelease
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
 """All but FedGCN, which tells of edges and is refused by default."""
@@ -128,7 +128,8 @@ def test_the_policy_of_an_owner_who_says_nothing():
     assert policy().model_dump() == {
         "methods": None, "relay": True, "recoverable": False, "max_message_bytes": 268_435_456, "max_run_bytes": None,
         "max_total_bytes": None, "max_rounds": None, "min_class_count": 1, "min_evaluation_count": 1,
-        "max_epsilon": None, "max_delta": 1e-5, "error_texts": False, "require_secure_sums": False, "min_silos": 3,
+        "max_epsilon": None, "shared_noise": False, "max_delta": 1e-5, "error_texts": False,
+        "require_secure_sums": False, "min_silos": 3,
         "kinds": (
             "model", "gradient", "prototype", "statistic", "embedding", "generator", "synthetic", "counts", "score",
             "control",
@@ -511,6 +512,25 @@ def test_where_there_is_a_bound_nothing_of_training_leaves_without_noise():
     averaging = registry.load("fedavg")
     with pytest.raises(DisclosureError, match="Choose fedridge"):
         strict.check_method("fedavg", averaging.config(), [9, 9])
+
+
+def test_shared_noise_counts_only_where_the_owner_says_so():
+    """It is counted as the whole release that the sum is: three of μ = 1 are √3."""
+    ridge = registry.load("fedridge")
+    config = ridge.config(epsilon=4.0, noise="sum")
+    none = torch.zeros(2, 1, dtype=torch.int64)
+    share = SharedRelease(moments=none[0], products=none, clients=1, mu=1.0, honest=4)
+    strict, trusting = policy(max_epsilon=9.0), policy(max_epsilon=9.0, shared_noise=True)
+    with pytest.raises(DisclosureError, match=r"wants all of the noise in its own answer.*policy\.shared_noise"):
+        strict.check_method("fedridge", config, [9, 9])
+    with pytest.raises(DisclosureError, match="wants all of the noise in its own answer"):
+        Gate(strict, [9, 9]).check("shared_statistics", share)
+    trusting.check_method("fedridge", config, [9, 9])
+    policy().check_method("fedridge", config, [9, 9])  # without a bound what has no noise leaves, too
+    gate = Gate(trusting, [9, 9])
+    for _ in range(3):
+        gate.check("shared_statistics", share)
+    assert gate.mu == pytest.approx(math.sqrt(3.0))
 
 
 def test_small_classes_may_be_in_sums_with_noise():

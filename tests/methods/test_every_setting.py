@@ -109,6 +109,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "min_count": Trial([12]),
         "epsilon": Trial([2.0]),
         "delta": Trial([1e-3], {"epsilon": 2.0}),
+        "noise": Trial(reason="needs secure sums: tests/methods/fedridge/test_private.py"),
         "private_dim": Trial([2], {"epsilon": 2.0}),
         "random_features": Trial([7]),
     },

@@ -197,6 +197,14 @@ class Message:
             MessageError: No data gives such numbers.
         """
 
+    def honest_silos(self) -> int:
+        """How many silos that do not collude must be sure to be in the sum in which this answer leaves.
+
+        More than 1 where each adds only its share of the noise that protects the sum: such an answer leaves masked, or
+        not at all.
+        """
+        return 1
+
     def __repr__(self) -> str:
         parts = []
         for spec in self.specs():

@@ -42,6 +42,12 @@ SCALED_ALONE = (
 )
 """What to do without such sums."""
 
+NOT_SHARED = (
+    "this silo wants all of the noise in its own answer (policy.max_epsilon), and in this run silos share it, so that "
+    "it protects their sum alone. Run with method.noise=silo, or ask the silo's owner to set policy.shared_noise."
+)
+"""Why a share of noise does not leave."""
+
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -87,6 +93,10 @@ class DisclosurePolicy(Settings):
         None, "differential privacy: largest ε that what training has sent in all runs may come to, counted from the "
         "silo's log; what carries no noise does not leave then. Scores and counts of evaluation are not part of it",
         gt=0,
+    )  # fmt: skip
+    shared_noise: bool = setting(
+        False, "whether noise that silos share counts under max_epsilon: it protects their sum alone, and only if "
+        "fewer than a third of them collude; else the silo adds all of it itself (method.noise=silo) or sends nothing",
     )  # fmt: skip
     max_delta: float = setting(1e-5, "δ beside max_epsilon", gt=0, lt=1)
     require_secure_sums: bool = setting(
@@ -176,6 +186,8 @@ class DisclosurePolicy(Settings):
                 f"(policy.max_epsilon); this run has {'none' if epsilon is None else f'ε = {epsilon:g}'}. Choose "
                 f"fedridge with method.epsilon, or ask the silo's owner."
             )
+        if self.max_epsilon is not None and config.needs_secure_sums and not self.shared_noise:
+            raise DisclosureError(NOT_SHARED)
         small = small_classes(class_counts, self.min_class_count)
         for step, reply in _answers(method.client):
             for spec in reply.specs():
@@ -431,6 +443,8 @@ class Gate:
                         f"nothing in training without (policy.max_epsilon). Choose fedridge with method.epsilon."
                     )
             return self.mu
+        if reply.honest_silos() > 1 and not policy.shared_noise:
+            raise DisclosureError(NOT_SHARED)
         together = noise.together([self.mu, mu])
         if noise.epsilon_of(together, policy.max_delta) > policy.max_epsilon * (1 + 1e-9):
             error = DisclosureError(

@@ -54,6 +54,11 @@ class MethodConfig(Settings):
         be secure ones."""
         return ""
 
+    @property
+    def needs_secure_sums(self) -> str:
+        """Why a run with these settings must make secure sums, in words; empty where it need not."""
+        return ""
+
     def check_scaling(self, scaling: Scaling) -> None:
         """Refuse features that are scaled in a way with which these settings could not keep what they promise.
 

@@ -61,6 +61,11 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
             )
         if type(reply) is not reply_type:
             raise MessageError(f"handler '{name}' must return {reply_type.__name__}; {type(reply).__name__} came.")
+        if not secure and reply.honest_silos() > 1:
+            raise DisclosureError(
+                f"{reply_type.__name__} holds a share of the noise that its sum needs, and leaves in a secure sum or "
+                f"not at all. Run with run.secure_sums=true, or with method.noise=silo."
+            )
         if gate is not None:
             if not secure:
                 gate.check_single(name, reply)

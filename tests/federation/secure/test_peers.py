@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphsilo.federation.secure.peers import Peers, colluding, confirmations
+from graphsilo.federation.secure.peers import Peers, colluding, confirmations, honest
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,19 @@ def test_shares_are_too_few_for_those_who_collude_and_enough_for_the_rest(partie
     missing = parties - peers.least
     assert peers.degree + 1 - missing >= peers.threshold
     assert missing == (parties - confirmations(parties) if peers.degree == parties - 1 else parties // 10)
+
+
+@pytest.mark.parametrize(
+    ("parties", "sure"), [(3, 2), (4, 2), (5, 3), (6, 4), (7, 3), (8, 4), (9, 5), (10, 4), (12, 6), (32, 12), (100, 57)]
+)
+def test_honest_clients_that_every_sum_is_sure_of(parties, sure):
+    # Of 10: 7 are in the sum at least and 3 may collude. Of 3 and 4 one may be looking. Of 100: 90 and 33.
+    assert honest(parties) == sure
+
+
+@given(st.integers(3, 3000))
+def test_somebody_honest_is_in_every_sum(parties):
+    assert 2 <= honest(parties) <= Peers.of(parties).least - colluding(parties)
 
 
 def test_degrees():

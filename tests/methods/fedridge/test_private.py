@@ -10,14 +10,16 @@ import pytest
 import torch
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import ConfigError, DisclosureError, MessageError, UnsupportedError
+from graphsilo.errors import ConfigError, DisclosureError, FederationError, MessageError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import noise
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedridge import private
+from graphsilo.methods.fedridge import server as fedridge_server
 from graphsilo.methods.fedridge.features import CONSTANT
 from graphsilo.methods.fedridge.messages import CountRequest, ScoreRequest, StatisticsRequest
+from graphsilo.runtime.secure import SecureSums
 from kit.fedridge import METHOD, played, whole
 
 PRIVATE = {"epsilon": 2.0, "own": False}
@@ -163,6 +165,97 @@ def test_an_answer_of_another_size_is_refused():
     ):  # fmt: skip
         with pytest.raises(MessageError, match="one client and 3 columns"):
             bad.check_answer(request)
+
+
+# -- noise that silos share --------------------------------------------------------------------------------------------
+
+SHARED = {**PRIVATE, "noise": "sum"}
+
+
+def summed(kit, silos, **settings):
+    """Server and federation after the first sum, which is a secure one."""
+    server, federation = kit.build("fedridge", silos, **{**SHARED, **settings})
+    federation.secure = SecureSums(0)
+    server.set_up(federation)
+    return server, federation
+
+
+def test_shared_noise_leaves_the_same_sums(kit, quiet):
+    silos = [kit.tiny_silo(client, train=(0, 1, 2)) for client in range(4)]
+    alone, _ = played(kit, silos, rounds=False, **PRIVATE)
+    together, _ = summed(kit, silos)
+    for name in ("moments", "products"):
+        one, other = (getattr(server, name)["mean/0"].double() for server in (alone, together))
+        assert float((one - other).abs().max()) < 1e-5
+    # Of four silos three are in every sum and one may look: two share the noise, and four add it.
+    assert (alone.releases, together.releases) == (4, 2.0)
+
+
+def test_each_silo_adds_its_share(kit):
+    """1 / √3 of the deviation with three honest ones."""
+    silo = kit.tiny_silo(0, nodes=12, train=(), seed=3)
+    _, federation = played(kit, [silo], rounds=False, **PRIVATE)
+    config = METHOD.config(epsilon=1.0, own=False, noise="sum")
+    client = METHOD.client(replace(federation.client(0).context, config=config))
+    request = private.SharedReleaseRequest(size=4, honest=3)
+    first = client.shared_statistics(request)
+    assert client.shared_statistics(replace(request, honest=2)) is first  # the mean of several would have less noise
+    kept = client.state()
+    drawn = []
+    for _ in range(400):
+        client._shared = None
+        drawn.append(client.shared_statistics(request))
+    client.load_state(kept)
+    again = client.shared_statistics(request)
+    assert torch.equal(again.moments, first.moments)
+    assert (again.mu, again.honest, again.honest_silos()) == (noise.mu_of(1.0, 1e-5), 3, 3)
+    sigma = private.SENSITIVITY / noise.mu_of(1.0, 1e-5) / math.sqrt(3)
+    moments = torch.stack([each.numbers()[0] for each in drawn])
+    assert float(moments[:, [0, 4, 7, 9]].std()) == pytest.approx(sigma, rel=0.12)
+    assert float(moments[:, [1, 2, 3, 5, 6, 8]].std()) == pytest.approx(sigma / math.sqrt(2), rel=0.1)
+    assert float(torch.stack([each.numbers()[1] for each in drawn]).std()) == pytest.approx(sigma, rel=0.1)
+
+
+def test_a_share_of_noise_leaves_masked_or_not_at_all(kit):
+    """A coordinator that asks for it by itself, or for the other kind of release, gets nothing."""
+    server, federation = kit.build("fedridge", [kit.tiny_silo(client) for client in range(3)], **SHARED)
+    with pytest.raises(FederationError, match="leaves in a secure sum or not at all"):
+        server.set_up(federation)
+    client = federation.client(0)
+    with pytest.raises(DisclosureError, match=r"share noise \(method\.noise=sum\)"):
+        client.noisy_statistics(private.ReleaseRequest(size=4))
+    with pytest.raises(MessageError, match="2 to 4096 silos; 1 were asked for"):
+        client.shared_statistics(private.SharedReleaseRequest(size=4, honest=1))
+    _, other = played(kit, [kit.tiny_silo(0)], rounds=False, **PRIVATE)
+    with pytest.raises(DisclosureError, match="a share of noise was asked for"):
+        other.client(0).shared_statistics(private.SharedReleaseRequest(size=4, honest=2))
+
+
+def test_a_coordinator_that_overstates_the_silos_opens_nothing(kit, monkeypatch):
+    """It says that four honest silos share, and has four silos in all, of which it can be sure of two."""
+    monkeypatch.setattr(fedridge_server, "honest", lambda parties: 4)
+    with pytest.raises(
+        FederationError, match="shared between 4 silos that do not collude, and a sum of 4 is sure of 2"
+    ):
+        summed(kit, [kit.tiny_silo(client) for client in range(4)])
+
+
+def test_with_min_clients_the_noise_is_enough_for_the_smallest_sum(kit, quiet):
+    # Of seven, eight and nine silos three, four and five are sure: three share, and nine add.
+    server, _ = summed(kit, [kit.tiny_silo(client) for client in range(9)], min_clients=7)
+    assert server.releases == 3.0
+
+
+def test_shared_noise_needs_secure_sums_and_says_what_it_promises():
+    settings = {**TINY, "partition.clients": 4, "method.noise": "sum"}
+    with pytest.raises(ConfigError, match=r"adds only its share of the noise.*run\.secure_sums=true"):
+        run(load_config(settings))
+    tree = run(load_config({**settings, "run.secure_sums": True})).tree
+    (said,) = [text for text in tree["warnings"] if text.startswith("Differential privacy of nodes")]
+    assert "against whoever sees that sum, silos included, as long as fewer than a third" in said
+    assert tree["seeds"][0]["setup"]["log"]["noise"] == pytest.approx(
+        math.sqrt(2) * noise.deviation(private.SENSITIVITY, noise.mu_of(4.0, 1e-5))
+    )
 
 
 def test_a_run_says_what_its_epsilon_covers():

@@ -43,7 +43,7 @@ from graphsilo.federation.secure.messages import (
     rows,
 )
 from graphsilo.federation.secure.opened import OpenedSums, call_of
-from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations
+from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations, honest
 from graphsilo.types import ClientId
 
 MAX_BITS = 40
@@ -187,6 +187,12 @@ class Sum:
         if not least <= count <= MAX_PARTIES:
             raise DisclosureError(
                 f"a secure sum of {count} silos was asked for; this one takes part in sums of {least} to {MAX_PARTIES}."
+            )
+        wanted = kept.answer.honest_silos()
+        if wanted > 1 and honest(count) < wanted:
+            raise DisclosureError(
+                f"noise was shared between {wanted} silos that do not collude, and a sum of {count} is sure of "
+                f"{honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
             )
         if not count == len(roster.bits) == len(roster.keys) == len(roster.identities) == len(roster.signatures):
             raise MessageError("a roster must say the same of every client.")

@@ -37,6 +37,18 @@ def colluding(parties: int) -> int:
     return -(-parties // 3) - 1
 
 
+def honest(parties: int) -> int:
+    """How many clients that do not collude are in every opened sum of so many, whoever drops out.
+
+    A client that looks at the sum knows what itself has added, so one counts as colluding in any case.
+
+    Example:
+        >>> [honest(parties) for parties in (3, 5, 10, 100)]  # of 10, 7 are in the sum and 3 may collude
+        [2, 3, 4, 57]
+    """
+    return Peers.of(parties).least - max(1, colluding(parties))
+
+
 @dataclass(frozen=True)
 class Peers:
     """Clients by place, 0 to n - 1.

@@ -18,6 +18,7 @@ from graphsilo.evaluate.metrics import accuracy, macro_f1, margins
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
+from graphsilo.federation.secure.fixed import MAX_PARTIES
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import BLOCK, CONSTANT, Features, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED, Labelled, label_columns
@@ -32,7 +33,14 @@ from graphsilo.methods.fedridge.messages import (
     StatisticsRequest,
     halves,
 )
-from graphsilo.methods.fedridge.private import Release, ReleaseRequest, released
+from graphsilo.methods.fedridge.private import (
+    Release,
+    ReleaseRequest,
+    SharedRelease,
+    SharedReleaseRequest,
+    released,
+    shared,
+)
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.view import GraphTensors
 
@@ -49,6 +57,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self.config = context.config.in_effect()
         self._size = 1.0
         self._release: Release | None = None
+        self._shared: SharedRelease | None = None
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._sharpness: dict[str, dict[str, float]] = {}
@@ -107,13 +116,38 @@ class Client(ClientBase[FedRidgeConfig]):
 
         Whoever asks again has the same answer: the mean of several would have less noise.
         """
+        if self.config.noise != "silo":
+            raise DisclosureError("this run's settings share noise (method.noise=sum), and a whole release was asked.")
         if self._release is None:
-            (kind,) = self.config.kinds(self.silo.schema.task)
-            features = Features(self.data, replace(self._recipe(kind), hops=0))
             classes, mu = self.silo.schema.num_classes, self.config.mu
-            self._release = released(features, self._train, self.silo.labels, classes, mu)
+            self._release = released(self._own_rows(), self._train, self.silo.labels, classes, mu)
             Features.forget_others(self.data, ())
         return self._release
+
+    @handler
+    def shared_statistics(self, request: SharedReleaseRequest) -> SharedRelease:
+        """The same with a share of the noise, for a secure sum that is sure of as many honest silos as are asked for.
+
+        Whoever asks again has the same answer, whatever number it says: the sum is refused if it is of too few.
+        """
+        if self.config.epsilon is None or self.config.noise != "sum":
+            raise DisclosureError(
+                "a share of noise was asked for, and this run's settings have none shared (method.epsilon with "
+                "method.noise=sum)."
+            )
+        if not 1 < request.honest <= MAX_PARTIES:
+            raise MessageError(f"noise is shared between 2 to {MAX_PARTIES} silos; {request.honest} were asked for.")
+        if self._shared is None:
+            classes, mu = self.silo.schema.num_classes, self.config.mu
+            rows = self._own_rows()
+            self._shared = shared(rows, self._train, self.silo.labels, classes, mu, request.honest)
+            Features.forget_others(self.data, ())
+        return self._shared
+
+    def _own_rows(self) -> Features:
+        """Of the kind of features there is, without neighbours."""
+        (kind,) = self.config.kinds(self.silo.schema.task)
+        return Features(self.data, replace(self._recipe(kind), hops=0))
 
     def _refuse_without_noise(self) -> None:
         if self.config.epsilon is not None:
@@ -254,6 +288,9 @@ class Client(ClientBase[FedRidgeConfig]):
         state: dict[str, Any] = {"size": self._size, "models": self._models, "sharpness": self._sharpness}
         if self._release is not None:
             state["release"] = {"moments": self._release.moments, "products": self._release.products}
+        if self._shared is not None:
+            kept = self._shared
+            state["shared"] = {"moments": kept.moments, "products": kept.products, "honest": kept.honest}
         return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -261,6 +298,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self._models = {view: dict(models) for view, models in state["models"].items()}
         self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
         self._release = Release(**state["release"], clients=1, mu=self.config.mu) if "release" in state else None
+        self._shared = SharedRelease(**state["shared"], clients=1, mu=self.config.mu) if "shared" in state else None
 
     def final_models(self) -> dict[str, Tensors]:
         return {

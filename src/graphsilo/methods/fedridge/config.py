@@ -10,7 +10,7 @@ from pydantic import model_validator
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, MessageError
-from graphsilo.federation import noise
+from graphsilo.federation import noise as gaussian
 from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
@@ -82,6 +82,12 @@ class FedRidgeConfig(OneRoundConfig):
         source="ours", gt=0,
     )  # fmt: skip
     delta: float = setting(1e-5, "δ beside ε", source="ours", gt=0, lt=1, when={"epsilon": ABOVE_ZERO})
+    noise: Literal["silo", "sum"] = setting(
+        "silo", "who adds the noise: every silo all of it (a promise against whoever sees its answer), or all together "
+        "what their sum needs, with run.secure_sums (against whoever sees sums, with fewer than a third of the silos "
+        "colluding)",
+        source="ours", when={"epsilon": ABOVE_ZERO},
+    )  # fmt: skip
     private_dim: int = setting(
         256, "most columns of φ with noise, which grows with them", source="ours", ge=1, when={"epsilon": ABOVE_ZERO}
     )
@@ -111,7 +117,16 @@ class FedRidgeConfig(OneRoundConfig):
     def mu(self) -> float:
         """How well the release tells whether a node was there, as ``federation.noise`` has it."""
         assert self.epsilon is not None
-        return noise.mu_of(self.epsilon, self.delta)
+        return gaussian.mu_of(self.epsilon, self.delta)
+
+    @property
+    def needs_secure_sums(self) -> str:
+        if self.epsilon is None or self.noise == "silo":
+            return ""
+        return (
+            "with method.noise=sum every silo adds only its share of the noise, which protects nothing but sums that "
+            "nobody sees the parts of"
+        )
 
     @property
     def chooses_by_validation(self) -> bool:
@@ -141,13 +156,24 @@ class FedRidgeConfig(OneRoundConfig):
     def promises(self, seeds: int) -> str:
         if self.epsilon is None:
             return ""
-        several = noise.epsilon_of(noise.together([self.mu] * seeds), self.delta)
+        several = gaussian.epsilon_of(gaussian.together([self.mu] * seeds), self.delta)
         more = f" {seeds} seeds are {seeds} releases: together ε = {several:.3g}." if seeds > 1 else ""
+        if self.noise == "silo":
+            who = (
+                f"every silo adds noise of its own to the sums that training sends, for ε = {self.epsilon:g} and δ = "
+                f"{self.delta:g}, whoever reads them."
+            )
+        else:
+            who = (
+                f"the silos together add the noise that the sum of what training sends needs, for ε = {self.epsilon:g} "
+                f"and δ = {self.delta:g}, against whoever sees that sum, silos included, as long as fewer than a third "
+                f"of them (of three or four: none but the one that looks) collude. It does not hold against one who "
+                f"sees a silo's answer without its mask."
+            )
         return (
-            f"Differential privacy of nodes: every silo adds noise of its own to the sums that training sends, for ε = "
-            f"{self.epsilon:g} and δ = {self.delta:g}, whoever reads them.{more} Not covered are scores and counts of "
-            f"evaluation, the split into training and other nodes, and what silos say of their data before a run. The "
-            f"noise comes from the operating system: no run with it is repeated to the bit."
+            f"Differential privacy of nodes: {who}{more} Not covered are scores and counts of evaluation, the split "
+            f"into training and other nodes, and what silos say of their data before a run. The noise comes from the "
+            f"operating system: no run with it is repeated to the bit."
         )
 
     def check_scaling(self, scaling: Scaling) -> None:

@@ -14,13 +14,14 @@ from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.federation import noise
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
+from graphsilo.federation.secure.peers import MIN_PARTIES, honest
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedridge.client import Client, criterion_of, shifted
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED, SCALE
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, ScoreRequest, StatisticsRequest, whole
-from graphsilo.methods.fedridge.private import SENSITIVITY, ReleaseRequest, solution
+from graphsilo.methods.fedridge.private import SENSITIVITY, ReleaseRequest, SharedReleaseRequest, solution
 from graphsilo.methods.fedridge.solve import Spectrum, unpack
 from graphsilo.types import ClientId
 
@@ -43,7 +44,8 @@ class Server(ServerBase[FedRidgeConfig]):
     Attributes:
         kinds: The features that are still to choose from.
         moments, products: The sums of all silos so far, by features and balance, float64.
-        releases: With noise: how many clients have added theirs.
+        releases: With noise: how many times the variance that one release needs is in the sums: as many as clients
+            where each has added all of it.
         weights: The common model by its features, and where it has label features a second one without; empty before
             round 1.
     """
@@ -56,7 +58,7 @@ class Server(ServerBase[FedRidgeConfig]):
                 "method.epsilon promises privacy of nodes, and this task is about graphs, whose sums of nodes have no "
                 "bound; leave it out, or choose a node task."
             )
-        self.releases = 0
+        self.releases: float = 0
         self.kinds = self.config.kinds(self.schema.task)
         self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
@@ -139,10 +141,18 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def _take_release(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
         (kind,) = self.kinds
-        request = ReleaseRequest(size=self._width(kind, self.config.dim))
-        found = federation.sum(Client.noisy_statistics, request, to=asked).require(self.config.min_clients)
-        self.moments, self.products = {f"{kind}/0": found.moments}, {f"{kind}/0": found.products}
-        self.releases = found.clients
+        size = self._width(kind, self.config.dim)
+        if self.config.noise == "silo":
+            request = ReleaseRequest(size=size)
+            found = federation.sum(Client.noisy_statistics, request, to=asked).require(self.config.min_clients)
+            moments, products, self.releases = found.moments, found.products, found.clients
+        else:
+            least = max(MIN_PARTIES, self.config.min_clients or len(asked))
+            sure = min(honest(parties) for parties in range(least, len(asked) + 1))
+            shares = SharedReleaseRequest(size=size, honest=sure)
+            steps = federation.sum(Client.shared_statistics, shares, to=asked).require(self.config.min_clients)
+            (moments, products), self.releases = steps.numbers(), steps.clients / sure
+        self.moments, self.products = {f"{kind}/0": moments}, {f"{kind}/0": products}
         self.log["noise"] = noise.deviation(SENSITIVITY, self.config.mu) * math.sqrt(self.releases)
 
     def round(self, federation: Federation, number: int) -> None:
@@ -236,7 +246,7 @@ class Server(ServerBase[FedRidgeConfig]):
         self.moments, self.products = dict(state["moments"]), dict(state["products"])
         self.class_weights, self.shifts = state["class_weights"], state["shifts"]
         self.weights, self.kinds, self.size = dict(state["weights"]), tuple(state["kinds"]), float(state["size"])
-        self.releases = int(state.get("releases", 0))
+        self.releases = state.get("releases", 0)
 
 
 def _widest(kinds: Sequence[str]) -> list[str]:
