@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,24 @@ def test_a_key_lasts(tmp_path: Path) -> None:
     (tmp_path / "sums" / "north.key").write_bytes(b"short")
     with pytest.raises(DisclosureError, match="the key by which this silo signs in secure sums cannot be kept"):
         kept_identity(tmp_path / "sums" / "north.key")
+
+
+def test_nobody_else_can_read_the_key_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = []
+    sync = os.fsync
+
+    def look(handle: int) -> None:
+        modes.extend(path.stat().st_mode & 0o777 for path in tmp_path.glob(".*.tmp"))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", look)
+    before = os.umask(0)
+    try:
+        kept_identity(tmp_path / "north.key")
+    finally:
+        os.umask(before)
+    assert modes == [0o600]
+    assert (tmp_path / "north.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Path) -> None:

@@ -175,12 +175,15 @@ def by_global_id(names: NDArray[Any] | None, ids: NDArray[Any] | None) -> NDArra
 
 
 @contextlib.contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes the place of ``path`` only when everything is on disk."""
+def atomic_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """A file to write that takes the place of ``path`` only when everything is on disk.
+
+    ``mode`` says who may read and write it, from its first byte on; the umask is taken off.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -29,9 +29,8 @@ def kept_identity(path: Path) -> Identity:
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with atomic_file(path) as file:
+            with atomic_file(path, 0o600) as file:
                 file.write(Ed25519PrivateKey.generate().private_bytes_raw())
-            path.chmod(0o600)
         data = path.read_bytes()
         if len(data) != _KEY_BYTES:
             raise ValueError(f"{len(data)} bytes")
