@@ -266,6 +266,13 @@ def test_sums_of_too_few(clients, settings, more, text):
         run(config)
 
 
+def test_scored_are_a_share_of_all_clients_not_of_those_of_a_round():
+    """Of six, three train in a round, and three are scored: enough for both sums."""
+    config = small_config(fedavg.METHOD, {"participation": 0.5}, clients=6, run=SECURE)
+    evaluation = config.evaluation.model_copy(update={"report": "federation", "share": 0.5})
+    assert run(config.model_copy(update={"evaluation": evaluation})).record.seeds[0].last_round >= 1
+
+
 def test_three_clients_are_warned_of():
     found = run(small_config(fedavg.METHOD, {}, clients=3, run=SECURE)).record.warnings
     assert any("a secure sum of 3 silos cannot be opened where one of them drops out" in text for text in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import scipy.sparse as sp
@@ -15,7 +16,7 @@ from graphsilo.data.sources.cache import cache_root
 from graphsilo.data.sources.sizes import require_memory
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import modes_of
+from graphsilo.experiments.evaluation import modes_of, scored_clients
 from graphsilo.experiments.participants import Participants
 from graphsilo.federation import registry
 from graphsilo.federation.client import no_dense_products, precision_matters
@@ -25,7 +26,7 @@ from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import free_disk
-from graphsilo.types import Precision
+from graphsilo.types import ClientId, Precision
 
 if TYPE_CHECKING:
     from graphsilo.experiments.simulation import Simulation
@@ -88,7 +89,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_left(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
-    check_secure_sums(config, method, method_config, asked)
+    check_secure_sums(config, method, method_config, asked, simulation.clients)
     method_config.check_scaling(simulation.scaling)
     if config.run.precision != "float32" and not method.backbone:
         raise UnsupportedError(
@@ -112,15 +113,19 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         )
 
 
-def check_secure_sums(config: RunConfig, method: Method, method_config: MethodConfig, asked: int) -> None:
+def check_secure_sums(
+    config: RunConfig, method: Method, method_config: MethodConfig, asked: int, clients: Sequence[ClientId]
+) -> None:
     """Refuse secure sums for methods that need more than sums, and of so few clients that they hide nothing.
 
     Args:
         config, method, method_config: The run.
         asked: Clients of a round.
+        clients: All.
 
     Raises:
-        ConfigError: Too few are asked, or only sums of scores are wanted where more is needed.
+        ConfigError: Too few are asked, only sums of scores are wanted where more is needed, or settings need sums that
+            the run does not make.
         UnsupportedError: The method needs single answers; names methods that do not.
     """
     summed = config.evaluation.report == "federation"
@@ -140,6 +145,8 @@ def check_secure_sums(config: RunConfig, method: Method, method_config: MethodCo
             "coordinator see none. Use the modes own_local and aggregate_local, or evaluation.report=silos."
         )
     if not config.run.secure_sums:
+        if method_config.needs_secure_sums and not method.pooled:
+            raise ConfigError(f"{method_config.needs_secure_sums}; run with run.secure_sums=true.")
         return
     if method.pooled:
         raise UnsupportedError(
@@ -152,7 +159,8 @@ def check_secure_sums(config: RunConfig, method: Method, method_config: MethodCo
             f"with run.secure_sums the coordinator sees nothing but sums, and {method.title} needs {needed}. Methods "
             f"that sums are enough for: {', '.join(able)}."
         )
-    scored = max(1, int(asked * config.evaluation.share + 1e-9)) if summed else asked
+    chosen = scored_clients(config.evaluation, clients, 0) if summed else clients
+    scored = len(clients if chosen is None else chosen)
     if min(asked, scored) < MIN_PARTIES:
         raise ConfigError(
             f"a secure sum needs {MIN_PARTIES} clients or more: of two, each would know the other's answer from it. "
