@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from graphsilo.cli.attack import attack
 from graphsilo.cli.doctor import doctor
 from graphsilo.cli.federation.commands import federation
 from graphsilo.cli.federation.join import join
@@ -312,6 +313,7 @@ def report(
 
 app.command(cls=Once)(predict)
 app.command(cls=Once)(gntk)
+app.command(cls=Once)(attack)
 app.add_typer(silo, name="silo")
 app.add_typer(federation, name="federation")
 app.command()(serve)

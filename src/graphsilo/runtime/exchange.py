@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -28,6 +28,18 @@ from graphsilo.types import ClientId
 _WEIGHT = "num_samples"
 
 
+class Witness(Protocol):
+    """Sees what the coordinator sees, and changes nothing: for studies of what that says of a silo."""
+
+    def answered(self, client: ClientId, handler: Handler[Any, Any], request: Message, answer: Message) -> None:
+        """A client answered in plain."""
+
+    def opened(
+        self, handler: Handler[Any, Any], request: Message | Mapping[ClientId, Message], total: Total[Any]
+    ) -> None:
+        """A secure sum was opened; single answers were not seen."""
+
+
 class Exchange(Federation):
     """A federation whose messages are encoded, noted and checked; how they travel is left to ``deliver``."""
 
@@ -42,6 +54,7 @@ class Exchange(Federation):
         self.largest_value = LARGEST_WEIGHT
         self.secure: SecureSums | None = None
         self.run = ""  # what silos at other machines know the run by
+        self.witness: Witness | None = None
 
     @abstractmethod
     def deliver(
@@ -118,6 +131,8 @@ class Exchange(Federation):
                     answer.check_answer(requests[client])
                 if check is not None:
                     check(client, answer)
+                if self.witness is not None:
+                    self.witness.answered(client, handler, requests[client], answer)
             except MessageError as error:
                 answer = self.unusable(client, handler, error)
             yield client, answer, found
@@ -150,7 +165,10 @@ class Exchange(Federation):
     ) -> Total[Reply]:
         if self.secure is None or not handler.types()[1].specs():  # of nothing there is nothing to hide
             return super().sum(handler, request, to=to)
-        return self.secure.sum(self, handler, request, to)
+        total = self.secure.sum(self, handler, request, to)
+        if self.witness is not None:
+            self.witness.opened(handler, request, total)
+        return total
 
     def allow_single(self, handler: Handler[Any, Any]) -> None:
         if self.secure is not None and handler.name not in self.secure.singles and handler.types()[1].specs():

@@ -1,0 +1,122 @@
+"""What ``attack.json`` holds, typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from graphsilo.__about__ import __version__
+from graphsilo.attacks.measures import Interval
+from graphsilo.errors import RunError
+from graphsilo.experiments.storage import disk
+
+FORMAT = 1
+"""Version of ``attack.json``."""
+NAME = "attack.json"
+
+
+class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A part of it."""
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """What one attack came to, by one figure.
+
+    Attributes:
+        attack, attacker: Which, and as whom.
+        figure: What ``value`` is, in words.
+        uses: What the attack used of what the attacker saw; where there was nothing to use, what was missing.
+        value, low, high: Success and its 95 % interval, from 0 to 1; None where there was nothing to use.
+        prior: The same figure without the run; None where there is none.
+        targets: How many things were guessed.
+    """
+
+    attack: str
+    attacker: str
+    figure: str
+    uses: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    prior: float | None = None
+    targets: int = 0
+
+    @classmethod
+    def of(
+        cls, attack: str, attacker: str, figure: str, uses: str, found: Interval | None, *, prior: float | None,
+        targets: int,
+    ) -> Outcome:  # fmt: skip
+        """From a figure with its interval."""
+        if found is None:
+            return cls(attack=attack, attacker=attacker, figure=figure, uses="all targets are of one kind")
+        value, low, high = found
+        return cls(
+            attack=attack, attacker=attacker, figure=figure, uses=uses, value=value, low=low, high=high, prior=prior,
+            targets=targets,
+        )  # fmt: skip
+
+    @property
+    def succeeds(self) -> bool:
+        """Whether the whole interval is above the prior."""
+        return self.low is not None and self.low > (self.prior or 0.0)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.value is None:
+            return "nothing to use"
+        return "above the prior" if self.succeeds else "not above the prior"
+
+
+class AttackRecord(Record, frozen=True, kw_only=True):
+    """The attacks on a run.
+
+    Attributes:
+        fingerprint: Of the run.
+        targets: Clients that were attacked.
+        shadows: Runs behind the membership attack, per seed.
+        notes: What to know of the numbers.
+        outcomes: By seed.
+    """
+
+    format: int = FORMAT
+    graphsilo: str = __version__
+    fingerprint: str
+    method: str
+    title: str
+    data: str
+    secure_sums: bool
+    targets: list[int]
+    shadows: int
+    notes: list[str]
+    outcomes: dict[int, list[Outcome]]
+
+
+def write(folder: Path, record: AttackRecord) -> Path:
+    """Write ``attack.json``; returns where."""
+    path = folder / NAME
+    disk.write_json(path, msgspec.to_builtins(record))
+    return path
+
+
+def read(folder: Path) -> AttackRecord:
+    """Read it.
+
+    Raises:
+        RunError: It is missing, damaged or another version's.
+    """
+    path = folder / NAME
+    tree = disk.read_json(path, "what attacks found")
+    version = tree.get("format") if isinstance(tree, dict) else None
+    if version != FORMAT:
+        raise RunError(
+            f"'{path}' should hold what attacks found in format {FORMAT}, but its format is {version!r}: attack the "
+            f"run again."
+        )
+    try:
+        return msgspec.convert(tree, AttackRecord, strict=False)
+    except msgspec.ValidationError as error:
+        raise RunError(
+            f"'{path}' does not have the form of what attacks found: {error}. Attack the run again."
+        ) from None

@@ -1,0 +1,210 @@
+"""Rows of features, recovered from what was sent.
+
+A sum over a single node is its row. A linear layer's gradient is Σ δ xᵀ: divided by the bias' gradient Σ δ it is a mean
+of inputs, and one of them exactly where only one node makes a unit fire (Geiping et al., NeurIPS 2020, and the trap
+weights of Fowl et al., ICLR 2022, rest on it). A matrix Σ φ φᵀ of few rows has, as the column of a feature that one row
+has alone, that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.attacks.measures import wilson
+from graphsilo.attacks.record import Outcome
+from graphsilo.attacks.views import Update, View
+from graphsilo.data.silos.silo import Silo
+from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
+from graphsilo.methods.fedridge.features import Features
+from graphsilo.methods.fedridge.solve import unpack
+from graphsilo.models.view import tensors_of
+
+ATTACK = "rows"
+ALIKE = (0.999, 0.95)
+"""Cosines from which a row counts as recovered."""
+_SUMS = ("statistic", "synthetic")
+_TINY = 1e-12
+Space: TypeAlias = "tuple[str, int] | None"
+"""What rows are of: FedRidge's features of a kind and width, or (None) raw ones."""
+
+
+def rows(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
+    """Share of rows of the silo's training nodes and their neighbours that are among the attacker's guesses.
+
+    Args:
+        cases: What is seen of each target, and the truth.
+        others: All silos, whose rows are the prior's guesses.
+    """
+    attacker = cases[0][0].attacker
+    hits, prior, targets = dict.fromkeys(ALIKE, 0), dict.fromkeys(ALIKE, 0), 0
+    used: dict[str, None] = {}
+    for view, silo in cases:
+        guesses: dict[Space, list[Tensor]] = {}
+        for what, space, matrix in _guesses(view):
+            guesses.setdefault(space, []).append(matrix)
+            used[what] = None
+        elsewhere = next((other for other in others if other.client != silo.client), None)
+        best, before = np.zeros(0), np.zeros(0)
+        for space, found in guesses.items():
+            truth = _truth(view, silo, space)
+            theirs = [] if elsewhere is None else list(_truth(view, elsewhere, space))
+            best, before = _larger(best, _nearest(truth, found)), _larger(before, _nearest(truth, theirs))
+        targets += len(best)
+        for each in ALIKE:
+            hits[each] += int((best > each).sum())
+            prior[each] += int((before > each).sum())
+    figures = [f"share of rows recovered, cosine above {each}" for each in ALIKE]
+    if not used or not targets:
+        missing = "no change of first-layer weights, sum or class mean of a silo was seen"
+        return [Outcome(attack=ATTACK, attacker=attacker, figure=figure, uses=missing) for figure in figures]
+    return [
+        Outcome.of(
+            ATTACK, attacker, figure, ", ".join(used), wilson(hits[each], targets), prior=prior[each] / targets,
+            targets=targets,
+        )
+        for figure, each in zip(figures, ALIKE, strict=True)
+    ]  # fmt: skip
+
+
+# -- guesses -------------------------------------------------------------------------------------------------------
+
+
+def _guesses(view: View) -> Iterator[tuple[str, Space, Tensor]]:
+    """Rows that the attacker thinks are there, [m, width]: what they were made of, in which space, and themselves."""
+    for update in view.updates:
+        whose = "" if update.own else ", mean over silos"
+        for guess in of_gradient(update, view):
+            yield f"change of the first layer{whose}", None, guess
+    for sums in ridge_sums(view):
+        values, vectors = torch.linalg.eigh(sums.moments)
+        top = vectors[:, values > 1e-6 * values[-1]].t()
+        yield f"sums Σ φφᵀ and Σ yφᵀ{sums.whose}", sums.space, torch.cat([sums.products, sums.moments, top, -top])
+    features = view.public.schema.num_features
+    for call, spec, tensor in view.fields(*_SUMS):
+        if spec.form == "tensor" and tensor.ndim >= 2 and tensor.shape[-1] % features == 0:
+            yield f"{spec.name}{_whose(call.client)}", None, tensor.reshape(-1, features)
+
+
+def of_gradient(update: Update, view: View) -> Iterator[Tensor]:
+    """Of a layer that takes features: for each unit the ratio of its weights' gradient to that of its bias, or the
+    weights' gradient alone, whose direction is a weighted mean of inputs, too."""
+    found = update.gradient(view.public.config)
+    for name, tensor in found.items():
+        if tensor.ndim != 2 or tensor.shape[0] != view.public.schema.num_features:
+            continue
+        units = tensor.t()
+        bias = found.get(name.removesuffix("weight") + "bias")
+        if bias is not None and bias.shape == (len(units),):
+            fires = bias.abs() > _TINY
+            yield units[fires] / bias[fires, None]
+        yield torch.cat([units, -units])
+
+
+@dataclass(frozen=True)
+class RidgeSums:
+    """FedRidge's sums for one kind of features, without the columns of labels.
+
+    Attributes:
+        space: Which features, and most of their columns.
+        moments: [p, p] Σ φφᵀ.
+        products: [C, p] Σ yφᵀ.
+        single: Whether they are the silo's own.
+    """
+
+    space: tuple[str, int]
+    moments: Tensor
+    products: Tensor
+    single: bool
+
+    @property
+    def whose(self) -> str:
+        return "" if self.single else ", summed over silos"
+
+
+def ridge_sums(view: View) -> Iterator[RidgeSums]:
+    """What of FedRidge's sums was seen."""
+    config = view.public.config
+    if view.attacker != "coordinator" or not isinstance(config, FedRidgeConfig):
+        return
+    config = config.in_effect()
+    for call in view.calls:
+        moments, products = (getattr(call.answer, name, None) for name in ("moments", "products"))
+        if moments is None or products is None:
+            continue
+        if isinstance(moments, Tensor):  # with noise
+            kind = config.kinds(view.public.schema.task)[0]
+            moments, products, dim = {kind: moments}, {kind: products}, config.dim
+        else:
+            dim = call.request.dim  # type: ignore[attr-defined]
+        for name, packed in moments.items():
+            kind = kind_of(name.split("/")[0])
+            width = config.width(kind, dim, view.public.schema)
+            square = unpack(packed, products[name].shape[1]).triu()
+            square = (square + square.t() - square.diag().diag())[:width, :width]
+            yield RidgeSums((kind, dim), square, products[name][:, :width].double(), call.client is not None)
+
+
+def _whose(client: int | None) -> str:
+    return "" if client is not None else ", summed over silos"
+
+
+# -- truth ---------------------------------------------------------------------------------------------------------
+
+
+def reach(silo: Silo) -> NDArray[np.int64]:
+    """Training nodes and their neighbours: whose inputs a layered model's loss depends on."""
+    adjacency = silo.graph.union.adjacency()
+    chosen = np.zeros(adjacency.shape[0], dtype=bool)
+    chosen[silo.train] = True
+    near = np.asarray(adjacency.T @ chosen.astype(np.float32)) > 0
+    found: NDArray[np.int64] = np.flatnonzero(chosen | near)
+    return found
+
+
+def phi(view: View, silo: Silo, nodes: NDArray[np.int64], space: tuple[str, int]) -> Tensor:
+    """FedRidge's rows of some nodes, [n, p]; with noise they are of the nodes' own features alone."""
+    config = view.public.config
+    assert isinstance(config, FedRidgeConfig)
+    recipe = config.in_effect().recipe(kind_of(space[0]), view.public.seed, space[1])
+    recipe = replace(recipe, hops=0) if config.epsilon is not None else recipe
+    return torch.cat([part for _, part in Features(tensors_of(silo.graph), recipe).blocks(nodes)])
+
+
+def _truth(view: View, silo: Silo, space: Space) -> Tensor:
+    """The rows that guesses are held against, of length 1, [levels, n, width]: X and ÂX of the same nodes, or φ."""
+    if space is not None:
+        return _unit(phi(view, silo, silo.train, space))[None]
+    data, nodes = tensors_of(silo.graph), reach(silo)
+    return torch.stack([_unit(_dense(data.hop_matrix(level, "gcn")[nodes])) for level in (0, 1)])
+
+
+def _larger(known: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.maximum(known, found) if len(known) else found
+
+
+def _nearest(truth: Tensor, guesses: Sequence[Tensor]) -> NDArray[np.float64]:
+    """[targets] best cosine of any guess to any of a target's rows [levels, targets, width]."""
+    best = torch.zeros(truth.shape[1], dtype=torch.float64)
+    for guess in guesses:
+        unit = _unit(guess.reshape(-1, guess.shape[-1]))
+        if len(unit):
+            for level in truth:
+                best = torch.maximum(best, (level @ unit.t()).amax(dim=1))
+    return best.numpy()
+
+
+def _unit(matrix: Tensor) -> Tensor:
+    matrix = torch.nan_to_num(matrix.double(), posinf=0.0, neginf=0.0)
+    return torch.nn.functional.normalize(matrix, dim=1, eps=1e-30)
+
+
+def _dense(matrix: object) -> Tensor:
+    return torch.from_numpy(np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, dtype=np.float64))  # type: ignore[attr-defined]

@@ -1,0 +1,270 @@
+"""What an attacker sees of one silo: the coordinator, another silo, or who reads the saved model. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphsilo.attacks.recorder import Call, Repetition
+from graphsilo.data.graph import Graph
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.errors import GraphsiloError
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, common_model
+from graphsilo.federation.message import FieldSpec, Message, Tensors, tensors_in
+from graphsilo.federation.registry import Method
+from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
+from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.types import ClientId
+
+Attacker: TypeAlias = Literal["coordinator", "silo", "reader"]
+ATTACKERS: tuple[Attacker, ...] = get_args(Attacker)
+Saved: TypeAlias = "tuple[str, Mapping[str, Any]]"
+"""A model: ``common`` and its weights, or ``own`` and what a client saves."""
+
+
+@dataclass(frozen=True)
+class Public:
+    """What everybody knows: settings, names, and that the method's code is open."""
+
+    method: Method
+    config: MethodConfig
+    schema: Schema
+    models: Mapping[ClientId, ModelSpec]
+    seed: int
+    clients: tuple[ClientId, ...]
+
+    def member(self, client: ClientId, silo: Silo) -> ClientBase[Any]:
+        """A client of the method on somebody's data."""
+        common = common_model(self.models)
+        return self.method.client(
+            ClientContext(client, silo, self.config, self.models[client], self.seed, "cpu", common)
+        )
+
+    def logits(self, saved: Saved, client: ClientId, graph: Graph) -> Tensor | None:
+        """What a model says of a graph's nodes, [n, C] log-probabilities; None where it is no classifier of these."""
+        none = np.zeros(0, dtype=np.int64)
+        asked = EvaluationSet("seen", graph, {"val": none, "test": none})
+        member = self.member(client, Silo(client, graph, none, (asked,), self.schema))
+        kind, weights = saved
+        with torch.no_grad():
+            try:
+                if kind == "own":
+                    member.load_final(weights)
+                else:
+                    member.install_aggregate(weights)
+                found = member.predict(member.tensors(graph), "own" if kind == "own" else "aggregate")
+            except (GraphsiloError, KeyError):  # a part of a model, such as the layers that a method shares
+                return None
+        return torch.log_softmax(found.double(), dim=1)
+
+    def of_words(self, saved: Saved, client: ClientId) -> Tensor | None:
+        """The same of nodes without links that have one feature each, [d, C]."""
+        return self.logits(saved, client, _graph(np.eye(self.schema.num_features, dtype=np.float32)))
+
+
+@dataclass(frozen=True)
+class Update:
+    """Weights before and after local training.
+
+    Attributes:
+        own: Whether they are the silo's; else the mean over several.
+    """
+
+    before: Mapping[str, Tensor]
+    after: Mapping[str, Tensor]
+    own: bool
+    round: int
+
+    def gradient(self, config: MethodConfig) -> dict[str, Tensor]:
+        """The sum of the gradients behind a change, as far as the change tells it.
+
+        Plain descent is taken back exactly where there was one step. Of Adam's first step lr · g / (|g| + ε) the
+        rounding of float32 leaves enough to tell g unless it is large. Otherwise the change itself stands for it, its
+        sign turned.
+        """
+        change = {name: (self.before[name].double() - self.after[name].double()) for name in self.after}
+        if not isinstance(config, LocalTrainingConfig):
+            return change
+        plain = config.optimizer == "sgd" and not config.momentum
+        single = config.local_epochs == 1 and not config.batch_size
+        if not plain and not (config.optimizer == "adam" and single and (self.round == 1 or config.reset_optimizer)):
+            return change
+        found = {}
+        for name, moved in change.items():
+            step = moved / config.lr
+            if not plain:
+                step = 1e-8 * step / (1 - step.abs()).clamp_min(1e-7)
+            found[name] = step - config.local_epochs * config.weight_decay * self.before[name].double()
+        return found
+
+
+@dataclass(frozen=True)
+class View:
+    """What one attacker knows of one silo.
+
+    Attributes:
+        target: The silo.
+        calls: Messages that the attacker saw, in order; for a coordinator the target's own, and those over all silos
+            (``client`` None).
+        saved: The model as the attacker has it at the end: what the target sent last, the common one, or what the
+            target saved.
+        own: The attacker's data, where it is a silo.
+        predictions: The saved model's predictions of the target's nodes, [n, C], which a reader was given.
+        embeddings: Of the attacker's own nodes by its own model.
+    """
+
+    attacker: Attacker
+    target: ClientId
+    public: Public
+    calls: tuple[Call, ...] = ()
+    saved: Saved | None = None
+    own: Silo | None = None
+    predictions: Tensor | None = None
+    embeddings: Tensor | None = None
+    _updates: list[Update] = field(default_factory=list, repr=False)
+
+    @property
+    def updates(self) -> list[Update]:
+        """Changes of weights that the attacker saw, those of the target where it did."""
+        if not self._updates:
+            self._updates.extend(_steps(self) if self.attacker == "silo" else _changes(self))
+        return self._updates
+
+    def fields(self, *kinds: str) -> Iterator[tuple[Call, FieldSpec, Tensor]]:
+        """Tensors of these kinds: for a coordinator in answers of the target or sums over all, for another silo in what
+        it was asked with, which is made of all answers."""
+        for call in self.calls:
+            message = call.answer
+            if self.attacker == "silo":
+                message, call = call.request, replace(call, client=None)
+            for spec in message.specs():
+                value = getattr(message, spec.name)
+                if spec.kind in kinds and spec.form != "plain" and value is not None:
+                    for tensor in tensors_in(value):
+                        yield call, spec, tensor.double()
+
+
+def views(repetition: Repetition, attacker: Attacker, targets: tuple[ClientId, ...]) -> list[View]:
+    """What an attacker sees of each of some silos. As another silo, the next one attacks."""
+    public = public_of(repetition)
+    return [_view(repetition, attacker, target, public) for target in targets]
+
+
+def public_of(repetition: Repetition) -> Public:
+    """What everybody knows of a run."""
+    simulation = repetition.simulation
+    return Public(
+        repetition.method, repetition.config.method_config(), simulation.schema, simulation.models, repetition.seed,
+        simulation.clients,
+    )  # fmt: skip
+
+
+def _view(repetition: Repetition, attacker: Attacker, target: ClientId, public: Public) -> View:
+    calls, models = repetition.recorder.calls, repetition.models
+    seen = View(attacker, target, public)
+    common = next((saved for saved in models.values() if saved[0] == "common"), None)
+    if attacker == "reader":
+        saved, predictions = models.get(target), None
+        if saved is not None:
+            silo = next(silo for silo in repetition.simulation.silos if silo.client == target)
+            predictions = public.logits(saved, target, silo.graph.union)
+        return replace(seen, saved=saved, predictions=predictions)
+    if attacker == "coordinator":
+        mine = tuple(call for call in calls if call.client in (None, target))
+        made = models.get(target, common)
+        made = made if made is not None and made[0] == "common" else None
+        return replace(seen, calls=mine, saved=last_model(mine, common, target) or made)
+    clients = public.clients
+    if len(clients) == 1:
+        return seen
+    place = (clients.index(target) + 1) % len(clients)
+    other = clients[place]
+    # In a secure sum a silo hears the request and knows its own answer; the sum it does not see.
+    heard = tuple(
+        replace(call, client=other, answer=_Nothing()) if call.client is None else call
+        for call in calls if call.client in (None, other)
+    )  # fmt: skip
+    silo = next(silo for silo in repetition.simulation.silos if silo.client == other)
+    theirs = models.get(other)
+    return replace(
+        seen, calls=heard, own=silo, saved=theirs if theirs is not None and theirs[0] == "common" else None,
+        embeddings=_embeddings(repetition, other),
+    )  # fmt: skip
+
+
+class _Nothing(Message):
+    """In place of what was not seen."""
+
+
+def last_model(calls: tuple[Call, ...], common: Saved | None, target: ClientId) -> Saved | None:
+    """The last weights that a client sent by itself, if they are of the common model's form."""
+    if common is None:
+        return None
+    for call in reversed(calls):
+        if call.client == target and call.phase != "evaluation":
+            for _, weights in weights_in(call.answer):
+                if weights.keys() == common[1].keys():
+                    return "common", weights
+    return None
+
+
+def weights_in(message: Message) -> Iterator[tuple[FieldSpec, Tensors]]:
+    """Models in a message."""
+    for spec in message.specs():
+        value = getattr(message, spec.name)
+        if spec.kind == "model" and spec.form == "tensors" and value:
+            yield spec, value
+
+
+def _changes(view: View) -> list[Update]:
+    """From a request's weights to those of its answer."""
+    found = []
+    for call in view.calls:
+        before = {spec.name: weights for spec, weights in weights_in(call.request)}
+        for spec, after in weights_in(call.answer):
+            start = before.get(spec.name)
+            if start is None or start.keys() != after.keys():
+                continue
+            if call.client is None:
+                weight = float(getattr(call.answer, spec.weighted_by)) if spec.weighted_by else call.clients
+                after = {name: tensor.double() / weight for name, tensor in after.items()}
+            found.append(Update(start, after, call.client is not None, call.round))
+    return found
+
+
+def _steps(view: View) -> list[Update]:
+    """From the weights of one request to those of the next round's."""
+    found: list[Update] = []
+    before: tuple[int, Tensors] | None = None
+    for call in view.calls:
+        for _, weights in weights_in(call.request):
+            if call.phase == "round":
+                if before is not None and before[0] == call.round - 1 and before[1].keys() == weights.keys():
+                    found.append(Update(before[1], weights, False, before[0]))
+                before = call.round, weights
+    return found
+
+
+def _embeddings(repetition: Repetition, client: ClientId) -> Tensor | None:
+    federation = repetition.recorder.federation
+    if not isinstance(federation, InProcess):
+        return None
+    member = federation.client(client)
+    with torch.no_grad():
+        found = member.embed(member.tensors(member.silo.graph))
+    return None if found is None else found.double()
+
+
+def _graph(features: Any) -> Graph:
+    count = features.shape[0]
+    return Graph(features, np.zeros((2, 0), dtype=np.int64), np.full(count, -1, dtype=np.int64), num_classes=2)
+
+
+def without_links(graph: Graph) -> Graph:
+    """The same nodes and no links: what somebody who knows only features can ask a model about."""
+    return _graph(graph.features)

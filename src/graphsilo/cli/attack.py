@@ -1,0 +1,87 @@
+"""``graphsilo attack``: what somebody who keeps to the protocol learns from what a run sent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphsilo.cli.terminal import paragraph, say, show, table
+from graphsilo.cli.values import Debug, whole_numbers
+
+if TYPE_CHECKING:
+    from graphsilo.attacks.record import AttackRecord, Outcome
+
+
+def attack(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, with its data here.")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Attack to carry out (see below); repeatable. Else all."),
+    ] = None,
+    attackers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as", metavar="WHO", help="coordinator, silo or reader (of the saved model); repeatable. Else all."
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="0,1,2", help="Seeds that are run again and attacked; else the first.")
+    ] = None,
+    clients: Annotated[
+        str | None, typer.Option(metavar="0,3", help="Clients that are attacked; else all, pooled.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Attack a finished run: it is run again, its messages are noted, and what they give away is measured.
+
+    Attacks: rows, classes. Writes RUN/attack.json.
+    """
+    from graphsilo.attacks import study
+
+    found = study.attack(
+        run,
+        attacks=only,
+        attackers=attackers,
+        seeds=None if seeds is None else whole_numbers(seeds, "--seeds"),
+        clients=None if clients is None else whole_numbers(clients, "--clients"),
+        say=(lambda text: None) if quiet else _announce,
+    )
+    _print(found)
+
+
+def _announce(text: str) -> None:
+    sys.stderr.write(paragraph(text, sys.stderr) + "\n")
+
+
+def _print(found: AttackRecord) -> None:
+    for text in found.notes:
+        say(f"Note: {text}")
+        say()
+    for seed, outcomes in found.outcomes.items():
+        say(f"{found.title} on {found.data}, seed {seed}: {len(found.targets)} clients attacked.")
+        say()
+        grid = table("attack", "as", "figure", "success", "95 %", "without the run", "verdict", numbers=(3, 4, 5))
+        for one in outcomes:
+            grid.add_row(*_cells(one), style="" if one.succeeds else "dim")
+        show(grid)
+        say()
+        for line in _uses(outcomes):
+            say(line)
+
+
+def _cells(one: Outcome) -> tuple[str, ...]:
+    if one.value is None or one.low is None or one.high is None:
+        return one.attack, one.attacker, one.figure, "–", "–", "–", one.verdict
+    prior = "–" if one.prior is None else f"{one.prior:.3f}"
+    interval = f"{one.low:.3f} to {one.high:.3f}"
+    return one.attack, one.attacker, one.figure, f"{one.value:.3f}", interval, prior, one.verdict
+
+
+def _uses(outcomes: list[Outcome]) -> list[str]:
+    """What attacks that found something used."""
+    texts = {f"{one.attack}, as {one.attacker}: from {one.uses}." for one in outcomes if one.succeeds}
+    return sorted(texts)

@@ -1,0 +1,34 @@
+"""`graphsilo attack`."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from graphsilo.attacks import record as records
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def test_a_run_is_attacked(call, run):
+    code, out, err = call("attack", run, "--only", "classes", "--as", "coordinator", "--seeds", "1", "--clients", "0-1")
+    assert code == 0
+    assert "Running seed 1 of FedAvg again" in err
+    assert "2 clients attacked" in out
+    assert "classes, from evaluation" in out
+    found = records.read(run)
+    assert found.targets == [0, 1]
+    assert found.notes == []
+    assert {one.attacker for one in found.outcomes[1]} == {"coordinator"}
+
+
+def test_what_is_not_known_is_refused(call, run):
+    assert call("attack", run, "--only", "clases")[2].startswith("graphsilo: there is no attack 'clases'")
+    assert call("attack", run, "--as", "silos")[0] == 2
+    assert call("attack", run, "--seeds", "7", "-q")[0] == 2
+    assert "7 was asked for" in call("attack", run, "--clients", "7", "-q")[2]
+    assert call("attack", run / "nothing")[0] == 1
