@@ -78,3 +78,21 @@ def test_shares_of_noise_add_up_to_the_noise_of_one_release():
 def test_an_odd_number_of_values_and_none_at_all():
     assert noise.noisy(torch.zeros(3, 3), 1.0, 1.0).shape == (3, 3)
     assert noise.noisy(torch.zeros(0), 1.0, 1.0).shape == (0,)
+
+
+def test_noise_on_counts_falls_by_the_same_factor_with_every_step():
+    # One node that changes its class moves two counts by 1: at ε = 2 each step is e^(-2 / 2) times as likely.
+    drawn = noise.noisy_counts(torch.full((40_000,), 7), moves=2, epsilon=2.0).numpy() - 7
+    alpha = math.exp(-1.0)
+    zero = (1 - alpha) / (1 + alpha)
+    expected = np.array([zero * alpha ** abs(k) for k in range(-4, 5)])
+    found = np.array([(drawn == k).sum() for k in range(-4, 5)])
+    rest = [len(drawn) - found.sum()], [1 - expected.sum()]
+    chances = np.append(expected, rest[1]) * len(drawn)
+    assert stats.chisquare(np.append(found, rest[0]), chances).pvalue > 1e-9
+
+
+def test_counts_with_noise_are_whole_and_keep_their_shape():
+    found = noise.noisy_counts(torch.tensor([[3, 0], [1, 9]]), moves=2, epsilon=1e3)
+    assert torch.equal(found, torch.tensor([[3, 0], [1, 9]]))
+    assert noise.noisy_counts(torch.zeros(0, dtype=torch.int64), moves=2, epsilon=1.0).shape == (0,)

@@ -80,6 +80,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "difficulty_decrease": Trial(beside={"difficulty_step": 0.2, "difficulty_threshold": 0.1}),
         "generator_output": Trial(["identity"]),
         "pretrain_patience": Trial([1], {"pretrain_epochs": 15, "lr": 0.01}),
+        "rate_epsilon": Trial([0.5]),
         "rate_permutation": Trial(beside={"rate_noise": 0.1}),
         "receiver": Trial([0]),
     },

@@ -233,6 +233,7 @@ TABLES = {
         pretrain_patience 10 [1, inf)
         permute False
         rate_noise 0.0 [0, inf)
+        rate_epsilon None (0, inf)
         rate_permutation False
         receiver None [0, inf)
     """,

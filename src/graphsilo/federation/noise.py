@@ -92,11 +92,37 @@ def grid(sensitivity: float, count: int) -> float:
     return 2.0 ** math.floor(math.log2(sensitivity * ROUNDING / math.sqrt(max(count, 1))))
 
 
+def noisy_counts(counts: Tensor, moves: int, epsilon: float) -> Tensor:
+    """Counts plus whole numbers k with probabilities that fall as e^(-|k| ε / moves), from the operating system.
+
+    What is released is (ε, 0)-private. (Ghosh, Roughgarden, Sundararajan, "Universally Utility-Maximizing Privacy
+    Mechanisms", SIAM J. Comput. 2012; the discrete Laplace mechanism. Whole numbers have no low bits that tell.)
+
+    Args:
+        counts: Whole numbers of any shape.
+        moves: By how much one unit can change all of them together, in sizes of the changes added up.
+        epsilon: ε.
+
+    Returns:
+        int64; some may be below 0.
+    """
+    import torch
+
+    drawn = np.floor(np.log(_uniform(2 * counts.numel())) / (-epsilon / moves)).astype(np.int64)
+    first, second = drawn.reshape(2, -1)
+    return counts.long() + torch.from_numpy(first - second).view(counts.shape)
+
+
+def _uniform(count: int) -> NDArray[np.float64]:
+    """Independent numbers between 0 and 1, neither of them included, of 53 random bits each."""
+    bits = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(11)
+    return (bits.astype(np.float64) + 0.5) * 2.0**-53
+
+
 def _normal(count: int) -> NDArray[np.float64]:
     """Independent standard normal numbers, by Box and Muller from 53 random bits each."""
     pairs = (count + 1) // 2
-    bits = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64) >> np.uint64(11)
-    radius, angle = (bits.reshape(2, pairs) + 0.5) * 2.0**-53
+    radius, angle = _uniform(2 * pairs).reshape(2, pairs)
     radius = np.sqrt(-2.0 * np.log(radius))
     return np.concatenate([radius * np.cos(2 * math.pi * angle), radius * np.sin(2 * math.pi * angle)])[:count]
 

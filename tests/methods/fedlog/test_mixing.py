@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphsilo.federation import noise
+from graphsilo.methods.fedlog.config import FedLoGConfig
 from graphsilo.methods.fedlog.messages import ClassGenerators, GeneratorRequest
 from graphsilo.methods.fedlog.mixing import mix_generators, mix_nodes
 from graphsilo.testing.small import play
@@ -64,6 +66,28 @@ def test_noisy_rates_are_drawn_once(kit):
     assert first[2] == 0.0  # noise grows with the rate
     _, federation = build(kit, [silo_of(0, [0, 0, 0, 1])], rate_noise=0.0)
     torch.testing.assert_close(federation.client(0).rates(), plain)
+
+
+def test_noise_on_counts_is_drawn_once_and_outlives_the_client(kit, monkeypatch):
+    drawn = iter([torch.tensor([5, -1, 2]), torch.tensor([0, 0, 0])])
+    monkeypatch.setattr(noise, "noisy_counts", lambda counts, moves, epsilon: next(drawn))
+    settings = {"rate_epsilon": 1.0, "rate_noise": 0.5}
+    _, federation = build(kit, [silo_of(0, [0, 0, 0, 1])], **settings)
+    client = federation.client(0)
+    # Of four nodes: 5 / 4, nothing below 0, and a class that is not there may seem to be.
+    expected = torch.tensor([1.25, 0.0, 0.5], dtype=torch.float64)
+    torch.testing.assert_close(client.rates(), expected)
+    torch.testing.assert_close(client.rates(), expected)
+    _, other = build(kit, [silo_of(0, [0, 0, 0, 1])], **settings)
+    other.client(0).load_state(client.state())
+    torch.testing.assert_close(other.client(0).rates(), expected)
+
+
+def test_what_rates_promise_is_said_of_them_alone():
+    assert FedLoGConfig().promises(3) == ""
+    text = FedLoGConfig(rate_epsilon=0.5).promises(3)
+    assert "ε = 0.5, 1.5 over 3 seeds" in text
+    assert "weights, generators and synthetic nodes are sent without noise" in text
 
 
 def test_permuted_rates_stay_among_head_and_tail_classes(kit):

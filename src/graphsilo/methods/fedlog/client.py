@@ -14,6 +14,7 @@ from torch import Tensor
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import Schema
+from graphsilo.federation import noise
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
@@ -85,6 +86,7 @@ class Client(ClientBase[FedLoGConfig]):
         self.train_nodes = self.silo.train[labels >= 0]
         self.train_labels = torch.from_numpy(np.ascontiguousarray(labels[labels >= 0])).to(device)
         self.class_labels = torch.arange(schema.num_classes, device=device).repeat_interleave(config.prototypes)
+        self.counts: Tensor | None = None
         self._rows: BatchRows | None = None
 
     # -- set-up
@@ -297,12 +299,15 @@ class Client(ClientBase[FedLoGConfig]):
     def rates(self) -> Tensor:
         """[C] share of each class among the training nodes, as the others may learn it."""
         # Drawn once: noise drawn anew in each round would average out.
+        config = self.config
+        if self.counts is None:
+            self.counts = torch.bincount(self.train_labels.cpu(), minlength=self.silo.schema.num_classes)
+            if config.rate_epsilon is not None:
+                self.counts = noise.noisy_counts(self.counts, moves=2, epsilon=config.rate_epsilon)
+        draw = generator(self.context.seed, "client", self.id, "rates")
+        error = 0.0 if config.rate_epsilon is not None else config.rate_noise
         return mixing.class_rates(
-            self.train_labels.cpu(),
-            self.silo.schema.num_classes,
-            generator(self.context.seed, "client", self.id, "rates"),
-            noise=self.config.rate_noise,
-            permuted=self.config.rate_permutation,
+            self.counts, len(self.train_labels), draw, noise=error, permuted=config.rate_permutation
         )
 
     def class_weights(self, rates: Tensor, *, rare: bool = False) -> Tensor:
@@ -340,6 +345,7 @@ class Client(ClientBase[FedLoGConfig]):
             "global_nodes": self.global_nodes,
             "pretrained": self.pretrained,
             "generator_loss": list(self.generator_loss),
+            "counts": None if self.config.rate_epsilon is None else self.counts,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -353,6 +359,7 @@ class Client(ClientBase[FedLoGConfig]):
         if state["generators"] is not None:
             self.keep_generators(state["generators"])
         self.output = state["output"]
+        self.counts = state["counts"]
         nodes = state["global_nodes"]
         self.global_nodes = None if nodes is None else self.keep(nodes)
         self.pretrained = state["pretrained"]

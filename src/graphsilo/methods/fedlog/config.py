@@ -163,8 +163,13 @@ class FedLoGConfig(MethodConfig):
         "a: class rates are uploaded with noise N(0, (a·r)²), drawn once per client",
         source="paper",
         ge=0,
-        when=_GENERALISED,
+        when={**_GENERALISED, "rate_epsilon": (None,)},
     )
+    rate_epsilon: float | None = setting(
+        None, "instead, discrete Laplace noise on the counts behind the rates, drawn once from the operating system: "
+        "rates alone are then ε-differentially private for nodes; weights and synthetic nodes are not", source="ours",
+        gt=0, when=_GENERALISED,
+    )  # fmt: skip
     rate_permutation: bool = setting(
         False,
         "upload class rates permuted among the head and among the tail classes",
@@ -195,6 +200,15 @@ class FedLoGConfig(MethodConfig):
                 "method.layer_norm=false nothing is left. Leave one of the two at its default."
             )
         return self
+
+    def promises(self, seeds: int) -> str:
+        if self.rate_epsilon is None or not self.local_generalization:
+            return ""
+        several = f", {seeds * self.rate_epsilon:g} over {seeds} seeds" if seeds > 1 else ""
+        return (
+            f"Class rates carry noise that makes them differentially private for nodes, ε = {self.rate_epsilon:g}"
+            f"{several}. They alone: weights, generators and synthetic nodes are sent without noise, like scores."
+        )
 
     @property
     def uses_generator(self) -> bool:

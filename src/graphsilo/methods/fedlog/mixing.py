@@ -21,18 +21,18 @@ _RARE = 1e-3
 # -- at a client -------------------------------------------------------------------------------------------------------
 
 
-def class_rates(labels: Tensor, classes: int, draw: torch.Generator, *, noise: float, permuted: bool) -> Tensor:
+def class_rates(counts: Tensor, total: int, draw: torch.Generator, *, noise: float, permuted: bool) -> Tensor:
     """[C] share of each class, as the others may learn it.
 
     Args:
-        labels: Classes of the training nodes, on the CPU.
-        classes: C.
+        counts: [C] training nodes of each class; with noise perhaps below 0, which counts as 0.
+        total: How many there are.
         draw: Of noise and permutation.
         noise: a: each rate is off by N(0, (a·r)²), and at least 0.
         permuted: Shuffle them among the head and among the tail classes.
     """
-    counts = torch.bincount(labels, minlength=classes).double()
-    rates = counts / counts.sum().clamp(min=1.0)
+    classes = len(counts)
+    rates = counts.double().clamp(min=0.0) / max(total, 1)
     if noise:
         error = torch.randn(classes, generator=draw, dtype=torch.float64)
         rates = (rates * (1.0 + noise * error)).clamp_(min=0.0)
