@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from kit.same_machine import SameMachine
 from kit.site_tables import NAMES, numbers, short_settings, write_tables
@@ -54,10 +55,10 @@ def measured() -> Callable[[Any], Any]:
 
 @pytest.fixture(scope="module")
 def make_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Sites]]:
-    """Starts supervisors; ``policies`` gives some silos one."""
+    """Starts supervisors; ``policies`` gives some silos one, ``kits`` some sites what their kits say."""
     with ExitStack() as stack:
 
-        def make(policies: dict[str, dict[str, Any]] | None = None) -> Sites:
+        def make(policies: dict[str, dict[str, Any]] | None = None, kits: Mapping[str, Kits] | None = None) -> Sites:
             tmp_path = tmp_path_factory.mktemp("sites")
             files, supervisors, said = {}, {}, []
             for number, name in enumerate(NAMES):
@@ -66,7 +67,9 @@ def make_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
                 if policies and name in policies:
                     tree = yaml.safe_load(files[name].read_text())
                     files[name].write_text(yaml.safe_dump({**tree, "policy": policies[name]}))
-                site = SiteSupervisor(name, [(number, files[name])], folder, say=said.append)
+                site = SiteSupervisor(
+                    name, [(number, files[name])], folder, say=said.append, kits=(kits or {}).get(name)
+                )
                 stack.callback(site.close)
                 site.start()
                 supervisors[name] = site

@@ -11,6 +11,9 @@ import pytest
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.testing import conformance
+from kit.provisioned import keys
+
+__all__ = ["keys", "troubled"]
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,12 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.journal import read
 from graphsilo.federation.secure.messages import CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.runtime.engines.choice import kits_of
+from graphsilo.runtime.engines.nvflare.kit import read_kit
+from graphsilo.runtime.engines.nvflare.provision import provision
+from graphsilo.runtime.remote.federation_file import FederationSpec
 from kit.site_meddling import Meddling, once
+from kit.site_tables import NAMES
 
 SECURE = {"run__secure_sums": True, "evaluation__report": "federation"}
 
@@ -112,3 +117,23 @@ def test_a_silo_does_not_open_the_same_answers_without_another(make_sites: Calla
         os.kill(supervisor.worker_pid, signal.SIGKILL)
     with pytest.raises(FederationError, match="was opened before in a sum with other silos"):
         carry_out(sites, tmp_path / "fewer", **SECURE)
+
+
+def test_silos_are_those_that_the_kits_name(
+    make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    """Sums over certified silos are those of one process; one that comes without its kit is in none."""
+    spec = {"name": "test", "coordinator": {"host": "127.0.0.1"}, "silos": list(NAMES)}
+    provision(FederationSpec.of(spec), tmp_path / "kits")
+    kits = {name: kits_of(read_kit(tmp_path / "kits" / name)) for name in NAMES}
+    sites = make_sites(kits=kits)
+    tree = carry_out(sites, tmp_path / "out", **SECURE)
+    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
+    for name, supervisor in sites.supervisors.items():
+        known = json.loads((supervisor.folder / "sums" / f"{name}.known").read_text())
+        assert {len(key) for key in known.values()} == {64}  # the keys themselves: certificates are renewed
+    stranger = sites.supervisors["south"]
+    stranger._kits = None
+    os.kill(stranger.worker_pid, signal.SIGKILL)
+    with pytest.raises(FederationError, match="the key by which client 1 signs is not certified by a kit"):
+        carry_out(sites, tmp_path / "stranger", **SECURE)

@@ -27,7 +27,7 @@ def join(
     """Take part in a federation with the silos of this site, until stopped."""
     from graphsilo.data.silos.own import read_silo_file
     from graphsilo.experiments.storage.disk import owned
-    from graphsilo.runtime.engines.choice import request_check, site_engine, site_kit
+    from graphsilo.runtime.engines.choice import kits_of, request_check, site_engine, site_kit
     from graphsilo.runtime.site.supervisor import SiteSupervisor
 
     os.umask(0o077)  # logs, models and checkpoints are for whoever runs this site
@@ -56,7 +56,13 @@ def join(
     with contextlib.ExitStack() as stack:
         stack.enter_context(owned(own.run, "this site is already served by another process: stop it first."))
         site = SiteSupervisor(
-            own.party, sorted(members), own.folder, say=say, may_send=allowed, opened=request_check(own)
+            own.party,
+            sorted(members),
+            own.folder,
+            say=say,
+            may_send=allowed,
+            kits=kits_of(own),
+            opened=request_check(own),
         )
         stack.callback(site.close)
         site.start()

@@ -72,7 +72,7 @@ class Directory(Protocol):
     """Who is who."""
 
     def key_of(self, client: ClientId, identity: bytes) -> Ed25519PublicKey:
-        """The key by which a client signs.
+        """The key by which a client signs: an identity's first 32 bytes, and after them what proves whose they are.
 
         Raises:
             DisclosureError: This is not the identity of that client.
@@ -84,14 +84,14 @@ class Unproved:
 
     def key_of(self, client: ClientId, identity: bytes) -> Ed25519PublicKey:
         try:
-            return Ed25519PublicKey.from_public_bytes(identity)
+            return Ed25519PublicKey.from_public_bytes(identity[:KEY_BYTES])
         except ValueError:
             raise DisclosureError(f"client {client} has no key to sign with.") from None
 
 
 @dataclass(frozen=True)
 class Identity:
-    """By what a client signs, and what proves that it is this client's."""
+    """By what a client signs; and its public key, followed by what proves that it is this client's."""
 
     key: Ed25519PrivateKey
     proof: bytes
@@ -213,12 +213,13 @@ class Sum:
         if me not in self._public:
             raise DisclosureError(f"the roster lacks client {me}, which was sent it.")
         points = [keys[start : start + KEY_BYTES] for keys in self._keys_of.values() for start in (0, KEY_BYTES)]
-        if len(set(points)) < len(points) or len(set(proofs.values())) < count:
+        signing = {client: key.public_bytes_raw() for client, key in self._public.items()}
+        if len(set(points)) < len(points) or len(set(signing.values())) < count:
             raise DisclosureError("two clients of the roster have the same key: one of them is a copy of the other.")
         self._bits, self._count = max(roster.bits), count
         if not 0 <= self._bits + headroom(count) <= MAX_BITS:
             raise DisclosureError(f"weights of {self._bits} bits are too large for a secure sum of {count} clients.")
-        self._silos = {client: hashlib.sha256(proof).digest() for client, proof in proofs.items()}
+        self._silos = {client: hashlib.sha256(public).digest() for client, public in signing.items()}
         self._roster = roster_of(
             kept.purpose,
             kept.layout.digest,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsilo.errors import RunError, UnsupportedError
-from graphsilo.runtime.engines.nvflare.kit import Kit, Role, read_kit
+from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, KEY, ROOT, Kit, Role, read_kit
+from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.transport import Body
 
 if TYPE_CHECKING:
@@ -85,6 +86,12 @@ def request_check(kit: Kit) -> Callable[[Body], memoryview] | None:
     from graphsilo.runtime.engines.nvflare.signing import Verifier
 
     return Verifier(kit.folder, kit.party).opened
+
+
+def kits_of(kit: Kit) -> Kits:
+    """By what a site proves its silos' keys in secure sums, and checks those of others."""
+    sites = {number: silo.site for number, silo in enumerate(kit.federation.silos)}
+    return Kits(kit.folder / ROOT, kit.folder / CERTIFICATE, kit.folder / KEY, sites)
 
 
 def _hear(say: Callable[[str], None]) -> None:

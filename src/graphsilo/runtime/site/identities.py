@@ -1,8 +1,9 @@
 """Who a silo is to the others in secure sums: a key of its own that lasts, and the keys that it knows them by.
 
-A silo makes its key when it is first needed, and keeps it. Another's key is believed when it is first seen, and from
-then on no other is taken for the same number of this federation: a coordinator that is honest when silos first meet
-cannot pose as one of them later.
+A silo makes its key when it is first needed, and keeps it. Another's key is believed if the kit of its site stands
+behind it (``certified``), and from then on no other is taken for the same number of this federation. Where there are no
+kits, it is believed when it is first seen: a coordinator that is honest when silos first meet cannot pose as one of
+them later.
 """
 
 from __future__ import annotations
@@ -15,16 +16,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import DisclosureError
 from graphsilo.federation.secure.party import Identity, Unproved
+from graphsilo.runtime.site.certified import Kits
 from graphsilo.types import ClientId
 
 _KEY_BYTES = 32
 
 
-def kept_identity(path: Path) -> Identity:
+def kept_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) -> Identity:
     """The silo's key, from its file; made where there is none.
+
+    Args:
+        path: Of the file.
+        client: Whose it is.
+        kits: What its site's kit says; the key comes with that kit's word for it then.
 
     Raises:
         DisclosureError: The file cannot be read or written.
+        RunError: A file of the kit cannot be read.
     """
     try:
         if not path.exists():
@@ -41,7 +49,8 @@ def kept_identity(path: Path) -> Identity:
             f"know of it."
         ) from None
     key = Ed25519PrivateKey.from_private_bytes(data)
-    return Identity(key, key.public_key().public_bytes_raw())
+    public = key.public_key().public_bytes_raw()
+    return Identity(key, public if kits is None else kits.vouched(client, public))
 
 
 class Pinned:
@@ -49,13 +58,15 @@ class Pinned:
 
     Args:
         path: Where the keys are kept.
+        kits: Of the federation: a key that they do not certify is not believed at all. None where there are none.
 
     Raises:
         DisclosureError: The file cannot be read.
     """
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, kits: Kits | None = None):
+        self.path, self._kits = path, kits
+        self._checked: set[tuple[ClientId, bytes]] = set()
         try:
             self._known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         except (OSError, ValueError) as error:
@@ -65,9 +76,13 @@ class Pinned:
             ) from None
 
     def key_of(self, client: ClientId, identity: bytes) -> Ed25519PublicKey:
+        if self._kits is not None and (client, identity) not in self._checked:
+            self._kits.check(client, identity)
+            self._checked.add((client, identity))
         key = Unproved().key_of(client, identity)
-        known = self._known.setdefault(str(client), identity.hex())
-        if known != identity.hex():
+        public = key.public_bytes_raw().hex()
+        known = self._known.setdefault(str(client), public)
+        if known != public:
             raise DisclosureError(
                 f"client {client} signs with another key than before: it was set up anew, or somebody poses as it. If "
                 f"its owner says so, remove what is known of it and begin again."

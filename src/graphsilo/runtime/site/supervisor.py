@@ -29,6 +29,7 @@ from graphsilo.errors import FederationError
 from graphsilo.runtime import pipe
 from graphsilo.runtime.lost import how_it_ended
 from graphsilo.runtime.protocol import MAX_BODY, OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
+from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.transport import Body
 from graphsilo.types import ClientId
 
@@ -51,6 +52,7 @@ class SiteSupervisor:
         folder: Of the site; ``run/site.sock`` is made in it.
         say: Receives a line for every event worth one.
         may_send: Kinds of disclosure that the federation grants a silo at most, where it says so.
+        kits: What the site's kit says of who is who in secure sums; None believes silos' keys at first sight.
         opened: Checks that a request is the coordinator's, and gives what is asked; None believes the engine.
     """
 
@@ -62,10 +64,11 @@ class SiteSupervisor:
         *,
         say: Callable[[str], None] = lambda text: None,
         may_send: Mapping[ClientId, Sequence[str]] | None = None,
+        kits: Kits | None = None,
         opened: Callable[[Body], memoryview] | None = None,
     ):
         self.name, self.silos, self.folder, self.say = name, list(silos), folder, say
-        self._opened = opened
+        self._opened, self._kits = opened, kits
         self.socket_path = folder / "run" / "site.sock"
         self.may_send = {str(client): list(kinds) for client, kinds in (may_send or {}).items()}
         self.started = time.time()
@@ -250,6 +253,7 @@ class SiteSupervisor:
             "silos": [[client, str(path)] for client, path in self.silos],
             "folder": str(self.folder),
             "may_send": self.may_send,
+            "kits": None if self._kits is None else self._kits.tree(),
         }
         (self.folder / "run").mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / "run" / "worker.log").open("ab") as log:

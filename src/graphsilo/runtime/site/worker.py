@@ -68,6 +68,7 @@ from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.machine import peak
 from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, pack, unpack
+from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.site.identities import Pinned, kept_identity
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
@@ -119,11 +120,12 @@ class SiteWorker:
     Args:
         members: The silos of this site.
         folder: Of the site: ``state/`` and ``results/`` are made in it.
+        kits: What the site's kit says of who is who in secure sums; None believes keys at first sight.
     """
 
-    def __init__(self, members: Sequence[Member], folder: Path):
+    def __init__(self, members: Sequence[Member], folder: Path, kits: Kits | None = None):
         self.members = {member.client: member for member in members}
-        self.folder = folder
+        self.folder, self._kits = folder, kits
         self.session: Session | None = None
         self._silos: dict[tuple[Any, ...], Silo] = {}
         self._cards: dict[ClientId, dict[str, Any]] = {}
@@ -366,7 +368,8 @@ class SiteWorker:
         member = self._member(client)
         folder, name = self.folder / "sums", member.file.name
         record = OpenedSums(folder / f"{name}.opened")
-        identity, known = kept_identity(folder / f"{name}.key"), Pinned(folder / f"{name}.known")
+        identity = kept_identity(folder / f"{name}.key", client, self._kits)
+        known = Pinned(folder / f"{name}.known", self._kits)
         return Party(client, identity, known, record, least=member.policy.min_silos)
 
     def _silo(self, member: Member, task: Any, schema: Schema, sparse: Any) -> Silo:
@@ -491,7 +494,8 @@ def main() -> None:
     folder = Path(begin["folder"])
     try:
         silos = [(client, Path(path)) for client, path in begin["silos"]]
-        worker = SiteWorker(members_of(silos, folder, begin["may_send"]), folder)
+        kits = None if begin["kits"] is None else Kits.of(begin["kits"])
+        worker = SiteWorker(members_of(silos, folder, begin["may_send"]), folder, kits)
     except GraphsiloError as error:
         pipe.send(connection, failed("ready", type(error).__name__, str(error)))
         return

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-
-from graphsilo.runtime.engines.nvflare import certificates
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the helper beside this file
 
@@ -32,11 +29,3 @@ def federation() -> Iterator[Federation]:
             yield made
         finally:
             made.close()
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Any]:
-    """A few keys, dealt over and over; making them is most of the work."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certificates, "_BITS", 2048)
-        return itertools.cycle([certificates.new_key() for _ in range(9)])

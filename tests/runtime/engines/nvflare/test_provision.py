@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.runtime.engines.nvflare import certificates
+from graphsilo.runtime import certificates
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
 from graphsilo.runtime.engines.nvflare.kit import read_kit
 from graphsilo.runtime.engines.nvflare.provision import add_silo, complete, provision, request

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.runtime.engines.nvflare import certificates, sealing
+from graphsilo.runtime import certificates
+from graphsilo.runtime.engines.nvflare import sealing
 from graphsilo.runtime.engines.nvflare.kit import read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.engines.nvflare.sealing import open_sealed, seal

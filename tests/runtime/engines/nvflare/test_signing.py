@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsilo.runtime.engines.nvflare import certificates
+from graphsilo.runtime import certificates
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, KEY
 from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.engines.nvflare.signing import Signer, Verifier

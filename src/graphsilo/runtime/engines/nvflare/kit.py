@@ -62,7 +62,7 @@ class Kit:
         Raises:
             RunError: A file is missing, or certificate, key, root and name do not belong together, or it has expired.
         """
-        from graphsilo.runtime.engines.nvflare import certificates
+        from graphsilo.runtime import certificates
 
         root = certificates.read_cert(self.folder / ROOT)
         if certificates.fingerprint(root) != self.fingerprint:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.runtime.engines.nvflare import certificates
+from graphsilo.runtime import certificates
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, COORDINATOR, KEY, ROOT, read_kit, write_kit
 from graphsilo.runtime.remote.federation_file import FederationSpec, check_name, load_federation
 

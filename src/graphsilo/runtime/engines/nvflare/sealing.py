@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.runtime.engines.nvflare.certificates import write_private
+from graphsilo.runtime.certificates import write_private
 from graphsilo.runtime.engines.nvflare.kit import FILES, KEY, read_kit
 
 _MAGIC = b"GSKIT1\r\n"

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from graphsilo.runtime.engines.nvflare import certificates
+from graphsilo.runtime import certificates
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, COORDINATOR, KEY, ROOT
 from graphsilo.runtime.protocol import ProtocolError
 from graphsilo.runtime.transport import Body

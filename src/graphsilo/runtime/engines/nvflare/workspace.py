@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.runtime import pipe
-from graphsilo.runtime.engines.nvflare.certificates import write_private
+from graphsilo.runtime.certificates import write_private
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, COORDINATOR, KEY, ROOT, Kit
 
 SOCKETS = {"coordinator": "relay.sock", "site": "site.sock"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphsilo.errors import RunError
-from graphsilo.runtime.engines.nvflare import certificates
+from graphsilo.runtime import certificates
 from graphsilo.runtime.engines.nvflare.kit import read_kit
 from graphsilo.runtime.engines.nvflare.provision import complete, provision, renew, request
 from kit.provisioned import spec
