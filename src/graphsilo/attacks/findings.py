@@ -46,6 +46,9 @@ class Finding(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
         return self.low > (self.prior or 0.0)
 
 
+COLUMNS = Finding.__struct_fields__
+
+
 @cache
 def load() -> tuple[Finding, ...]:
     """All findings, in the file's order.

@@ -188,10 +188,8 @@ def repeat(record: RunRecord, config: RunConfig, seed: int, *, observer: Observe
     return Repetition(one, method, simulation, seed, recorder, recorder.models(), differs)
 
 
-def rerun(
-    repetition: Repetition, silos: tuple[Silo, ...], seed: int
-) -> tuple[list[Call], Mapping[ClientId, tuple[str, Mapping[str, Any]]]]:
-    """The same run with other silos and another seed, scored only at its end; what its coordinator sees."""
+def rerun(repetition: Repetition, silos: tuple[Silo, ...], seed: int) -> Repetition:
+    """The same run with other silos and another seed, scored only at its end."""
     settings = repetition.config.method_config()
     evaluation = repetition.config.evaluation.model_copy(update={"every": settings.total_rounds})
     config = repetition.config.model_copy(update={"evaluation": evaluation})
@@ -199,7 +197,8 @@ def rerun(
     simulation = replace(repetition.simulation, silos=silos)
     one = RecordedSeed(config, repetition.method, settings, simulation, seed, None, None, recorder=recorder)
     one.run(1, resume=False, observer=Observer(), label="", folder=None)
-    return recorder.calls, recorder.models()
+    found = replace(repetition, config=config, simulation=simulation, seed=seed, recorder=recorder)
+    return replace(found, models=recorder.models())
 
 
 def _difference(before: Seed, after: Seed) -> str:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.attacks.measures import wilson
 from graphsilo.attacks.record import Outcome
-from graphsilo.attacks.views import Update, View
+from graphsilo.attacks.views import Update, View, dense
 from graphsilo.data.silos.silo import Silo
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import Features
@@ -183,7 +182,7 @@ def _truth(view: View, silo: Silo, space: Space) -> Tensor:
     if space is not None:
         return _unit(phi(view, silo, silo.train, space))[None]
     data, nodes = tensors_of(silo.graph), reach(silo)
-    return torch.stack([_unit(_dense(data.hop_matrix(level, "gcn")[nodes])) for level in (0, 1)])
+    return torch.stack([_unit(dense(data.hop_matrix(level, "gcn")[nodes])) for level in (0, 1)])
 
 
 def _larger(known: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -204,7 +203,3 @@ def _nearest(truth: Tensor, guesses: Sequence[Tensor]) -> NDArray[np.float64]:
 def _unit(matrix: Tensor) -> Tensor:
     matrix = torch.nan_to_num(matrix.double(), posinf=0.0, neginf=0.0)
     return torch.nn.functional.normalize(matrix, dim=1, eps=1e-30)
-
-
-def _dense(matrix: object) -> Tensor:
-    return torch.from_numpy(np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, dtype=np.float64))  # type: ignore[attr-defined]

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from graphsilo.attacks import record as records
+from graphsilo.attacks.attribute import attribute
 from graphsilo.attacks.classes import classes
+from graphsilo.attacks.links import links
+from graphsilo.attacks.membership import membership, shadow_runs, span
 from graphsilo.attacks.record import AttackRecord, Outcome
 from graphsilo.attacks.recorder import Repetition, opened, repeat
+from graphsilo.attacks.replay import replay
 from graphsilo.attacks.rows import rows
 from graphsilo.attacks.views import ATTACKERS, Attacker, View, views
 from graphsilo.data.silos.silo import Silo
@@ -19,10 +23,11 @@ from graphsilo.types import ClientId
 
 Attack: TypeAlias = "Callable[[Sequence[tuple[View, Silo]], Sequence[Silo]], list[Outcome]]"
 
-ATTACKS: Mapping[str, Attack] = {"rows": rows, "classes": classes}
-"""Attacks on what one attacker sees, by name."""
-NAMES = tuple(ATTACKS)
+ATTACKS: Mapping[str, Attack] = {"rows": rows, "classes": classes, "attribute": attribute, "links": links}
+"""Attacks on what one attacker sees of some silos, by name."""
+NAMES = (*ATTACKS, "membership", "replay")
 SHADOWS = 16
+"""Runs behind the membership attack, unless somebody asks for others."""
 
 
 def attack(
@@ -32,6 +37,7 @@ def attack(
     attackers: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     clients: Sequence[ClientId] | None = None,
+    shadows: int = SHADOWS,
     say: Callable[[str], None] = lambda text: None,
     observer: Observer | None = None,
 ) -> AttackRecord:
@@ -43,6 +49,7 @@ def attack(
         attackers: As whom; None takes all.
         seeds: Seeds that are repeated and attacked; None takes the first.
         clients: Silos that are attacked; None takes all.
+        shadows: Runs behind the membership attack, each as long as the run itself; 0 leaves it out.
         say: Called with a line about what is done next.
         observer: Hears of the repetition's progress.
 
@@ -53,6 +60,7 @@ def attack(
     """
     chosen = _known("attack", attacks, NAMES)
     roles = _known("attacker", attackers, ATTACKERS)
+    shadows = shadows if "membership" in chosen else 0
     result, config = opened(folder)
     notes: list[str] = []
     outcomes: dict[int, list[Outcome]] = {}
@@ -63,10 +71,10 @@ def attack(
         targets = _targets(repetition, clients)
         if repetition.differs:
             notes.append(repetition.differs)
-        outcomes[seed] = _attacked(repetition, chosen, roles, targets, say)
+        outcomes[seed] = _attacked(repetition, chosen, roles, targets, shadows, say)
     found = AttackRecord(
         fingerprint=result.fingerprint, method=result.method.name, title=result.method.title, data=result.data.name,
-        secure_sums=config.run.secure_sums, targets=list(targets), shadows=0, notes=notes, outcomes=outcomes,
+        secure_sums=config.run.secure_sums, targets=list(targets), shadows=shadows, notes=notes, outcomes=outcomes,
     )  # fmt: skip
     records.write(folder, found)
     return found
@@ -77,17 +85,27 @@ def _attacked(
     chosen: Sequence[str],
     roles: Sequence[str],
     targets: tuple[ClientId, ...],
+    shadows: int,
     say: Callable[[str], None],
 ) -> list[Outcome]:
     silos = {silo.client: silo for silo in repetition.simulation.silos}
     made: list[Outcome] = []
     seen: dict[Attacker, list[View]] = {role: views(repetition, role, targets) for role in ATTACKERS if role in roles}
+    cases = {role: [(view, silos[view.target]) for view in found] for role, found in seen.items()}
     for name in chosen:
         if name in ATTACKS:
             say(f"Attack: {name}.")
-            for found in seen.values():
-                cases = [(view, silos[view.target]) for view in found]
-                made += ATTACKS[name](cases, repetition.simulation.silos)
+            for each in cases.values():
+                made += ATTACKS[name](each, repetition.simulation.silos)
+    if "membership" in chosen:
+        for each in cases.values():
+            made += span(each)
+    if shadows:
+        say(f"Attack: membership. It takes {shadows} more runs of this length; --shadows 0 leaves it out.")
+        made += membership(repetition, seen, shadow_runs(repetition, targets, shadows, say))
+    if "replay" in chosen and "coordinator" in seen:
+        say("Attack: replay.")
+        made += replay(repetition.recorder, repetition.seed, targets)
     return made
 
 

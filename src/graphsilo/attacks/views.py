@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, co
 from graphsilo.federation.message import FieldSpec, Message, Tensors, tensors_in
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
+from graphsilo.models.view import Matrix
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.types import ClientId
 
@@ -47,18 +49,19 @@ class Public:
 
     def logits(self, saved: Saved, client: ClientId, graph: Graph) -> Tensor | None:
         """What a model says of a graph's nodes, [n, C] log-probabilities; None where it is no classifier of these."""
-        none = np.zeros(0, dtype=np.int64)
-        asked = EvaluationSet("seen", graph, {"val": none, "test": none})
-        member = self.member(client, Silo(client, graph, none, (asked,), self.schema))
+        # A client without data of its own asks: what models make of own labels is not the attacker's.
+        none, empty = np.zeros(0, dtype=np.int64), _graph(np.zeros((1, self.schema.num_features), dtype=np.float32))
+        asked = EvaluationSet("seen", empty, {"val": none, "test": none})
         kind, weights = saved
         with torch.no_grad():
-            try:
+            try:  # a part of a model, such as the layers that a method shares, or a method that needs more than a graph
+                member = self.member(client, Silo(client, empty, none, (asked,), self.schema))
                 if kind == "own":
                     member.load_final(weights)
                 else:
                     member.install_aggregate(weights)
                 found = member.predict(member.tensors(graph), "own" if kind == "own" else "aggregate")
-            except (GraphsiloError, KeyError):  # a part of a model, such as the layers that a method shares
+            except (GraphsiloError, KeyError):
                 return None
         return torch.log_softmax(found.double(), dim=1)
 
@@ -115,7 +118,8 @@ class View:
             target saved.
         own: The attacker's data, where it is a silo.
         predictions: The saved model's predictions of the target's nodes, [n, C], which a reader was given.
-        embeddings: Of the attacker's own nodes by its own model.
+        decoder: Features and embeddings of a silo's own nodes, from which embeddings can be read: of the attacking
+            silo, or of one that helps the coordinator.
     """
 
     attacker: Attacker
@@ -125,7 +129,7 @@ class View:
     saved: Saved | None = None
     own: Silo | None = None
     predictions: Tensor | None = None
-    embeddings: Tensor | None = None
+    decoder: tuple[Tensor, Tensor] | None = None
     _updates: list[Update] = field(default_factory=list, repr=False)
 
     @property
@@ -147,6 +151,11 @@ class View:
                 if spec.kind in kinds and spec.form != "plain" and value is not None:
                     for tensor in tensors_in(value):
                         yield call, spec, tensor.double()
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the attacker sees what the target sent by itself."""
+        return self.attacker == "coordinator" and any(call.client == self.target for call in self.calls)
 
 
 def views(repetition: Repetition, attacker: Attacker, targets: tuple[ClientId, ...]) -> list[View]:
@@ -178,12 +187,12 @@ def _view(repetition: Repetition, attacker: Attacker, target: ClientId, public: 
         mine = tuple(call for call in calls if call.client in (None, target))
         made = models.get(target, common)
         made = made if made is not None and made[0] == "common" else None
-        return replace(seen, calls=mine, saved=last_model(mine, common, target) or made)
-    clients = public.clients
-    if len(clients) == 1:
+        return replace(
+            seen, calls=mine, saved=last_model(mine, common, target) or made, decoder=_decoder(repetition, target)
+        )
+    other = next_to(target, public.clients)
+    if other is None:
         return seen
-    place = (clients.index(target) + 1) % len(clients)
-    other = clients[place]
     # In a secure sum a silo hears the request and knows its own answer; the sum it does not see.
     heard = tuple(
         replace(call, client=other, answer=_Nothing()) if call.client is None else call
@@ -193,7 +202,7 @@ def _view(repetition: Repetition, attacker: Attacker, target: ClientId, public: 
     theirs = models.get(other)
     return replace(
         seen, calls=heard, own=silo, saved=theirs if theirs is not None and theirs[0] == "common" else None,
-        embeddings=_embeddings(repetition, other),
+        decoder=_decoder(repetition, target),
     )  # fmt: skip
 
 
@@ -232,7 +241,7 @@ def _changes(view: View) -> list[Update]:
                 continue
             if call.client is None:
                 weight = float(getattr(call.answer, spec.weighted_by)) if spec.weighted_by else call.clients
-                after = {name: tensor.double() / weight for name, tensor in after.items()}
+                after = {name: (tensor.double() / weight).to(start[name].dtype) for name, tensor in after.items()}
             found.append(Update(start, after, call.client is not None, call.round))
     return found
 
@@ -250,14 +259,24 @@ def _steps(view: View) -> list[Update]:
     return found
 
 
-def _embeddings(repetition: Repetition, client: ClientId) -> Tensor | None:
-    federation = repetition.recorder.federation
-    if not isinstance(federation, InProcess):
+def next_to(target: ClientId, clients: tuple[ClientId, ...]) -> ClientId | None:
+    """Which silo attacks another one; None where there is no other."""
+    return clients[(clients.index(target) + 1) % len(clients)] if len(clients) > 1 else None
+
+
+def _decoder(repetition: Repetition, target: ClientId) -> tuple[Tensor, Tensor] | None:
+    federation, other = repetition.recorder.federation, next_to(target, repetition.simulation.clients)
+    if not isinstance(federation, InProcess) or other is None:
         return None
-    member = federation.client(client)
+    member = federation.client(other)
     with torch.no_grad():
         found = member.embed(member.tensors(member.silo.graph))
-    return None if found is None else found.double()
+    return None if found is None else (dense(member.silo.graph.union.features), found.double())
+
+
+def dense(matrix: Matrix) -> Tensor:
+    """Features as a tensor in float64."""
+    return torch.from_numpy(np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, dtype=np.float64))
 
 
 def _graph(features: Any) -> Graph:

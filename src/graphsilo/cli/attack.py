@@ -33,12 +33,18 @@ def attack(
     clients: Annotated[
         str | None, typer.Option(metavar="0,3", help="Clients that are attacked; else all, pooled.")
     ] = None,
+    shadows: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Runs behind the membership attack, each as long as RUN; 0 leaves it out."
+        ),
+    ] = 16,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
     debug: Debug = False,
 ) -> None:
     """Attack a finished run: it is run again, its messages are noted, and what they give away is measured.
 
-    Attacks: rows, classes. Writes RUN/attack.json.
+    Attacks: rows, classes, attribute, links, membership, replay. Writes RUN/attack.json.
     """
     from graphsilo.attacks import study
 
@@ -48,6 +54,7 @@ def attack(
         attackers=attackers,
         seeds=None if seeds is None else whole_numbers(seeds, "--seeds"),
         clients=None if clients is None else whole_numbers(clients, "--clients"),
+        shadows=shadows,
         say=(lambda text: None) if quiet else _announce,
     )
     _print(found)

@@ -88,7 +88,7 @@ class SecureSums:
                 offers = {}
                 for client, offer in self.answers(exchange, handler, AGAIN, again, Offer):
                     _keep(client, offer, offers, failures)
-            one = _Attempt(self, exchange, handler, offers, failures)
+            one = Attempt(self, exchange, handler, offers, failures)
             try:
                 total = one.open(kind, purpose)
                 counted = one.counted
@@ -129,7 +129,7 @@ class SecureSums:
                 yield client, _failed(client, handler, error)
 
 
-class _Attempt:
+class Attempt:
     """One try to open a sum.
 
     Attributes:

@@ -1,0 +1,186 @@
+"""Whether a node was trained on.
+
+The likelihood ratio attack of Carlini et al. ("Membership Inference Attacks From First Principles", S&P 2022), online:
+shadow runs train on a random half of the candidates each, so that of every candidate it is known how sure models are
+that saw it, and how sure those are that did not. The attacker is taken to know the candidates, their labels and links,
+and all other silos' data: what is measured is an upper end.
+
+FedRidge's sums need no shadows: of fewer rows than columns, every row lies in what their matrix spans, and nothing else
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from graphsilo.attacks.measures import Floats, auc_interval, caught, wilson
+from graphsilo.attacks.record import Outcome
+from graphsilo.attacks.recorder import Repetition, rerun
+from graphsilo.attacks.rows import phi, ridge_sums
+from graphsilo.attacks.views import Attacker, View, views
+from graphsilo.data.silos.silo import Silo
+from graphsilo.random import numpy_generator
+from graphsilo.types import ClientId
+
+ATTACK, SPAN = "membership", "membership, from the span of sums"
+AREA = "AUC of which nodes were trained on"
+RATE = 0.01
+SURE = "share of training nodes recognised, with false alarms for 1 in 100 others"
+_LEAST_SPREAD = 0.05
+"""Deviation of a confidence that is taken at least: few shadows may agree by chance."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Whom to tell apart at one silo.
+
+    Attributes:
+        nodes: [m] training nodes, and as many test nodes.
+        members: [m] which were trained on.
+    """
+
+    nodes: NDArray[np.int64]
+    members: NDArray[np.bool_]
+
+
+def candidates(silo: Silo) -> Candidates:
+    """Training nodes with a label and as many test nodes, or as many of both as there are of the fewer."""
+    draw = numpy_generator(0, "attacks", "candidates", silo.client)
+    kinds = [np.asarray(silo.train), np.asarray(silo.seen.items["test"], dtype=np.int64)]
+    kinds = [draw.permutation(items[silo.labels[items] >= 0]) for items in kinds]
+    count = min(map(len, kinds))
+    nodes = np.concatenate([items[:count] for items in kinds])
+    return Candidates(nodes, np.arange(2 * count) < count)
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A run that trained on a random half of the candidates.
+
+    Attributes:
+        chosen: Of each attacked silo, which of its candidates.
+    """
+
+    run: Repetition
+    chosen: Mapping[ClientId, NDArray[np.bool_]]
+
+
+def shadow_runs(
+    repetition: Repetition, targets: Sequence[ClientId], count: int, say: Callable[[str], None]
+) -> Iterator[Shadow]:
+    """Shadow runs in turn. Training nodes that are no candidates stay, and other silos are what they were."""
+    for number in range(count):
+        say(f"Shadow run {number + 1} of {count}.")
+        silos, chosen = [], {}
+        for silo in repetition.simulation.silos:
+            if silo.client in targets:
+                known = candidates(silo)
+                draw = numpy_generator(repetition.seed, "attacks", "shadow", number, silo.client)
+                half = np.isin(np.arange(len(known.nodes)), draw.permutation(len(known.nodes))[: len(known.nodes) // 2])
+                chosen[silo.client] = half
+                rest = np.setdiff1d(silo.train, known.nodes)
+                silo = replace(silo, train=np.sort(np.concatenate([rest, known.nodes[half]])))
+            silos.append(silo)
+        yield Shadow(rerun(repetition, tuple(silos), repetition.seed + 1000 + number), chosen)
+
+
+def membership(
+    repetition: Repetition, seen: Mapping[Attacker, Sequence[View]], shadows: Iterator[Shadow]
+) -> list[Outcome]:
+    """The likelihood ratio attack, as every attacker."""
+    silos = {silo.client: silo for silo in repetition.simulation.silos}
+    known = {client: candidates(silo) for client, silo in silos.items()}
+    real = {role: [confidence(view, silos[view.target], known[view.target]) for view in seen[role]] for role in seen}
+    drawn: dict[Attacker, list[list[tuple[Floats, NDArray[np.bool_]]]]] = {
+        role: [[] for _ in each] for role, each in seen.items()
+    }
+    for shadow in shadows:
+        for role, found in seen.items():
+            targets = tuple(view.target for view in found)
+            for place, view in enumerate(views(shadow.run, role, targets)):
+                sure = confidence(view, silos[view.target], known[view.target])
+                if sure is not None:
+                    drawn[role][place].append((sure, shadow.chosen[view.target]))
+    made = []
+    for role, found in seen.items():
+        scores, truth = [], []
+        for view, mine, theirs in zip(found, real[role], drawn[role], strict=True):
+            if mine is not None and len(theirs) > 1:
+                scores.append(likelihood_ratio(mine, *(np.stack(each) for each in zip(*theirs, strict=True))))
+                truth.append(known[view.target].members)
+        own = any(view.is_single and view.saved is not None for view in found)
+        uses = f"how sure {'the silo' if own else 'the saved'} model is, beside shadow runs"
+        made += _outcomes(ATTACK, role, uses, scores, truth)
+    return made
+
+
+def span(cases: Sequence[tuple[View, Silo]]) -> list[Outcome]:
+    """How far candidates' rows are from what FedRidge's sums span; nothing where no such sums were seen."""
+    scores, truth = [], []
+    uses = ""
+    for view, silo in cases:
+        known = candidates(silo)
+        found = [_distance(sums.moments, phi(view, silo, known.nodes, sums.space)) for sums in ridge_sums(view)]
+        if found:
+            scores.append(-np.max(found, axis=0))
+            truth.append(known.members)
+            uses = "Σ φφᵀ" if view.is_single else "Σ φφᵀ, summed over silos"
+    return _outcomes(SPAN, cases[0][0].attacker, uses, scores, truth) if scores else []
+
+
+def confidence(view: View, silo: Silo, known: Candidates) -> Floats | None:
+    """[m] log p / (1 - p) of the true class, as the attacker's model has it on the silo's graph."""
+    if view.saved is None:
+        return None
+    answers = view.public.logits(view.saved, view.target, silo.graph.union)
+    if answers is None:
+        return None
+    rows = answers[known.nodes]
+    right = torch.from_numpy(silo.labels[known.nodes])[:, None]
+    rest = rows.scatter(1, right, -torch.inf).logsumexp(dim=1).clamp_min(-50.0)
+    found: Floats = (rows.gather(1, right)[:, 0] - rest).numpy()
+    return found
+
+
+def likelihood_ratio(mine: Floats, theirs: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    """[m] log of how much likelier a confidence is of models that saw the candidate than of those that did not.
+
+    Args:
+        mine: [m] of the attacked model.
+        theirs: [shadows, m] of the shadows' models.
+        chosen: [shadows, m] which of them saw it. Normal distributions, of one spread each: with few shadows that
+            of a single candidate cannot be told (Carlini et al., section VI-C).
+    """
+    found = np.zeros(len(mine))
+    for seen, sign in ((chosen, 1.0), (~chosen, -1.0)):
+        times = seen.sum(axis=0)
+        mean = np.where(times > 0, (theirs * seen).sum(axis=0) / np.maximum(times, 1), theirs.mean(axis=0))
+        spread = max(_LEAST_SPREAD, float(np.sqrt((np.square(theirs - mean) * seen).sum() / max(1, seen.sum()))))
+        found += sign * (-0.5 * np.square((mine - mean) / spread) - np.log(spread))
+    return found
+
+
+def _distance(moments: torch.Tensor, rows: torch.Tensor) -> Floats:
+    values, vectors = torch.linalg.eigh(moments)
+    base = vectors[:, values > 1e-6 * values[-1]]
+    found: Floats = ((rows - (rows @ base) @ base.t()).norm(dim=1) / rows.norm(dim=1).clamp_min(1e-30)).numpy()
+    return found
+
+
+def _outcomes(
+    attack: str, role: Attacker, uses: str, scores: Sequence[Floats], truth: Sequence[NDArray[np.bool_]]
+) -> list[Outcome]:
+    if not scores:
+        missing = "no model that answers about single nodes was seen"
+        return [Outcome(attack=attack, attacker=role, figure=figure, uses=missing) for figure in (AREA, SURE)]
+    flat, there = np.concatenate(scores), np.concatenate(truth)
+    hits, members = caught(flat, there, RATE)
+    return [
+        Outcome.of(attack, role, AREA, uses, auc_interval(flat, there), prior=0.5, targets=len(flat)),
+        Outcome.of(attack, role, SURE, uses, wilson(hits, members), prior=RATE, targets=members),
+    ]
