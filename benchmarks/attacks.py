@@ -4,8 +4,8 @@
     python benchmarks/attacks.py --only fedavg fedridge   # these methods again
 
 Each run is carried out, then attacked as ``graphsilo attack`` does, and what was found replaces the rows of the method
-and variant in ``src/graphsilo/attacks/findings.yaml``, which ships with the package. Shadow runs for membership are made
-where ``MEMBERSHIP`` says so: they take sixteen more runs.
+and variant in ``src/graphsilo/attacks/findings.yaml``, which ships with the package. Where ``MEMBERSHIP`` says so,
+sixteen shadow runs are made.
 """
 
 from __future__ import annotations

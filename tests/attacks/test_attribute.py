@@ -1,0 +1,59 @@
+"""Which features a class's nodes have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphsilo.attacks.attribute import attribute, evidence
+from kit.attacks import cases, recorded
+
+
+def test_class_sums_say_which_features_are_there():
+    run = recorded(method__name="fedridge", method__rounds=1, method__features="mean", method__hops=0)
+    # Without neighbours Σ yφᵀ is above 0 exactly where a training node of the class has the feature.
+    (one,) = attribute(cases(run), run.simulation.silos)
+    assert (one.value, one.low, one.high) == (1.0, 1.0, 1.0)
+    assert one.uses == "Σ yφᵀ"
+    assert one.verdict == "above the prior"
+
+
+def test_projected_sums_are_projected_back():
+    run = recorded(method__name="fedridge", method__rounds=1, method__features="mean", method__hops=0, method__dim=16)
+    (one,) = attribute(cases(run), run.simulation.silos)
+    assert one.uses == "Σ yφᵀ, projected back"
+    assert 0.6 < one.value < 1.0
+
+
+def test_of_secure_sums_the_sum_is_used():
+    run = recorded(method__name="fedridge", method__rounds=1, run__secure_sums=True, evaluation__report="federation")
+    (one,) = attribute(cases(run), run.simulation.silos)
+    assert one.uses == "Σ yφᵀ, summed over silos"
+
+
+@pytest.mark.parametrize(
+    ("method", "attacker", "uses"),
+    [
+        ("fedavg", "coordinator", "change of the model"),
+        ("fedavg", "silo", "change of the model, mean over silos"),
+        ("fedavg", "reader", "the saved model"),
+        ("local", "reader", "the silo's own saved model"),
+        ("fedlog", "coordinator", "synthetic"),
+        ("fedproto", "coordinator", "sums, read with another silo's nodes"),
+        ("fedproto", "silo", "prototypes, of all silos, read with another silo's nodes"),
+    ],
+)
+def test_what_is_used(method, attacker, uses):
+    more = {"model__hidden": [8]} if method == "fedlog" else {}
+    run = recorded(method__name=method, method__rounds=2, **more)
+    view, silo = cases(run, attacker)[0]
+    scores, found = evidence(view)
+    assert found == uses
+    assert scores.shape == (3, silo.graph.num_features)
+    assert np.isfinite(scores.numpy()).all()
+
+
+def test_local_training_leaves_a_coordinator_nothing():
+    run = recorded(method__name="local")
+    (one,) = attribute(cases(run), run.simulation.silos)
+    assert one.value is None
