@@ -22,7 +22,7 @@ from graphsilo.federation.codec import encode
 from graphsilo.federation.journal import Entry, FieldNote, Journal, read, size, summarise
 from graphsilo.federation.message import DTYPES, Empty, Message, Tensors, sends
 from graphsilo.federation.policy import DisclosurePolicy, Gate
-from graphsilo.methods.fedridge.private import Release
+from graphsilo.federation.release import Release
 
 
 class TrainReply(Message):
@@ -303,6 +303,6 @@ def test_what_releases_with_noise_tell_is_counted_from_the_log(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
     assert journal.spent() == 0.0
     for way, mu in (("sent", 0.6), ("sent", 0.8), ("refused", 5.0)):
-        message = Release(moments=torch.zeros(1), products=torch.zeros(2, 1), clients=1, mu=mu)
+        message = Release(numbers=torch.zeros(3, dtype=torch.int64), clients=1, mu=mu, honest=1)
         journal.message(way, "run", "fedridge", 0, "noisy_statistics", message)
     assert journal.spent() == pytest.approx(1.0)

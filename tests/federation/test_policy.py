@@ -24,9 +24,9 @@ from graphsilo.federation.policy import (
     is_filled,
     payload_bytes,
 )
+from graphsilo.federation.release import Release
 from graphsilo.federation.scaling import FeatureSquares
 from graphsilo.methods import fedavg
-from graphsilo.methods.fedridge.private import Release, SharedRelease
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
 """All but FedGCN, which tells of edges and is refused by default."""
@@ -477,8 +477,8 @@ def test_no_field_that_is_not_allowed_ever_passes(message, kinds, relay, recover
 # -- noise -------------------------------------------------------------------------------------------------------------
 
 
-def release(mu: float) -> Release:
-    return Release(moments=torch.zeros(1), products=torch.zeros(2, 1), clients=1, mu=mu)
+def release(mu: float, honest: int = 1) -> Release:
+    return Release(numbers=torch.zeros(3, dtype=torch.int64), clients=1, mu=mu, honest=honest)
 
 
 def test_releases_add_up_to_the_bound_and_no_further():
@@ -510,7 +510,7 @@ def test_where_there_is_a_bound_nothing_of_training_leaves_without_noise():
         with pytest.raises(DisclosureError, match=rf"for ε = 8 at most.*this run has {has}"):
             strict.check_method("fedridge", config, [9, 9])
     averaging = registry.load("fedavg")
-    with pytest.raises(DisclosureError, match="Choose fedridge"):
+    with pytest.raises(DisclosureError, match="Choose a method that has"):
         strict.check_method("fedavg", averaging.config(), [9, 9])
 
 
@@ -518,18 +518,17 @@ def test_shared_noise_counts_only_where_the_owner_says_so():
     """It is counted as the whole release that the sum is: three of μ = 1 are √3."""
     ridge = registry.load("fedridge")
     config = ridge.config(epsilon=4.0, noise="sum")
-    none = torch.zeros(2, 1, dtype=torch.int64)
-    share = SharedRelease(moments=none[0], products=none, clients=1, mu=1.0, honest=4)
+    share = release(1.0, honest=4)
     strict, trusting = policy(max_epsilon=9.0), policy(max_epsilon=9.0, shared_noise=True)
     with pytest.raises(DisclosureError, match=r"wants all of the noise in its own answer.*policy\.shared_noise"):
         strict.check_method("fedridge", config, [9, 9])
     with pytest.raises(DisclosureError, match="wants all of the noise in its own answer"):
-        Gate(strict, [9, 9]).check("shared_statistics", share)
+        Gate(strict, [9, 9]).check("noisy_statistics", share)
     trusting.check_method("fedridge", config, [9, 9])
     policy().check_method("fedridge", config, [9, 9])  # without a bound what has no noise leaves, too
     gate = Gate(trusting, [9, 9])
     for _ in range(3):
-        gate.check("shared_statistics", share)
+        gate.check("noisy_statistics", share)
     assert gate.mu == pytest.approx(math.sqrt(3.0))
 
 

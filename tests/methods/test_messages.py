@@ -154,10 +154,10 @@ exchange=outputs
         statistics moments_rest: statistic float32 per_class=False
         statistics products_rest: statistic float32 per_class=min_count
         statistics num_samples: counts
-        noisy_statistics moments: statistic float32 per_class=False
-        noisy_statistics products: statistic float32 [classes, columns] per_class=False
+        noisy_statistics numbers: statistic int64 per_class=False
         noisy_statistics clients: counts
         noisy_statistics mu: control
+        noisy_statistics honest: control
         score counts: counts int64 [candidates, classes, classes]
         score num_samples: counts
         adopt clients: counts

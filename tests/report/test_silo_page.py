@@ -13,8 +13,8 @@ from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.config import load_config
 from graphsilo.federation import noise
 from graphsilo.federation.journal import Journal
+from graphsilo.federation.release import Release
 from graphsilo.methods.fedavg import TrainReply
-from graphsilo.methods.fedridge.private import Release
 from graphsilo.report import silo_page
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tables" / "hospital.yaml"
@@ -104,7 +104,7 @@ def test_the_log_is_summed_up_by_run_and_spent_noise_counts(explained, tmp_path)
         journal.message("sent", "first", "fedavg", number, "train", reply)
     journal.note("refused", "first", "fedavg", 3, "train", "too much")
     mu = noise.mu_of(4.0, 1e-5)
-    release = Release(moments=torch.zeros(3), products=torch.zeros(2, 2), clients=1, mu=mu)
+    release = Release(numbers=torch.zeros(7, dtype=torch.int64), clients=1, mu=mu, honest=1)
     journal.message("sent", "second", "fedridge", 0, "noisy_statistics", release)
     found = explained("fedavg", log=log)
     first, second = found.past

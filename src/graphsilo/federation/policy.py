@@ -167,6 +167,8 @@ class DisclosurePolicy(Settings):
         Raises:
             DisclosureError: The method or one of its messages is not allowed; the text names message, field and kind.
         """
+        from graphsilo.federation.release import PrivateConfig  # with torch, which a policy is read without
+
         method = registry.load(name)
         if self.methods is not None and method.name not in self.methods:
             allowed = ", ".join(self.methods) or "none at all"
@@ -179,12 +181,12 @@ class DisclosurePolicy(Settings):
                 f"this silo takes part in {self.max_rounds} rounds at most (policy.max_rounds); the run has "
                 f"{config.total_rounds}. Set method.rounds={self.max_rounds}."
             )
-        epsilon = getattr(config, "epsilon", None)
+        epsilon = config.epsilon if isinstance(config, PrivateConfig) else None
         if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):
             raise DisclosureError(
                 f"this silo sends nothing in training without noise, for ε = {self.max_epsilon:g} at most in all runs "
-                f"(policy.max_epsilon); this run has {'none' if epsilon is None else f'ε = {epsilon:g}'}. Choose "
-                f"fedridge with method.epsilon, or ask the silo's owner."
+                f"(policy.max_epsilon); this run has {'none' if epsilon is None else f'ε = {epsilon:g}'}. Choose a "
+                f"method that has method.epsilon, such as fedridge, or ask the silo's owner."
             )
         if self.max_epsilon is not None and config.needs_secure_sums and not self.shared_noise:
             raise DisclosureError(NOT_SHARED)
@@ -440,7 +442,7 @@ class Gate:
                 if spec.kind not in _WITHOUT_NOISE and is_filled(getattr(reply, spec.name)):
                     raise DisclosureError(
                         f"{kind.__name__}.{spec.name}, which '{handler}' sends, has no noise, and this silo sends "
-                        f"nothing in training without (policy.max_epsilon). Choose fedridge with method.epsilon."
+                        f"nothing in training without (policy.max_epsilon). Choose a method that has method.epsilon."
                     )
             return self.mu
         if reply.honest_silos() > 1 and not policy.shared_noise:

@@ -18,6 +18,7 @@ from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.kinds import KINDS, SHORT
 from graphsilo.federation.policy import DisclosurePolicy
+from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
 
 if TYPE_CHECKING:
@@ -263,10 +264,8 @@ def _refusals(
             yield str(error)
     if held.schema.task not in method.tasks:
         yield f"{method.title} is made for tasks of another kind: {', '.join(method.tasks)}."
-    epsilon = getattr(settings, "epsilon", None)
-    if policy.max_epsilon is not None and epsilon is not None:
-        each = noise.mu_of(epsilon, getattr(settings, "delta", policy.max_delta))
-        together = noise.together([spent, *[each] * len(config.run.seeds)])
+    if policy.max_epsilon is not None and isinstance(settings, PrivateConfig) and settings.epsilon is not None:
+        together = noise.together([spent, *[settings.mu] * settings.releases * len(config.run.seeds)])
         epsilon = noise.epsilon_of(together, policy.max_delta)
         if epsilon > policy.max_epsilon * (1 + 1e-9):
             yield (

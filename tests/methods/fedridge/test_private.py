@@ -13,16 +13,29 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, DisclosureError, FederationError, MessageError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
-from graphsilo.federation import noise
+from graphsilo.federation import noise, release
+from graphsilo.federation.release import Release, ReleaseRequest
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedridge import private
-from graphsilo.methods.fedridge import server as fedridge_server
 from graphsilo.methods.fedridge.features import CONSTANT
 from graphsilo.methods.fedridge.messages import CountRequest, ScoreRequest, StatisticsRequest
 from graphsilo.runtime.secure import SecureSums
 from kit.fedridge import METHOD, played, whole
 
 PRIVATE = {"epsilon": 2.0, "own": False}
+REQUEST = ReleaseRequest(size=private.size(4, 2), honest=1)
+"""For four columns and two classes."""
+
+
+def numbers(answer):
+    """What a client released, in the units of the sums."""
+    return answer.numbers * noise.grid(private.SENSITIVITY, answer.numbers.numel())
+
+
+def deviation(epsilon, releases=1):
+    return math.sqrt(releases) * noise.deviation(private.SENSITIVITY, noise.mu_of(epsilon, 1e-5))
+
+
 TINY = {
     "data.name": "citation-sbm",
     "data.generator": {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1},
@@ -50,7 +63,7 @@ def test_the_sums_are_of_own_rows_without_neighbours(kit, quiet):
             cross[silo.labels[node]] += row
     assert np.abs(whole(server.moments["mean/0"].double(), 4).numpy() - square).max() < 1e-5
     assert np.abs(server.products["mean/0"].double().numpy() - cross).max() < 1e-5
-    assert server.releases == 2
+    assert server.sigma == pytest.approx(deviation(2.0, 2))
 
 
 def test_links_change_no_sum(kit, quiet):
@@ -66,56 +79,50 @@ def test_links_change_no_sum(kit, quiet):
 def test_one_node_moves_the_released_numbers_by_no_more_than_the_bound(kit, quiet):
     whole_silo = kit.tiny_silo(0, nodes=12, train=range(8), seed=3)
     _, federation = played(kit, [whole_silo], rounds=False, **PRIVATE)
-    request = private.ReleaseRequest(size=4)
-    before = federation.client(0).noisy_statistics(request)
-    off = torch.triu(torch.full((4, 4), math.sqrt(2.0)), 1) + torch.eye(4)
-    twice = off[torch.triu_indices(4, 4)[0], torch.triu_indices(4, 4)[1]]
+    before = numbers(federation.client(0).noisy_statistics(REQUEST))
     moves = []
     for node in range(8):
         fewer = replace(whole_silo, train=np.delete(whole_silo.train, node))
         _, without = played(kit, [fewer], rounds=False, **PRIVATE)
-        after = without.client(0).noisy_statistics(request)
-        move = torch.cat([(before.moments - after.moments) * twice, (before.products - after.products).flatten()])
-        moves.append(float(move.norm()))
+        moves.append(float((before - numbers(without.client(0).noisy_statistics(REQUEST))).norm()))
     # A row of length² 1.01: √(1.01² + 1.01) = 1.4248.
     assert max(moves) == pytest.approx(1.42482, abs=1e-4)
     assert max(moves) <= private.SENSITIVITY + 1e-5
 
 
+def drawn(client, request, count=400):
+    """Many releases of the same numbers, in parts: [count, p (p + 1) / 2] and [count, C, p]."""
+    found = []
+    for _ in range(count):
+        client.released.load_state({})
+        found.append(private.parts(numbers(client.noisy_statistics(request)), 2, 4))
+    return [torch.stack(each) for each in zip(*found, strict=True)]
+
+
 def test_noise_on_and_off_the_diagonal(kit):
     silo = kit.tiny_silo(0, nodes=12, train=(), seed=3)
     _, federation = played(kit, [silo], rounds=False, epsilon=1.0, own=False)
-    request = private.ReleaseRequest(size=4)
     client = federation.client(0)
-    again = client.noisy_statistics(request)
-    assert torch.equal(
-        again.moments, client.noisy_statistics(request).moments
-    )  # the mean of many would have less noise
+    first = client.noisy_statistics(REQUEST)
+    assert torch.equal(first.numbers, client.noisy_statistics(REQUEST).numbers)  # the mean of many has less noise
     kept = client.state()
-    drawn = []
-    for _ in range(400):
-        client._release = None
-        drawn.append(client.noisy_statistics(request))
+    moments, products = drawn(client, REQUEST)
     client.load_state(kept)
-    assert torch.equal(again.products, client.noisy_statistics(request).products)
-    sigma = private.SENSITIVITY / noise.mu_of(1.0, 1e-5)
-    moments = torch.stack([each.moments for each in drawn])
-    diagonal = [0, 4, 7, 9]
-    others = [1, 2, 3, 5, 6, 8]
-    assert float(moments[:, diagonal].std()) == pytest.approx(sigma, rel=0.12)
-    assert float(moments[:, others].std()) == pytest.approx(sigma / math.sqrt(2), rel=0.1)
-    assert float(torch.stack([each.products for each in drawn]).std()) == pytest.approx(sigma, rel=0.1)
+    assert torch.equal(first.numbers, client.noisy_statistics(REQUEST).numbers)
+    sigma = deviation(1.0)
+    assert float(moments[:, [0, 4, 7, 9]].std()) == pytest.approx(sigma, rel=0.12)
+    assert float(moments[:, [1, 2, 3, 5, 6, 8]].std()) == pytest.approx(sigma / math.sqrt(2), rel=0.1)
+    assert float(products.std()) == pytest.approx(sigma, rel=0.1)
 
 
 def test_the_solution_by_hand():
-    # p = 1, one client, Δ / μ = σ: (3 + 1 + σ / 2)⁻¹ 2; an eigenvalue below 0 counts as 0.
-    sigma = noise.deviation(private.SENSITIVITY, 1.0)
-    weights, penalty = private.solution(torch.tensor([3.0]), torch.tensor([[2.0]]), 1.0, 1)
-    assert penalty == pytest.approx(1 + sigma / 2)
-    assert float(weights) == pytest.approx(2 / (4 + sigma / 2))
-    weights, penalty = private.solution(torch.tensor([-3.0]), torch.tensor([[2.0]]), 1.0, 4)
-    assert penalty == pytest.approx(1 + sigma)
-    assert float(weights) == pytest.approx(2 / (1 + sigma))
+    # p = 1: (3 + 1 + σ / 2)⁻¹ 2; an eigenvalue below 0 counts as 0.
+    weights, penalty = private.solution(torch.tensor([3.0]), torch.tensor([[2.0]]), 0.8)
+    assert penalty == pytest.approx(1.4)
+    assert float(weights) == pytest.approx(2 / 4.4)
+    weights, penalty = private.solution(torch.tensor([-3.0]), torch.tensor([[2.0]]), 1.6)
+    assert penalty == pytest.approx(1.8)
+    assert float(weights) == pytest.approx(2 / 1.8)
 
 
 def test_predictions_use_the_links(kit, quiet):
@@ -157,14 +164,18 @@ def test_what_has_no_noise_is_refused_whoever_asks(kit):
 
 
 def test_an_answer_of_another_size_is_refused():
-    request = private.ReleaseRequest(size=3)
-    good = private.Release(moments=torch.zeros(6), products=torch.zeros(2, 3), clients=1, mu=1.0)
-    good.check_answer(request)
-    for bad in (
-        replace(good, moments=torch.zeros(5)), replace(good, products=torch.zeros(2, 4)), replace(good, clients=9)
-    ):  # fmt: skip
-        with pytest.raises(MessageError, match="one client and 3 columns"):
-            bad.check_answer(request)
+    good = Release(numbers=torch.zeros(18, dtype=torch.int64), clients=1, mu=1.0, honest=1)
+    good.check_answer(REQUEST)
+    for bad in (replace(good, numbers=good.numbers[1:]), replace(good, clients=9)):
+        with pytest.raises(MessageError, match="18 of one client were asked for"):
+            bad.check_answer(REQUEST)
+
+
+def test_no_second_release_leaves_whatever_it_is_called(kit):
+    _, federation = played(kit, [kit.tiny_silo(0)], rounds=False, **PRIVATE)
+    released = federation.client(0).released
+    with pytest.raises(DisclosureError, match="promise that 1 answers with noise leave"):
+        released.answer(Release, 1, lambda: torch.zeros(18), number=2)
 
 
 # -- noise that silos share --------------------------------------------------------------------------------------------
@@ -188,7 +199,8 @@ def test_shared_noise_leaves_the_same_sums(kit, quiet):
         one, other = (getattr(server, name)["mean/0"].double() for server in (alone, together))
         assert float((one - other).abs().max()) < 1e-5
     # Of four silos three are in every sum and one may look: two share the noise, and four add it.
-    assert (alone.releases, together.releases) == (4, 2.0)
+    assert alone.sigma == pytest.approx(deviation(2.0, 4))
+    assert together.sigma == pytest.approx(deviation(2.0, 2))
 
 
 def test_each_silo_adds_its_share(kit):
@@ -197,23 +209,19 @@ def test_each_silo_adds_its_share(kit):
     _, federation = played(kit, [silo], rounds=False, **PRIVATE)
     config = METHOD.config(epsilon=1.0, own=False, noise="sum")
     client = METHOD.client(replace(federation.client(0).context, config=config))
-    request = private.SharedReleaseRequest(size=4, honest=3)
-    first = client.shared_statistics(request)
-    assert client.shared_statistics(replace(request, honest=2)) is first  # the mean of several would have less noise
-    kept = client.state()
-    drawn = []
-    for _ in range(400):
-        client._shared = None
-        drawn.append(client.shared_statistics(request))
-    client.load_state(kept)
-    again = client.shared_statistics(request)
-    assert torch.equal(again.moments, first.moments)
+    request = replace(REQUEST, honest=3)
+    first = client.noisy_statistics(request)
+    again = client.noisy_statistics(replace(REQUEST, honest=2))
+    assert torch.equal(again.numbers, first.numbers)  # the mean of several would have less noise
     assert (again.mu, again.honest, again.honest_silos()) == (noise.mu_of(1.0, 1e-5), 3, 3)
-    sigma = private.SENSITIVITY / noise.mu_of(1.0, 1e-5) / math.sqrt(3)
-    moments = torch.stack([each.numbers()[0] for each in drawn])
+    kept = client.state()
+    moments, products = drawn(client, request)
+    client.load_state(kept)
+    assert torch.equal(client.noisy_statistics(request).numbers, first.numbers)
+    sigma = deviation(1.0) / math.sqrt(3)
     assert float(moments[:, [0, 4, 7, 9]].std()) == pytest.approx(sigma, rel=0.12)
     assert float(moments[:, [1, 2, 3, 5, 6, 8]].std()) == pytest.approx(sigma / math.sqrt(2), rel=0.1)
-    assert float(torch.stack([each.numbers()[1] for each in drawn]).std()) == pytest.approx(sigma, rel=0.1)
+    assert float(products.std()) == pytest.approx(sigma, rel=0.1)
 
 
 def test_a_share_of_noise_leaves_masked_or_not_at_all(kit):
@@ -222,18 +230,18 @@ def test_a_share_of_noise_leaves_masked_or_not_at_all(kit):
     with pytest.raises(FederationError, match="leaves in a secure sum or not at all"):
         server.set_up(federation)
     client = federation.client(0)
-    with pytest.raises(DisclosureError, match=r"share noise \(method\.noise=sum\)"):
-        client.noisy_statistics(private.ReleaseRequest(size=4))
-    with pytest.raises(MessageError, match="2 to 4096 silos; 1 were asked for"):
-        client.shared_statistics(private.SharedReleaseRequest(size=4, honest=1))
+    with pytest.raises(DisclosureError, match=r"all of the noise was asked for.*method\.noise=sum"):
+        client.noisy_statistics(REQUEST)
+    with pytest.raises(MessageError, match="2 to 4096 silos; 5000 were asked for"):
+        client.noisy_statistics(replace(REQUEST, honest=5000))
     _, other = played(kit, [kit.tiny_silo(0)], rounds=False, **PRIVATE)
-    with pytest.raises(DisclosureError, match="a share of noise was asked for"):
-        other.client(0).shared_statistics(private.SharedReleaseRequest(size=4, honest=2))
+    with pytest.raises(DisclosureError, match=r"a share of noise was asked for.*method\.noise=silo"):
+        other.client(0).noisy_statistics(replace(REQUEST, honest=2))
 
 
 def test_a_coordinator_that_overstates_the_silos_opens_nothing(kit, monkeypatch):
     """It says that four honest silos share, and has four silos in all, of which it can be sure of two."""
-    monkeypatch.setattr(fedridge_server, "honest", lambda parties: 4)
+    monkeypatch.setattr(release, "honest", lambda parties: 4)
     with pytest.raises(
         FederationError, match="shared between 4 silos that do not collude, and a sum of 4 is sure of 2"
     ):
@@ -243,7 +251,7 @@ def test_a_coordinator_that_overstates_the_silos_opens_nothing(kit, monkeypatch)
 def test_with_min_clients_the_noise_is_enough_for_the_smallest_sum(kit, quiet):
     # Of seven, eight and nine silos three, four and five are sure: three share, and nine add.
     server, _ = summed(kit, [kit.tiny_silo(client) for client in range(9)], min_clients=7)
-    assert server.releases == 3.0
+    assert server.sigma == pytest.approx(deviation(2.0, 3))
 
 
 def test_shared_noise_needs_secure_sums_and_says_what_it_promises():
@@ -253,9 +261,7 @@ def test_shared_noise_needs_secure_sums_and_says_what_it_promises():
     tree = run(load_config({**settings, "run.secure_sums": True})).tree
     (said,) = [text for text in tree["warnings"] if text.startswith("Differential privacy of nodes")]
     assert "against whoever sees that sum, silos included, as long as fewer than a third" in said
-    assert tree["seeds"][0]["setup"]["log"]["noise"] == pytest.approx(
-        math.sqrt(2) * noise.deviation(private.SENSITIVITY, noise.mu_of(4.0, 1e-5))
-    )
+    assert tree["seeds"][0]["setup"]["log"]["noise"] == pytest.approx(deviation(4.0, 2))
 
 
 def test_a_run_says_what_its_epsilon_covers():
@@ -263,9 +269,7 @@ def test_a_run_says_what_its_epsilon_covers():
     (said,) = [text for text in tree["warnings"] if text.startswith("Differential privacy of nodes")]
     both = noise.epsilon_of(math.sqrt(2) * noise.mu_of(4.0, 1e-5), 1e-5)
     assert f"2 seeds are 2 releases: together ε = {both:.3g}" in said
-    assert tree["seeds"][0]["setup"]["log"]["noise"] == pytest.approx(
-        math.sqrt(3) * noise.deviation(private.SENSITIVITY, noise.mu_of(4.0, 1e-5))
-    )
+    assert tree["seeds"][0]["setup"]["log"]["noise"] == pytest.approx(deviation(4.0, 3))
     assert tree["seeds"][0]["modes"] != tree["seeds"][1]["modes"]
 
 

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphsilo.errors import DisclosureError, MessageError
+from graphsilo.errors import MessageError
 from graphsilo.evaluate.metrics import accuracy, macro_f1, margins
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
-from graphsilo.federation.secure.fixed import MAX_PARTIES
+from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import BLOCK, CONSTANT, Features, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED, Labelled, label_columns
@@ -33,14 +33,7 @@ from graphsilo.methods.fedridge.messages import (
     StatisticsRequest,
     halves,
 )
-from graphsilo.methods.fedridge.private import (
-    Release,
-    ReleaseRequest,
-    SharedRelease,
-    SharedReleaseRequest,
-    released,
-    shared,
-)
+from graphsilo.methods.fedridge.private import SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.view import GraphTensors
 
@@ -56,8 +49,7 @@ class Client(ClientBase[FedRidgeConfig]):
         super().__init__(context)
         self.config = context.config.in_effect()
         self._size = 1.0
-        self._release: Release | None = None
-        self._shared: SharedRelease | None = None
+        self.released = Released(self.config, SENSITIVITY)
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._sharpness: dict[str, dict[str, float]] = {}
@@ -75,7 +67,7 @@ class Client(ClientBase[FedRidgeConfig]):
     @handler
     def count(self, request: CountRequest) -> Counts:
         """Training items by class."""
-        self._refuse_without_noise()
+        refuse_without_noise(self.config)
         counts = np.bincount(self.silo.labels[self._train], minlength=self.silo.schema.num_classes)
         sizes = torch.tensor([self.data.num_nodes, self.silo.num_items])
         return Counts(classes=torch.from_numpy(counts), sizes=sizes)
@@ -83,7 +75,7 @@ class Client(ClientBase[FedRidgeConfig]):
     @handler
     def statistics(self, request: StatisticsRequest) -> Statistics:
         """The sums, for each kind of features and each balance."""
-        self._refuse_without_noise()
+        refuse_without_noise(self.config)
         self._size = request.size
         classes, weights = self.silo.schema.num_classes, request.class_weights
         moments: dict[str, Tensor] = {}
@@ -112,56 +104,25 @@ class Client(ClientBase[FedRidgeConfig]):
 
     @handler
     def noisy_statistics(self, request: ReleaseRequest) -> Release:
-        """The sums with noise, over rows in which no node is but their own.
+        """The sums with noise, over rows in which no node is but their own."""
 
-        Whoever asks again has the same answer: the mean of several would have less noise.
-        """
-        if self.config.noise != "silo":
-            raise DisclosureError("this run's settings share noise (method.noise=sum), and a whole release was asked.")
-        if self._release is None:
-            classes, mu = self.silo.schema.num_classes, self.config.mu
-            self._release = released(self._own_rows(), self._train, self.silo.labels, classes, mu)
-            Features.forget_others(self.data, ())
-        return self._release
-
-    @handler
-    def shared_statistics(self, request: SharedReleaseRequest) -> SharedRelease:
-        """The same with a share of the noise, for a secure sum that is sure of as many honest silos as are asked for.
-
-        Whoever asks again has the same answer, whatever number it says: the sum is refused if it is of too few.
-        """
-        if self.config.epsilon is None or self.config.noise != "sum":
-            raise DisclosureError(
-                "a share of noise was asked for, and this run's settings have none shared (method.epsilon with "
-                "method.noise=sum)."
-            )
-        if not 1 < request.honest <= MAX_PARTIES:
-            raise MessageError(f"noise is shared between 2 to {MAX_PARTIES} silos; {request.honest} were asked for.")
-        if self._shared is None:
-            classes, mu = self.silo.schema.num_classes, self.config.mu
+        def numbers() -> Tensor:
             rows = self._own_rows()
-            self._shared = shared(rows, self._train, self.silo.labels, classes, mu, request.honest)
+            found = weighted_sums(rows, self._train, self.silo.labels, self.silo.schema.num_classes)
             Features.forget_others(self.data, ())
-        return self._shared
+            return found
+
+        return self.released.answer(Release, request.honest, numbers)
 
     def _own_rows(self) -> Features:
         """Of the kind of features there is, without neighbours."""
         (kind,) = self.config.kinds(self.silo.schema.task)
         return Features(self.data, replace(self._recipe(kind), hops=0))
 
-    def _refuse_without_noise(self) -> None:
-        if self.config.epsilon is not None:
-            raise DisclosureError(
-                "this run's settings promise differential privacy (method.epsilon), and what was asked for has no "
-                "noise."
-            )
-
-    # -- the choice ----------------------------------------------------------------------------------------------
-
     @handler
     def score(self, request: ScoreRequest) -> Scores:
         """Confusion counts of every candidate on the own validation items."""
-        self._refuse_without_noise()
+        refuse_without_noise(self.config)
         items, classes = self._validation, self.silo.schema.num_classes
         labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
         found = []
@@ -286,19 +247,15 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def state(self) -> dict[str, Any]:
         state: dict[str, Any] = {"size": self._size, "models": self._models, "sharpness": self._sharpness}
-        if self._release is not None:
-            state["release"] = {"moments": self._release.moments, "products": self._release.products}
-        if self._shared is not None:
-            kept = self._shared
-            state["shared"] = {"moments": kept.moments, "products": kept.products, "honest": kept.honest}
+        if released := self.released.state():
+            state["released"] = released
         return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._size = float(state["size"])
         self._models = {view: dict(models) for view, models in state["models"].items()}
         self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
-        self._release = Release(**state["release"], clients=1, mu=self.config.mu) if "release" in state else None
-        self._shared = SharedRelease(**state["shared"], clients=1, mu=self.config.mu) if "shared" in state else None
+        self.released.load_state(state.get("released", {}))
 
     def final_models(self) -> dict[str, Tensors]:
         return {

@@ -7,10 +7,9 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, MessageError
-from graphsilo.federation import noise as gaussian
+from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
@@ -21,7 +20,7 @@ FEW_COLUMNS = 256
 """Sums of up to so many columns cross in float64, unless told otherwise."""
 
 
-class FedRidgeConfig(OneRoundConfig):
+class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     """Settings of FedRidge."""
 
     features: Literal["auto", "mean", "sgc", "separate"] = setting(
@@ -76,18 +75,6 @@ class FedRidgeConfig(OneRoundConfig):
         when={"epsilon": (None,)},
     )  # fmt: skip
 
-    epsilon: float | None = setting(
-        None, "differential privacy of nodes: the sums leave once, over rows of nodes' own features, with normal noise "
-        "for this ε; none: no noise. It covers what training sends, not scores",
-        source="ours", gt=0,
-    )  # fmt: skip
-    delta: float = setting(1e-5, "δ beside ε", source="ours", gt=0, lt=1, when={"epsilon": ABOVE_ZERO})
-    noise: Literal["silo", "sum"] = setting(
-        "silo", "who adds the noise: every silo all of it (a promise against whoever sees its answer), or all together "
-        "what their sum needs, with run.secure_sums (against whoever sees sums, with fewer than a third of the silos "
-        "colluding)",
-        source="ours", when={"epsilon": ABOVE_ZERO},
-    )  # fmt: skip
     private_dim: int = setting(
         256, "most columns of φ with noise, which grows with them", source="ours", ge=1, when={"epsilon": ABOVE_ZERO}
     )
@@ -114,21 +101,6 @@ class FedRidgeConfig(OneRoundConfig):
         return self.model_copy(update=fixed)
 
     @property
-    def mu(self) -> float:
-        """How well the release tells whether a node was there, as ``federation.noise`` has it."""
-        assert self.epsilon is not None
-        return gaussian.mu_of(self.epsilon, self.delta)
-
-    @property
-    def needs_secure_sums(self) -> str:
-        if self.epsilon is None or self.noise == "silo":
-            return ""
-        return (
-            "with method.noise=sum every silo adds only its share of the noise, which protects nothing but sums that "
-            "nobody sees the parts of"
-        )
-
-    @property
     def chooses_by_validation(self) -> bool:
         """All silos together choose the model by it, and each its correction."""
         return True
@@ -152,37 +124,6 @@ class FedRidgeConfig(OneRoundConfig):
     def precise(self, widths: Iterable[int]) -> bool:
         """Whether sums of so many columns cross in float64."""
         return self.wire == "float64" or (self.wire == "auto" and max(widths) <= FEW_COLUMNS)
-
-    def promises(self, seeds: int) -> str:
-        if self.epsilon is None:
-            return ""
-        several = gaussian.epsilon_of(gaussian.together([self.mu] * seeds), self.delta)
-        more = f" {seeds} seeds are {seeds} releases: together ε = {several:.3g}." if seeds > 1 else ""
-        if self.noise == "silo":
-            who = (
-                f"every silo adds noise of its own to the sums that training sends, for ε = {self.epsilon:g} and δ = "
-                f"{self.delta:g}, whoever reads them."
-            )
-        else:
-            who = (
-                f"the silos together add the noise that the sum of what training sends needs, for ε = {self.epsilon:g} "
-                f"and δ = {self.delta:g}, against whoever sees that sum, silos included, as long as fewer than a third "
-                f"of them (of three or four: none but the one that looks) collude. It does not hold against one who "
-                f"sees a silo's answer without its mask."
-            )
-        return (
-            f"Differential privacy of nodes: {who}{more} Not covered are scores and counts of evaluation, the split "
-            f"into training and other nodes, and what silos say of their data before a run. The noise comes from the "
-            f"operating system: no run with it is repeated to the bit."
-        )
-
-    def check_scaling(self, scaling: Scaling) -> None:
-        if self.epsilon is not None and scaling.has_columns:
-            raise ConfigError(
-                "method.epsilon stands on how far one node can move the sums, and features that are scaled by columns' "
-                f"means and deviations ({scaling.words()}) move with every node. Use data.scale=none, which in a "
-                "silo.yaml is `features: {scale: none}`; FedRidge gives every row the length 1."
-            )
 
     def square_columns(self, schema: Schema) -> int:
         return (

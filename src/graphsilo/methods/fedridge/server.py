@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,17 +10,17 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
-from graphsilo.federation import noise
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
-from graphsilo.federation.secure.peers import MIN_PARTIES, honest
+from graphsilo.federation.release import ReleaseRequest, sharing, summed
 from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.client import Client, criterion_of, shifted
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED, SCALE
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, ScoreRequest, StatisticsRequest, whole
-from graphsilo.methods.fedridge.private import SENSITIVITY, ReleaseRequest, SharedReleaseRequest, solution
+from graphsilo.methods.fedridge.private import SENSITIVITY
 from graphsilo.methods.fedridge.solve import Spectrum, unpack
 from graphsilo.types import ClientId
 
@@ -44,8 +43,7 @@ class Server(ServerBase[FedRidgeConfig]):
     Attributes:
         kinds: The features that are still to choose from.
         moments, products: The sums of all silos so far, by features and balance, float64.
-        releases: With noise: how many times the variance that one release needs is in the sums: as many as clients
-            where each has added all of it.
+        sigma: The deviation of the noise on each number of the sums.
         weights: The common model by its features, and where it has label features a second one without; empty before
             round 1.
     """
@@ -58,7 +56,7 @@ class Server(ServerBase[FedRidgeConfig]):
                 "method.epsilon promises privacy of nodes, and this task is about graphs, whose sums of nodes have no "
                 "bound; leave it out, or choose a node task."
             )
-        self.releases: float = 0
+        self.sigma = 0.0
         self.kinds = self.config.kinds(self.schema.task)
         self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
@@ -72,7 +70,7 @@ class Server(ServerBase[FedRidgeConfig]):
         up = down = 0
         if config.epsilon is not None:
             width = self._width(self.kinds[0], config.dim)
-            return 4 * (width * (width + 1) // 2 + width * classes) * self.asked, 4 * width * classes * self.asked
+            return 8 * private.size(width, classes) * self.asked, 4 * width * classes * self.asked
         widths = {kind: self._width(kind, config.dim) for kind in config.kinds(self.schema.task)}
         asked = _widest(tuple(widths))
         each = 8 if config.precise(widths[kind] for kind in asked) else 4
@@ -140,20 +138,15 @@ class Server(ServerBase[FedRidgeConfig]):
         self.products = whole(found.products, found.products_rest)
 
     def _take_release(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
-        (kind,) = self.kinds
-        size = self._width(kind, self.config.dim)
-        if self.config.noise == "silo":
-            request = ReleaseRequest(size=size)
-            found = federation.sum(Client.noisy_statistics, request, to=asked).require(self.config.min_clients)
-            moments, products, self.releases = found.moments, found.products, found.clients
-        else:
-            least = max(MIN_PARTIES, self.config.min_clients or len(asked))
-            sure = min(honest(parties) for parties in range(least, len(asked) + 1))
-            shares = SharedReleaseRequest(size=size, honest=sure)
-            steps = federation.sum(Client.shared_statistics, shares, to=asked).require(self.config.min_clients)
-            (moments, products), self.releases = steps.numbers(), steps.clients / sure
+        config, (kind,) = self.config, self.kinds
+        classes, width = self.schema.num_classes, self._width(kind, config.dim)
+        sharers = sharing(config, len(asked))
+        request = ReleaseRequest(size=private.size(width, classes), honest=sharers)
+        total = federation.sum(Client.noisy_statistics, request, to=asked).require(config.min_clients)
+        found = summed(total, config, SENSITIVITY, sharers)
+        moments, products = private.parts(found.numbers, classes, width)
         self.moments, self.products = {f"{kind}/0": moments}, {f"{kind}/0": products}
-        self.log["noise"] = noise.deviation(SENSITIVITY, self.config.mu) * math.sqrt(self.releases)
+        self.sigma = self.log["noise"] = found.sigma
 
     def round(self, federation: Federation, number: int) -> None:
         """All candidates from the sums, one exchange to choose, one to hand out."""
@@ -215,7 +208,7 @@ class Server(ServerBase[FedRidgeConfig]):
         if self.config.epsilon is not None:
             (kind,) = self.kinds
             sums = self.moments[f"{kind}/0"], self.products[f"{kind}/0"]
-            weights, self.log["penalty"] = solution(*sums, self.config.mu, self.releases)
+            weights, self.log["penalty"] = private.solution(*sums, self.sigma)
             return {kind: {0: [weights]}}
         # What float32 leaves in directions that no row has must not be taken for rows.
         precise = self.config.precise(len(self.products[f"{kind}/0"][0]) for kind in _widest(self.kinds))
@@ -239,14 +232,14 @@ class Server(ServerBase[FedRidgeConfig]):
         return {
             "moments": self.moments, "products": self.products, "class_weights": self.class_weights,
             "shifts": self.shifts, "weights": self.weights, "kinds": list(self.kinds), "size": self.size,
-            **({} if self.config.epsilon is None else {"releases": self.releases}),
+            **({} if self.config.epsilon is None else {"sigma": self.sigma}),
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.moments, self.products = dict(state["moments"]), dict(state["products"])
         self.class_weights, self.shifts = state["class_weights"], state["shifts"]
         self.weights, self.kinds, self.size = dict(state["weights"]), tuple(state["kinds"]), float(state["size"])
-        self.releases = state.get("releases", 0)
+        self.sigma = float(state.get("sigma", 0.0))
 
 
 def _widest(kinds: Sequence[str]) -> list[str]:
