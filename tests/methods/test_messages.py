@@ -169,6 +169,10 @@ exchange=outputs
         statistics totals: statistic float64 [classes, width] per_class=min_count
         statistics within: statistic float64 [classes, width] per_class=min_count
         statistics squares: statistic float64 [classes, width] per_class=min_count
+        noisy_statistics numbers: statistic int64 per_class=False
+        noisy_statistics clients: counts
+        noisy_statistics mu: control
+        noisy_statistics honest: control
         personalise clients: counts
         condense clients: counts
     """,

@@ -280,7 +280,9 @@ TABLES = {
         expand_classes 1 [0, inf)
         expand_confidence 1.0 [0, 1]
         expand_degree 3 [0, inf)
-        delta 0.01 [0, 1]
+        link_threshold 0.01 [0, 1]
+        epsilon None (0, inf)
+        delta 1e-05 (0, 1)
         nodes_per_class 1 [1, inf)
         nodes_percent 0.0 [0, 100]
         feature_weight 10.0 [0, inf)

@@ -209,8 +209,10 @@ def test_one_edgeless_node_per_class_meets_the_mean_of_the_hops():
     assert not found.adjacency.any()
 
 
-@pytest.mark.parametrize("settings", [{"links": "edgeless"}, {"delta": 1.0}, {"links": "direct", "delta": 1.0}])
-def test_delta_of_one_leaves_no_link(settings):
+@pytest.mark.parametrize(
+    "settings", [{"links": "edgeless"}, {"link_threshold": 1.0}, {"links": "direct", "link_threshold": 1.0}]
+)
+def test_a_threshold_of_one_leaves_no_link(settings):
     options = {"surrogate_steps": 60, **settings}
     found, _ = condense(targets(), np.array([0, 0, 1]), Condensation(**options), draw())
     assert not found.adjacency.any()
@@ -236,7 +238,7 @@ def test_every_rule_fits_and_keeps_its_promises(links):
 @pytest.mark.parametrize("delta", [0.01, 0.5])
 def test_an_indicator_keeps_the_same_links_at_weight_one(delta):
     # O-pFGL's eq. 9, A' in {0, 1}: of the same fit, as only the finished surrogate is rounded.
-    labels, settings = np.array([0, 0, 0, 1, 1]), {"links": "direct", "surrogate_steps": 60, "delta": delta}
+    labels, settings = np.array([0, 0, 0, 1, 1]), {"links": "direct", "surrogate_steps": 60, "link_threshold": delta}
     weighted, _ = condense(targets(), labels, Condensation(**settings), draw())
     found, facts = condense(targets(), labels, Condensation(link_values="indicator", **settings), draw())
     assert torch.equal(found.adjacency, (weighted.adjacency >= delta).float())
@@ -297,4 +299,4 @@ def test_too_many_pairs_are_refused_with_the_memory_they_would_take():
     with pytest.raises(ConfigError, match="4000 nodes, which takes 49 GB"):
         condensation.check_pairs(4000, Condensation())
     condensation.check_pairs(4000, Condensation(links="cosine"))
-    condensation.check_pairs(4000, Condensation(delta=1.0))
+    condensation.check_pairs(4000, Condensation(link_threshold=1.0))

@@ -268,7 +268,7 @@ class CondensationConfig(Settings):
         "edgeless", "A': none at all, from a link predictor, learned entry by entry, or normalised dot products",
         source="ours; paper: learned",
     )  # fmt: skip
-    delta: float = setting(
+    link_threshold: float = setting(
         0.01, "δ: lighter links are dropped; 1 leaves isolated nodes", source="release", ge=0, le=1, when=_LINKED
     )
     link_values: Literal["weights", "indicator"] = setting(
@@ -456,7 +456,7 @@ def condense(
         return Surrogate(features.cpu(), torch.from_numpy(labels), torch.zeros(0, 0)), {}
     check_pairs(count, settings)
     # A pair needs two nodes; and no sigmoid reaches a threshold of 1.
-    links = None if settings.links == "edgeless" or settings.delta >= 1.0 or count < 2 else _links(
+    links = None if settings.links == "edgeless" or settings.link_threshold >= 1.0 or count < 2 else _links(
         settings, count, width, generator, device
     )  # fmt: skip
     moments = Moments(statistics, labels, settings, device)
@@ -493,7 +493,7 @@ def condense(
     with torch.no_grad():
         adjacency = features.new_zeros(count, count)
         if links is not None:
-            upper = keep_links(links.soft(features), settings.delta).triu(1)
+            upper = keep_links(links.soft(features), settings.link_threshold).triu(1)
             if settings.link_values == "indicator":
                 upper = (upper > 0).to(upper.dtype)
             adjacency = upper + upper.t()  # one half travels
@@ -515,7 +515,7 @@ def check_pairs(nodes: int, settings: CondensationConfig) -> None:
     """
     # Kept for the way back: the inputs, the normed and the active values of both hidden layers.
     needed = 6 * 4 * settings.link_hidden * nodes**2
-    if settings.links == "learned" and settings.delta < 1.0 and needed > PAIR_BYTES:
+    if settings.links == "learned" and settings.link_threshold < 1.0 and needed > PAIR_BYTES:
         raise ConfigError(
             f"method.links=learned looks at every pair of the surrogate's {nodes} nodes, which takes "
             f"{needed / 1e9:.0f} GB in each step; the paper has 300 nodes at most. Lower method.nodes_percent or "
@@ -540,7 +540,7 @@ def _gradients(
         tensor.requires_grad_(True)
     try:
         with torch.enable_grad():
-            adjacency = keep_links(links.soft(features), settings.delta)
+            adjacency = keep_links(links.soft(features), settings.link_threshold)
             propagation = symmetric_norm(adjacency)
             with torch.no_grad():
                 loss, direct, pull = moments(features.detach(), propagation.detach())

@@ -166,7 +166,8 @@ def test_every_setting_of_the_surrogate_is_heard():
     variants = [
         {}, {"hops": 1}, {"expand": False}, {"ddof": "pooled"}, {"links": "edgeless"}, {"links": "direct"},
         {"link_values": "indicator"},
-        {"links": "cosine"}, {"delta": 0.5}, {"nodes_per_class": 3}, {"nodes_percent": 40.0}, {"moment": "variance"},
+        {"links": "cosine"}, {"link_threshold": 0.5}, {"nodes_per_class": 3}, {"nodes_percent": 40.0},
+        {"moment": "variance"},
         {"smoothness": "printed"}, {"feature_weight": 1.0}, {"smooth_weight": 0.0}, {"surrogate_steps": 60},
         {"cycle": 25}, {"link_steps": 0}, {"lr_features": 1e-2}, {"lr_links": 1e-2}, {"link_hidden": 16},
         {"link_norm": False}, {"min_count": 9}, {"lp_steps": 1},
@@ -175,7 +176,7 @@ def test_every_setting_of_the_surrogate_is_heard():
     for settings in variants:
         found.setdefault(downloaded(**settings), []).append(settings)
     assert [group for group in found.values() if len(group) > 1] == []
-    assert downloaded(delta=1.0) == downloaded(links="edgeless")
+    assert downloaded(link_threshold=1.0) == downloaded(links="edgeless")
 
 
 def test_clients_may_have_different_models():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,8 @@ from graphsilo.evaluate.scores import roc_auc
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
-from graphsilo.methods.opfgl import stages
+from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
+from graphsilo.methods.opfgl import private, stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import Done, GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
 from graphsilo.models.base import Model, borrowed
@@ -60,6 +62,7 @@ class Client(ClientBase[OpFGLConfig]):
         super().__init__(context)
         self.model = self._build(self.silo.schema.task)
         self.weights = tensors_of(self.model)
+        self.released = Released(self.config, private.SENSITIVITY)
         self._facts: dict[str, Any] = {}
         self._held: list[object] = []
 
@@ -68,6 +71,7 @@ class Client(ClientBase[OpFGLConfig]):
     @handler
     def statistics(self, request: StatisticsRequest) -> Statistics:
         """Class statistics of the propagated features, over training nodes and reliable others."""
+        refuse_without_noise(self.config)
         classes = self.expanded_labels()
         levels = [self.data.hop_matrix(level, "gcn") for level in range(self.config.hops + 1)]
         sums = class_sums(levels, classes, self.silo.schema.num_classes, min_count=self.config.min_count)
@@ -75,6 +79,16 @@ class Client(ClientBase[OpFGLConfig]):
         if self.config.min_count > 2:  # more than a variance needs: nothing is to be said of small classes
             labelled[sums.counts == 0] = 0.0
         return Statistics(labelled=torch.from_numpy(labelled), **_tensors(sums))
+
+    @handler
+    def noisy_statistics(self, request: ReleaseRequest) -> Release:
+        """Class statistics with noise, over training nodes' own features."""
+        classes = self.silo.schema.num_classes
+
+        def numbers() -> Tensor:
+            return private.class_totals(self.data.graph.features, self._labelled, self.silo.labels, classes)
+
+        return self.released.answer(Release, request.honest, numbers)
 
     @cached_property
     def _adjacency(self) -> sp.csr_matrix:
@@ -151,6 +165,9 @@ class Client(ClientBase[OpFGLConfig]):
         return Done(clients=1)
 
     def _personalise(self, surrogate: Surrogate) -> None:
+        if self.config.epsilon is not None:
+            usual = private.usual_length(self.data.graph.features)
+            surrogate = replace(surrogate, features=surrogate.features * usual)
         classifier = self.model if self.silo.schema.task == "node" else self._build("node")
         if self.silo.schema.task == "node" or self.config.link_pretrain:
             self._train_on_surrogate(classifier, surrogate)
@@ -309,11 +326,15 @@ class Client(ClientBase[OpFGLConfig]):
         return self.model.embed(data.full)
 
     def state(self) -> dict[str, Any]:
-        return {"model": model_state(self.model), "facts": dict(self._facts)}
+        released = self.released.state()
+        return {
+            "model": model_state(self.model), "facts": dict(self._facts), **({"released": released} if released else {})
+        }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         load_model_state(self.model, state["model"])
         self._facts = dict(state["facts"])
+        self.released.load_state(state.get("released", {}))
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": self.weights}

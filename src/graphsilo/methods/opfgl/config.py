@@ -7,24 +7,28 @@ from typing import Literal
 from pydantic import model_validator
 
 from graphsilo.errors import ConfigError
+from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import OneRoundConfig, setting
 from graphsilo.training.condensation import CondensationConfig
 
-_EXPANDING = {"expand": (True,)}
+_PLAIN = {"epsilon": (None,)}
+_EXPANDING = {"expand": (True,), **_PLAIN}
 _TUNED = {"fine_tune": ("distil", "plain", "focal")}
 _DISTILLED = {"fine_tune": ("distil",)}
 _OF_LINKS = {"task": ("link",)}
 
 
-class OpFGLConfig(CondensationConfig, OneRoundConfig):
+class OpFGLConfig(PrivateConfig, CondensationConfig, OneRoundConfig):
     """Settings of O-pFGL."""
 
-    min_count: int = setting(2, "classes with fewer nodes at a client are left out there", source="paper", ge=2)
+    min_count: int = setting(
+        2, "classes with fewer nodes at a client are left out there", source="paper", ge=2, when=_PLAIN
+    )
     lp_steps: int = setting(2, "steps of label propagation", source="release, Cora; PubMed 4, ogbn-arxiv 5", ge=0)
     lp_alpha: float = setting(0.9, "share of the neighbours in it", source="release, Cora; PubMed 0.6", ge=0, le=1)
     lp_self_loops: bool = setting(False, "propagate labels with A + I", source="release: without; paper: with")
     expand: bool = setting(
-        True, "homophily-guided reliable node expansion (HRE); off for heterophilic graphs", source="paper"
+        True, "homophily-guided reliable node expansion (HRE); off for heterophilic graphs", source="paper", when=_PLAIN
     )
     expand_classes: int = setting(
         1, "only to the so many most homophilic classes of the client; 0 switches this criterion off",
@@ -43,7 +47,7 @@ class OpFGLConfig(CondensationConfig, OneRoundConfig):
     )
     ddof: Literal["paper", "pooled"] = setting(
         "paper", "denominator of the global variance: N less the clients that contributed to the class, or N - 1",
-        source="paper, which takes off all clients",
+        source="paper, which takes off all clients", when=_PLAIN,
     )  # fmt: skip
 
     condense_at: Literal["server", "clients"] = setting(

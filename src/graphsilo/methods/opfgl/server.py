@@ -7,14 +7,14 @@ from functools import partial
 from torch import Tensor
 
 from graphsilo.federation.interface import Federation
+from graphsilo.federation.release import ReleaseRequest, sharing, summed
 from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.methods.opfgl import private
 from graphsilo.methods.opfgl.client import Client, fit_surrogate
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import GlobalStatistics, StatisticsRequest, SurrogateRequest
-from graphsilo.training.condensation import (
-    ClassStatistics,
-    pooled_statistics,
-)
+from graphsilo.training.condensation import ClassStatistics, pooled_statistics
+from graphsilo.types import ClientId
 
 
 class Server(ServerBase[OpFGLConfig]):
@@ -40,6 +40,9 @@ class Server(ServerBase[OpFGLConfig]):
     def _ask(self, federation: Federation) -> None:
         config = self.config
         asked = self.select(federation, 1)
+        if config.epsilon is not None:
+            self._take_release(federation, asked)
+            return
         total = federation.sum(Client.statistics, StatisticsRequest(), to=asked).require(config.min_clients)
         pooled = pooled_statistics(
             total.counts, total.contributors, total.totals, total.within, total.squares, ddof=config.ddof
@@ -49,6 +52,18 @@ class Server(ServerBase[OpFGLConfig]):
         self.log["statistics_nodes"] = float(pooled.counts.sum())
         self.log["classes_without_statistics"] = float((pooled.counts == 0).sum())
         self.pooled = {**statistics._asdict(), "labelled": total.labelled}
+
+    def _take_release(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
+        config, classes, features = self.config, self.schema.num_classes, self.schema.num_features
+        sharers = sharing(config, len(asked))
+        request = ReleaseRequest(size=private.size(classes, features), honest=sharers)
+        total = federation.sum(Client.noisy_statistics, request, to=asked).require(config.min_clients)
+        noisy = summed(total, config, private.SENSITIVITY, sharers)
+        found = private.statistics_of(noisy, classes, features, config.hops + 1)
+        self.log["noise"] = noisy.sigma
+        self.log["classes_without_statistics"] = float((found.counts == 0).sum())
+        statistics = ClassStatistics(found.counts, found.mean.float(), found.variance.float())
+        self.pooled = {**statistics._asdict(), "labelled": found.counts}
 
     def _condense(self) -> None:
         statistics = ClassStatistics(*(self.pooled[name] for name in ClassStatistics._fields))
