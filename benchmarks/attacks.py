@@ -39,7 +39,11 @@ VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("opfgl", "min_count 5", {"method.min_count": 5}),
 )
 """Beside every method's defaults."""
-MEMBERSHIP = {"fedavg", "local", "fedridge", "fedproto", "dense", "opfgl"}
+MEMBERSHIP = {
+    ("fedavg", ""), ("fedavg", "secure sums"), ("local", ""), ("fedridge", ""), ("fedridge", "secure sums"),
+    ("fedridge", "epsilon 8"), ("fedproto", ""), ("fednh", ""), ("opfgl", ""),
+}  # fmt: skip
+"""Whose shadow runs are made."""
 LAST = ("fedlog", "fedpg", "fairfgl", "fedsage_plus", "co_boosting", "fedgen")
 """Methods that take longest."""
 SHADOWS = 16
@@ -54,7 +58,7 @@ def main() -> None:
     options = parser.parse_args()
     names = [name for name in registry.names() if "node" in registry.load(name).tasks]
     names = [name for name in names if not registry.load(name).pooled]
-    names.sort(key=lambda name: (name in LAST, name not in MEMBERSHIP, name))
+    names.sort(key=lambda name: (name in LAST, name))
     cases = [(name, "", {}) for name in names]
     for name, variant, settings in [*VARIANTS, *cases] if options.only is None else [*cases, *VARIANTS]:
         known = findings.parse(FILE.read_text())
@@ -62,7 +66,7 @@ def main() -> None:
             continue
         began = time.process_time()
         try:
-            found = attacked(name, settings)
+            found = attacked(name, settings, SHADOWS if (name, variant) in MEMBERSHIP else 0)
         except GraphsiloError as error:
             print(f"{name} {variant}: {error}", flush=True)
             continue
@@ -71,13 +75,13 @@ def main() -> None:
         print(f"{name} {variant}: {time.process_time() - began:.0f} s of the processor", flush=True)
 
 
-def attacked(name: str, settings: dict[str, Any]) -> AttackRecord:
+def attacked(name: str, settings: dict[str, Any], shadows: int) -> AttackRecord:
     """Run a method and attack it."""
     wanted = {"data.name": DATA, "method.name": name, "run.seeds": [0], "evaluation.models": False, **settings}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "run"
         run(load_config(overrides=wanted), out=place)
-        return study.attack(place, shadows=SHADOWS if name in MEMBERSHIP else 0)
+        return study.attack(place, shadows=shadows)
 
 
 def rows(name: str, variant: str, found: AttackRecord) -> list[Finding]:

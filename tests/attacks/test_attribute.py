@@ -36,7 +36,7 @@ def test_of_secure_sums_the_sum_is_used():
     [
         ("fedavg", "coordinator", "change of the model"),
         ("fedavg", "silo", "change of the model, mean over silos"),
-        ("fedavg", "reader", "the saved model"),
+        ("fedavg", "reader", "the common model"),
         ("local", "reader", "the silo's own saved model"),
         ("fedlog", "coordinator", "synthetic"),
         ("fedproto", "coordinator", "sums, read with another silo's nodes"),

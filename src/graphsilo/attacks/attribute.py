@@ -83,7 +83,8 @@ def evidence(view: View) -> tuple[Tensor | None, str]:
     if view.saved is not None:
         answers = view.public.of_words(view.saved, view.target)
         if answers is not None:
-            return answers.t(), "the saved model" if view.saved[0] == "common" else "the silo's own saved model"
+            words = {"common": "the common model", "sent": "the silo's last model", "own": "the silo's own saved model"}
+            return answers.t(), words[view.saved[0]]
     return None, ""
 
 

@@ -189,14 +189,20 @@ def repeat(record: RunRecord, config: RunConfig, seed: int, *, observer: Observe
 
 
 def rerun(repetition: Repetition, silos: tuple[Silo, ...], seed: int) -> Repetition:
-    """The same run with other silos and another seed, scored only at its end."""
-    settings = repetition.config.method_config()
+    """The same run with other silos and another seed, scored only at its end.
+
+    Where sums are secure these are plain, which comes to the same and is faster, and the answers are not kept.
+    """
+    settings, secure = repetition.config.method_config(), repetition.config.run.secure_sums
     evaluation = repetition.config.evaluation.model_copy(update={"every": settings.total_rounds})
-    config = repetition.config.model_copy(update={"evaluation": evaluation})
+    plain = repetition.config.run.model_copy(update={"secure_sums": False})
+    config = repetition.config.model_copy(update={"evaluation": evaluation, "run": plain})
     recorder = Recorder()
     simulation = replace(repetition.simulation, silos=silos)
     one = RecordedSeed(config, repetition.method, settings, simulation, seed, None, None, recorder=recorder)
     one.run(1, resume=False, observer=Observer(), label="", folder=None)
+    if secure:
+        recorder.calls = []
     found = replace(repetition, config=config, simulation=simulation, seed=seed, recorder=recorder)
     return replace(found, models=recorder.models())
 

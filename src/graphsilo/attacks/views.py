@@ -26,7 +26,7 @@ from graphsilo.types import ClientId
 Attacker: TypeAlias = Literal["coordinator", "silo", "reader"]
 ATTACKERS: tuple[Attacker, ...] = get_args(Attacker)
 Saved: TypeAlias = "tuple[str, Mapping[str, Any]]"
-"""A model: ``common`` and its weights, or ``own`` and what a client saves."""
+"""A model: ``common`` or ``sent`` (by the silo) and its weights, or ``own`` and what a client saves."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def last_model(calls: tuple[Call, ...], common: Saved | None, target: ClientId) 
         if call.client == target and call.phase != "evaluation":
             for _, weights in weights_in(call.answer):
                 if weights.keys() == common[1].keys():
-                    return "common", weights
+                    return "sent", weights
     return None
 
 

@@ -44,9 +44,10 @@ def attack(
 ) -> None:
     """Attack a finished run: it is run again, its messages are noted, and what they give away is measured.
 
-    Attacks: rows, classes, attribute, links, membership, replay. Writes RUN/attack.json.
+    Attacks: rows, classes, attribute, links, membership, replay. Writes RUN/attack.json and RUN/attack.html.
     """
     from graphsilo.attacks import study
+    from graphsilo.report import attack_page
 
     found = study.attack(
         run,
@@ -57,7 +58,10 @@ def attack(
         shadows=shadows,
         say=(lambda text: None) if quiet else _announce,
     )
+    page = attack_page.write(run)
     _print(found)
+    say()
+    say(f"Report: {page}")
 
 
 def _announce(text: str) -> None:
@@ -73,18 +77,17 @@ def _print(found: AttackRecord) -> None:
         say()
         grid = table("attack", "as", "figure", "success", "95 %", "without the run", "verdict", numbers=(3, 4, 5))
         for one in outcomes:
-            grid.add_row(*_cells(one), style="" if one.succeeds else "dim")
+            if one.value is not None:
+                grid.add_row(*_cells(one), style="" if one.succeeds else "dim")
         show(grid)
         say()
-        for line in _uses(outcomes):
+        for line in (*_uses(outcomes), *_unused(outcomes)):
             say(line)
 
 
 def _cells(one: Outcome) -> tuple[str, ...]:
-    if one.value is None or one.low is None or one.high is None:
-        return one.attack, one.attacker, one.figure, "–", "–", "–", one.verdict
-    prior = "–" if one.prior is None else f"{one.prior:.3f}"
     interval = f"{one.low:.3f} to {one.high:.3f}"
+    prior = "–" if one.prior is None else f"{one.prior:.3f}"
     return one.attack, one.attacker, one.figure, f"{one.value:.3f}", interval, prior, one.verdict
 
 
@@ -92,3 +95,13 @@ def _uses(outcomes: list[Outcome]) -> list[str]:
     """What attacks that found something used."""
     texts = {f"{one.attack}, as {one.attacker}: from {one.uses}." for one in outcomes if one.succeeds}
     return sorted(texts)
+
+
+def _unused(outcomes: list[Outcome]) -> list[str]:
+    """Attacks that found nothing to use."""
+    places: dict[str, dict[str, None]] = {}
+    for one in outcomes:
+        if one.value is None:
+            places.setdefault(one.attack, {})[one.attacker] = None
+    texts = [f"{attack} (as {', '.join(who)})" for attack, who in places.items()]
+    return [f"Nothing to use: {'; '.join(texts)}."] if texts else []

@@ -1,0 +1,198 @@
+"""What the page on attacks says, as plain values and text, from ``attack.json`` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphsilo.attacks import record as records
+from graphsilo.attacks.record import AttackRecord, Outcome
+from graphsilo.experiments.storage import disk
+from graphsilo.report.formats import MISSING, listed, short_hash
+from graphsilo.report.html import page
+from graphsilo.report.plot import MUTED, Figure, Plot, colour, layout_of, plain, short, symbol
+from graphsilo.report.record import Context
+
+NAME = "attack.html"
+WHO = {
+    "coordinator": "the coordinator",
+    "silo": "another silo",
+    "reader": "a reader of the saved model",
+}
+"""Attackers, in a sentence."""
+SEES = {
+    "coordinator": "all that clients send it; with secure sums only sums",
+    "silo": "what the coordinator sends it, and its own data",
+    "reader": "the model at the end, and predictions that the owner publishes",
+}
+
+
+def write(run_dir: Path, out: Path | None = None) -> Path:
+    """Write the page on the attacks on a run; returns the file.
+
+    Raises:
+        RunError: There is no readable ``attack.json``, or the file cannot be written.
+    """
+    target = out or run_dir / NAME
+    disk.write_text(target, render(records.read(run_dir)))
+    return target
+
+
+def render(record: AttackRecord) -> str:
+    """The page as HTML."""
+    return page("attack.html.j2", *describe(record))
+
+
+def describe(record: AttackRecord) -> tuple[Context, list[Figure]]:
+    """Everything the page shows, and its figures."""
+    figures = [
+        figure for seed, outcomes in record.outcomes.items() if (figure := drawn(outcomes, f"success-{seed}", seed))
+    ]
+    by_seed = {found.name: found for found in figures}
+    context: Context = {
+        "title": f"Attacks on {record.title}, {record.data}",
+        "sentence": sentence(record),
+        "warnings": record.notes,
+        "attackers": [(WHO[who][:1].upper() + WHO[who][1:], SEES[who]) for who in WHO if who in _attackers(record)],
+        "seeds": [
+            {
+                "seed": seed,
+                "learned": learned(outcomes),
+                "held": held(outcomes),
+                "rows": [_row(one) for one in outcomes if one.value is not None],
+                "figure": by_seed.get(f"success-{seed}"),
+            }
+            for seed, outcomes in record.outcomes.items()
+        ],
+        "fingerprint": short_hash(record.fingerprint),
+        "version": record.graphsilo,
+    }
+    return context, figures
+
+
+def sentence(record: AttackRecord) -> str:
+    """What was attacked, as whom, and how often."""
+    count = len(record.targets)
+    sums = "with secure sums" if record.secure_sums else "without secure sums"
+    text = f"{count} silo{'' if count == 1 else 's'} of a run {sums}, attacked as "
+    text += f"{listed([WHO[who] for who in WHO if who in _attackers(record)])}."
+    return text + (f" {record.shadows} shadow runs behind the membership attack." if record.shadows else "")
+
+
+def learned(outcomes: Sequence[Outcome]) -> list[Context]:
+    """What each attacker learned: an entry for each attack with a figure above the prior."""
+    found: list[Context] = []
+    for who, title in WHO.items():
+        attacks: dict[str, list[Outcome]] = {}
+        for one in outcomes:
+            if one.attacker == who and one.succeeds:
+                attacks.setdefault(one.attack, []).append(one)
+        if attacks:
+            entries = [(name[:1].upper() + name[1:], _figures(won), won[0].uses) for name, won in attacks.items()]
+            found.append({"title": title[:1].upper() + title[1:], "entries": entries})
+    return found
+
+
+def _figures(won: Sequence[Outcome]) -> str:
+    return "; ".join(
+        f"{one.figure}: {number(one.value)} ({number(one.low)} to {number(one.high)}), without the run "
+        f"{number(one.prior)}"
+        for one in won
+    )
+
+
+def held(outcomes: Sequence[Outcome]) -> list[str]:
+    """Attacks of which no figure is above the prior, by attacker, and those that had nothing to use."""
+    won = {(one.attacker, one.attack) for one in outcomes if one.succeeds}
+    tried = {(one.attacker, one.attack) for one in outcomes if one.value is not None}
+    lines = []
+    for who, title in WHO.items():
+        names = list(dict.fromkeys(one.attack for one in outcomes if one.attacker == who))
+        lost = [name for name in names if (who, name) in tried - won]
+        idle = [name for name in names if (who, name) not in tried]
+        parts = [f"no better than without the run: {'; '.join(lost)}"] if lost else []
+        parts += [f"nothing to use: {'; '.join(idle)}"] if idle else []
+        if parts:
+            lines.append(f"{title[:1].upper() + title[1:]}, {'. It had '.join(parts)}.")
+    return lines
+
+
+def drawn(outcomes: Sequence[Outcome], name: str, seed: int) -> Figure | None:
+    """Success with its interval, and the prior beside it."""
+    known = [one for one in outcomes if one.value is not None][::-1]
+    if not known:
+        return None
+    layout = layout_of("Success, from 0 to 1", "")
+    layout["xaxis"] |= {"range": [-0.02, 1.02]}
+    places = [f"{plain(one.attack)}: {_short(one.figure)}, {one.attacker}" for one in known]
+    layout["yaxis"] |= {"tickvals": list(range(len(known))), "ticktext": places, "range": [-0.7, len(known) - 0.3]}
+    traces: list[Plot] = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "without the run",
+            "x": [one.prior for one in known],
+            "y": list(range(len(known))),
+            "marker": {"color": MUTED, "size": 9, "symbol": "line-ns-open", "line": {"width": 2}},
+            "hovertemplate": "%{x:.3f}<extra>without the run</extra>",
+        }
+    ]
+    for place, (title, wins) in enumerate((("above the prior", True), ("not above the prior", False))):
+        chosen = [(at, one) for at, one in enumerate(known) if one.succeeds == wins]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": title,
+                "x": [short(one.value or 0.0) for _, one in chosen],
+                "y": [at for at, _ in chosen],
+                "marker": {"color": colour(1 - place), "size": 9, "symbol": symbol(place)},
+                "error_x": {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [short((one.high or 0.0) - (one.value or 0.0)) for _, one in chosen],
+                    "arrayminus": [short((one.value or 0.0) - (one.low or 0.0)) for _, one in chosen],
+                    "color": colour(1 - place),
+                    "thickness": 1.5,
+                    "width": 3,
+                },
+                "hovertemplate": f"%{{x:.3f}}<extra>{title}</extra>",
+            }
+        )
+    return Figure(
+        name,
+        "Each attack's success with its 95 % interval. The grey mark is what one would guess without the run; an "
+        "attack tells something where its whole interval is to the right of it.",
+        f"Success of {len(known)} attacks on seed {seed}, with intervals and priors",
+        80 + 26 * len(known),
+        {"success": {"data": traces, "layout": layout}},
+    )
+
+
+def number(value: float | None) -> str:
+    """Three decimals, or a dash."""
+    return MISSING if value is None else f"{value:.3f}"
+
+
+def _short(figure: str) -> str:
+    """The figure's first word: what kind of number it is."""
+    return figure.split(" ", 1)[0] + (f" {figure.rsplit(' ', 1)[1]}" if "cosine" in figure else "")
+
+
+def _row(one: Outcome) -> Context:
+    interval = MISSING if one.low is None else f"{number(one.low)} to {number(one.high)}"
+    return {
+        "attack": one.attack,
+        "attacker": WHO[one.attacker].removeprefix("the ").removeprefix("a "),
+        "figure": one.figure,
+        "value": number(one.value),
+        "interval": interval,
+        "prior": number(one.prior),
+        "targets": one.targets or MISSING,
+        "verdict": one.verdict,
+        "succeeds": one.succeeds,
+    }
+
+
+def _attackers(record: AttackRecord) -> set[str]:
+    return {one.attacker for outcomes in record.outcomes.values() for one in outcomes}

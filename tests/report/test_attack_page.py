@@ -1,0 +1,74 @@
+"""The page on attacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsilo.attacks import record as records
+from graphsilo.attacks.record import AttackRecord, Outcome
+from graphsilo.report import attack_page
+from kit.pages import Page
+
+
+def outcome(**more: Any) -> Outcome:
+    kept = {"attack": "rows", "attacker": "coordinator", "figure": "share of rows", "uses": "sums", "targets": 9}
+    return Outcome(**{**kept, **more})
+
+
+@pytest.fixture
+def record() -> AttackRecord:
+    outcomes = [
+        outcome(value=0.9, low=0.8, high=0.95, prior=0.1),
+        outcome(attack="links", attacker="reader", figure="AUC <b>", value=0.6, low=0.5, high=0.7, prior=0.55),
+        outcome(attack="replay", uses="not needed", targets=0),
+    ]
+    return AttackRecord(
+        fingerprint="f" * 64, method="fedavg", title="FedAvg", data="<i>Cora", secure_sums=False, targets=[0, 1],
+        shadows=16, notes=["other <scores>"], outcomes={3: outcomes},
+    )  # fmt: skip
+
+
+def test_the_page_says_what_was_learned(record):
+    page = Page(attack_page.render(record))
+    assert "Attacks on FedAvg, <i>Cora" in page.words
+    assert (
+        "2 silos of a run without secure sums, attacked as the coordinator and a reader of the saved model."
+        in page.words
+    )
+    assert "16 shadow runs" in page.words
+    assert "Rows. share of rows: 0.900 (0.800 to 0.950), without the run 0.100. From sums." in page.words
+    assert "The coordinator, nothing to use: replay." in page.words
+    assert "A reader of the saved model, no better than without the run: links." in page.words
+    assert "other <scores>" in page.words
+    assert page.open == []
+
+
+def test_the_figure_has_a_mark_for_each_that_was_tried(record):
+    (figure,) = attack_page.describe(record)[1]
+    prior, above, below = figure.plots["success"]["data"]
+    assert prior["x"] == [0.55, 0.1]
+    assert (above["x"], above["y"]) == ([0.9], [1])
+    assert above["error_x"]["array"] == pytest.approx([0.05])
+    assert (below["x"], below["y"]) == ([0.6], [0])
+    assert attack_page.drawn([outcome()], "none", 0) is None
+
+
+def test_it_is_written_from_the_file_alone(record, tmp_path):
+    records.write(tmp_path, record)
+    assert attack_page.write(tmp_path) == tmp_path / "attack.html"
+    assert "16 shadow runs" in (tmp_path / "attack.html").read_text()
+
+
+@pytest.mark.browser
+def test_it_is_drawn(record: AttackRecord, browser: Any, tmp_path: Path) -> None:
+    records.write(tmp_path, record)
+    page = browser.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(attack_page.write(tmp_path).as_uri())
+    page.wait_for_selector(".main-svg")
+    assert said == []
