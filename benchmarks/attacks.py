@@ -11,6 +11,7 @@ sixteen shadow runs are made.
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import tempfile
 import time
@@ -36,6 +37,7 @@ VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("opfgl", "secure sums", SECURE),
     ("fedridge", "epsilon 8", {"method.epsilon": 8.0}),
     ("fedridge", "epsilon 8, secure sums", {"method.epsilon": 8.0, **SECURE}),
+    ("opfgl", "epsilon 8", {"method.epsilon": 8.0}),
     ("opfgl", "min_count 5", {"method.min_count": 5}),
 )
 """Beside every method's defaults."""
@@ -111,8 +113,7 @@ def write(found: Iterable[Finding]) -> None:
     ]
     for each in sorted(found, key=lambda each: (each.method, each.variant)):
         cells = (getattr(each, name) for name in COLUMNS)
-        texts = ("null" if cell is None else f"'{cell}'" if isinstance(cell, str) else str(cell) for cell in cells)
-        lines.append(f"- [{', '.join(texts)}]")
+        lines.append(f"- [{', '.join(map(json.dumps, cells))}]")
     FILE.write_text("\n".join(lines) + "\n")
 
 

@@ -12,22 +12,33 @@ from kit.attacks import cases, recorded
 def test_class_sums_say_which_features_are_there():
     run = recorded(method__name="fedridge", method__rounds=1, method__features="mean", method__hops=0)
     # Without neighbours Σ yφᵀ is above 0 exactly where a training node of the class has the feature.
-    (one,) = attribute(cases(run), run.simulation.silos)
+    one, _ = attribute(cases(run), run.simulation.silos)
     assert (one.value, one.low, one.high) == (1.0, 1.0, 1.0)
     assert one.uses == "Σ yφᵀ"
     assert one.verdict == "above the prior"
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_weights_of_features_that_nobody_has_only_decay(optimizer):
+    run = recorded(train=2, links=False, method__optimizer=optimizer)
+    _, one = attribute(cases(run), run.simulation.silos)
+    assert one.uses == "change of the first layer"
+    assert one.value > 0.99
+    assert one.verdict == "above the prior"
+    still = recorded(train=2, links=False, method__optimizer=optimizer, method__weight_decay=0.0)
+    assert attribute(cases(still), still.simulation.silos)[1].value > 0.99
+
+
 def test_projected_sums_are_projected_back():
     run = recorded(method__name="fedridge", method__rounds=1, method__features="mean", method__hops=0, method__dim=16)
-    (one,) = attribute(cases(run), run.simulation.silos)
+    one, _ = attribute(cases(run), run.simulation.silos)
     assert one.uses == "Σ yφᵀ, projected back"
     assert 0.6 < one.value < 1.0
 
 
 def test_of_secure_sums_the_sum_is_used():
     run = recorded(method__name="fedridge", method__rounds=1, run__secure_sums=True, evaluation__report="federation")
-    (one,) = attribute(cases(run), run.simulation.silos)
+    one, _ = attribute(cases(run), run.simulation.silos)
     assert one.uses == "Σ yφᵀ, summed over silos"
 
 
@@ -53,7 +64,17 @@ def test_what_is_used(method, attacker, uses):
     assert np.isfinite(scores.numpy()).all()
 
 
+def test_noise_covers_what_few_nodes_have():
+    quick = {"method__rounds": 1, "method__stage1_epochs": 1, "method__stage2_epochs": 1, "train": 3}
+    run = recorded(method__name="opfgl", method__epsilon=0.1, **quick)
+    one, _ = attribute(cases(run), run.simulation.silos)
+    assert one.uses == "totals"
+    assert one.value < 0.7
+    plain = recorded(method__name="opfgl", **quick)
+    assert attribute(cases(plain), plain.simulation.silos)[0].value > 0.7
+
+
 def test_local_training_leaves_a_coordinator_nothing():
     run = recorded(method__name="local")
-    (one,) = attribute(cases(run), run.simulation.silos)
+    one, _ = attribute(cases(run), run.simulation.silos)
     assert one.value is None

@@ -3,11 +3,15 @@
 A model is asked about nodes that have a single feature: the class that a feature speaks for is one whose nodes have it
 (model inversion: Fredrikson et al., CCS 2015). Prototypes are embeddings, and are read by a ridge regression from
 embeddings to features that is fitted to nodes of another silo.
+
+Of a feature that no node has, the first layer's weights change by their decay alone, which the attacker can work out:
+what changes otherwise is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -16,45 +20,62 @@ from torch import Tensor
 
 from graphsilo.attacks.measures import auc, mean_interval
 from graphsilo.attacks.record import Outcome
-from graphsilo.attacks.rows import ridge_sums
+from graphsilo.attacks.rows import reach, ridge_sums
 from graphsilo.attacks.views import View, dense
 from graphsilo.data.silos.silo import Silo
+from graphsilo.federation.settings import LocalTrainingConfig
 from graphsilo.methods.fedridge.features import projection
+from graphsilo.training.optimizer import optimizer
+from graphsilo.types import ClientId
 
-ATTACK = "attribute"
+ATTACK, SILO = "attribute", "attribute, of the silo"
 FIGURE = "AUC of which features a class's training nodes have, mean over silos and classes"
+ANYWHERE = "AUC of which features nodes within two links of training nodes have, mean over silos"
 _RIDGE = 1e-2
+Counted: TypeAlias = "NDArray[np.float64]"
 
 
 def attribute(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
-    """Guess which features occur among the training nodes of each class of a silo.
+    """Guess which features occur among the training nodes of each class of a silo, and which in a silo at all.
 
     Args:
         cases: What is seen of each target, and the truth.
-        others: All silos: how often nodes of the class have the feature elsewhere is the prior.
+        others: All silos: how often nodes (of the class) have the feature elsewhere is the prior.
     """
+    trained = {each.client: _of_classes(each) for each in others}
+    reached = {each.client: _counted(each, reach(each, 2), None) for each in others}
+    return [
+        _outcome(ATTACK, FIGURE, cases, evidence, trained),
+        _outcome(SILO, ANYWHERE, cases, changed, reached),
+    ]
+
+
+def _outcome(
+    name: str,
+    figure: str,
+    cases: Sequence[tuple[View, Silo]],
+    guess: Callable[[View], tuple[Tensor | None, str]],
+    counts: Mapping[ClientId, Counted],
+) -> Outcome:
     attacker = cases[0][0].attacker
-    counts = {each.client: _occurrences(each) for each in others}
     values, priors = [], []
     used: dict[str, None] = {}
     for view, silo in cases:
-        scores, uses = evidence(view)
+        scores, uses = guess(view)
         if scores is None:
             continue
         elsewhere = sum((found for client, found in counts.items() if client != silo.client), np.zeros(scores.shape))
-        for label in np.flatnonzero(silo.class_counts()):
-            there = counts[silo.client][label] > 0
-            value = auc(scores[label].numpy(), there)
+        for place, mine in enumerate(counts[silo.client]):
+            value = auc(scores[place].numpy(), mine > 0)
             if value is not None:
                 values.append(value)
-                priors.append(auc(elsewhere[label], there) or 0.0)
+                priors.append(auc(elsewhere[place], mine > 0) or 0.0)
                 used[uses] = None
     if not values:
         missing = "no sums, synthetic nodes, prototypes or model of features were seen"
-        return [Outcome(attack=ATTACK, attacker=attacker, figure=FIGURE, uses=missing)]
-    found = mean_interval(values)
+        return Outcome(attack=name, attacker=attacker, figure=figure, uses=missing)
     prior = float(np.mean(priors))
-    return [Outcome.of(ATTACK, attacker, FIGURE, ", ".join(used), found, prior=prior, targets=len(values))]
+    return Outcome.of(name, attacker, figure, ", ".join(used), mean_interval(values), prior=prior, targets=len(values))
 
 
 def evidence(view: View) -> tuple[Tensor | None, str]:
@@ -107,12 +128,41 @@ def _decoded(view: View) -> tuple[Tensor | None, str]:
     return latest
 
 
-def _occurrences(silo: Silo) -> NDArray[np.float64]:
+def changed(view: View) -> tuple[Tensor | None, str]:
+    """[1, d] how far each feature's weights have moved otherwise than by their decay, and what that was seen of."""
+    for update in view.updates[:1]:
+        for name, before in update.before.items():
+            if before.ndim != 2 or before.shape[0] != view.public.schema.num_features:
+                continue
+            moved = update.after[name].double() - before.double()
+            far = 1 - torch.cosine_similarity(moved, _decayed(before, view) - before.double(), dim=1)
+            far = far.masked_fill(moved.norm(dim=1) == 0, 0.0)
+            return far[None], f"change of the first layer{'' if update.own else ', mean over silos'}"
+    for sums in ridge_sums(view):
+        width = view.public.schema.num_features
+        if len(sums.moments) > width:
+            return sums.moments.diag()[None, :width], f"Σ φφᵀ{sums.whose}"
+    return None, ""
+
+
+def _decayed(before: Tensor, view: View) -> Tensor:
+    """Weights after the steps of a round without a gradient."""
+    config, weights = view.public.config, before.clone()
+    if isinstance(config, LocalTrainingConfig):
+        settings = {"lr": config.lr, "weight_decay": config.weight_decay, "momentum": config.momentum}
+        steps = optimizer(config.optimizer, [weights], **settings)
+        for _ in range(config.local_epochs):
+            steps.step([torch.zeros_like(weights)])
+    return weights.double()
+
+
+def _of_classes(silo: Silo) -> Counted:
     """[C, d] how many training nodes of each class have each feature."""
-    labels = silo.labels[silo.train]
-    known = labels >= 0
-    there = dense(silo.graph.union.features[silo.train[known]]).numpy() != 0
-    found = np.zeros((silo.schema.num_classes, there.shape[1]))
-    for label in np.unique(labels[known]):
-        found[label] = there[labels[known] == label].sum(axis=0)
-    return found
+    known = silo.train[silo.labels[silo.train] >= 0]
+    return np.stack([_counted(silo, known, label)[0] for label in range(silo.schema.num_classes)])
+
+
+def _counted(silo: Silo, nodes: NDArray[np.int64], label: int | None) -> Counted:
+    """[1, d] how many of these nodes, or of those of a class, have each feature."""
+    chosen = nodes if label is None else nodes[silo.labels[nodes] == label]
+    return np.asarray((dense(silo.graph.union.features[chosen]).numpy() != 0).sum(axis=0, dtype=np.float64))[None]

@@ -8,7 +8,7 @@ has alone, that row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -19,10 +19,13 @@ from torch import Tensor
 
 from graphsilo.attacks.measures import wilson
 from graphsilo.attacks.record import Outcome
-from graphsilo.attacks.views import Update, View, dense
+from graphsilo.attacks.views import Update, View, dense, numbers_of
 from graphsilo.data.silos.silo import Silo
+from graphsilo.federation.release import Release
+from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import Features
+from graphsilo.methods.fedridge.messages import Statistics
 from graphsilo.methods.fedridge.solve import unpack
 from graphsilo.models.view import tensors_of
 
@@ -133,19 +136,22 @@ def ridge_sums(view: View) -> Iterator[RidgeSums]:
     config = view.public.config
     if view.attacker != "coordinator" or not isinstance(config, FedRidgeConfig):
         return
-    config = config.in_effect()
+    config, schema = config.in_effect(), view.public.schema
     for call in view.calls:
-        moments, products = (getattr(call.answer, name, None) for name in ("moments", "products"))
-        if moments is None or products is None:
-            continue
-        if isinstance(moments, Tensor):  # with noise
-            kind = config.kinds(view.public.schema.task)[0]
-            moments, products, dim = {kind: moments}, {kind: products}, config.dim
+        moments: Mapping[str, Tensor]
+        products: Mapping[str, Tensor]
+        if isinstance(call.answer, Release):
+            (kind,) = config.kinds(schema.task)
+            width = config.width(kind, config.dim, schema)
+            square, cross = private.parts(numbers_of(call.answer, private.SENSITIVITY), schema.num_classes, width)
+            moments, products, dim = {kind: square}, {kind: cross}, config.dim
+        elif isinstance(call.answer, Statistics):
+            moments, products, dim = call.answer.moments, call.answer.products, call.request.dim  # type: ignore[attr-defined]
         else:
-            dim = call.request.dim  # type: ignore[attr-defined]
+            continue
         for name, packed in moments.items():
             kind = kind_of(name.split("/")[0])
-            width = config.width(kind, dim, view.public.schema)
+            width = config.width(kind, dim, schema)
             square = unpack(packed, products[name].shape[1]).triu()
             square = (square + square.t() - square.diag().diag())[:width, :width]
             yield RidgeSums((kind, dim), square, products[name][:, :width].double(), call.client is not None)
@@ -158,13 +164,14 @@ def _whose(client: int | None) -> str:
 # -- truth ---------------------------------------------------------------------------------------------------------
 
 
-def reach(silo: Silo) -> NDArray[np.int64]:
-    """Training nodes and their neighbours: whose inputs a layered model's loss depends on."""
+def reach(silo: Silo, links: int = 1) -> NDArray[np.int64]:
+    """Nodes from which a training node is so many links away: of two layers, the first sees two links far."""
     adjacency = silo.graph.union.adjacency()
-    chosen = np.zeros(adjacency.shape[0], dtype=bool)
-    chosen[silo.train] = True
-    near = np.asarray(adjacency.T @ chosen.astype(np.float32)) > 0
-    found: NDArray[np.int64] = np.flatnonzero(chosen | near)
+    near = np.zeros(adjacency.shape[0], dtype=bool)
+    near[silo.train] = True
+    for _ in range(links):
+        near |= np.asarray(adjacency.T @ near.astype(np.float32)) > 0
+    found: NDArray[np.int64] = np.flatnonzero(near)
     return found
 
 

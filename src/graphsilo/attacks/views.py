@@ -15,10 +15,15 @@ from graphsilo.attacks.recorder import Call, Repetition
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import GraphsiloError
+from graphsilo.federation import noise
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, common_model
 from graphsilo.federation.message import FieldSpec, Message, Tensors, tensors_in
 from graphsilo.federation.registry import Method
+from graphsilo.federation.release import Release
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
+from graphsilo.methods.opfgl import private
+from graphsilo.methods.opfgl.config import OpFGLConfig
+from graphsilo.methods.opfgl.messages import Statistics
 from graphsilo.models.view import Matrix
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.types import ClientId
@@ -146,6 +151,8 @@ class View:
             message = call.answer
             if self.attacker == "silo":
                 message, call = call.request, replace(call, client=None)
+            if isinstance(message, Release) and isinstance(self.public.config, OpFGLConfig):
+                message = _statistics(message, self.public.schema)
             for spec in message.specs():
                 value = getattr(message, spec.name)
                 if spec.kind in kinds and spec.form != "plain" and value is not None:
@@ -257,6 +264,20 @@ def _steps(view: View) -> list[Update]:
                     found.append(Update(before[1], weights, False, before[0]))
                 before = call.round, weights
     return found
+
+
+def numbers_of(release: Release, sensitivity: float) -> Tensor:
+    """What was released, noise included, in the units of what it was made of."""
+    return release.numbers.double() * noise.grid(sensitivity, release.numbers.numel())
+
+
+def _statistics(release: Release, schema: Schema) -> Message:
+    """O-pFGL's statistics with noise, by the names that they have without."""
+    classes, features = schema.num_classes, schema.num_features
+    numbers = numbers_of(release, private.SENSITIVITY)
+    counts, totals, squares = numbers.split([classes, classes * features, classes * features])
+    sums = {"totals": totals.view(classes, -1), "squares": squares.view(classes, -1)}
+    return Statistics(counts=counts, labelled=counts, contributors=counts, within=sums["squares"], **sums)
 
 
 def next_to(target: ClientId, clients: tuple[ClientId, ...]) -> ClientId | None:
