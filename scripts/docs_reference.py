@@ -297,6 +297,39 @@ def kinds() -> str:
     return table(("kind", "what it is"), ((f"`{name}`", text) for name, text in KINDS.items()))
 
 
+def attacks() -> str:
+    """What attacks found, a table for each attacker."""
+    from graphsilo.attacks.findings import Finding, load
+    from graphsilo.federation import registry
+
+    names = {"coordinator": "The coordinator", "silo": "Another silo", "reader": "A reader of the saved model"}
+    found = load()
+    parts = []
+
+    def column(each: Finding) -> str:
+        return each.attack + (", 1 % false alarms" if each.figure.startswith("share of training nodes") else "")
+
+    def cell(each: Finding | None) -> str:
+        if each is None:
+            return ""
+        return f"**{each.value:.2f}**" if each.succeeds else f"{each.value:.2f}"
+
+    for attacker, title in names.items():
+        mine = [each for each in found if each.attacker == attacker]
+        columns = sorted({column(each) for each in mine})
+        rows = {}
+        for each in mine:
+            label = registry.load(each.method).title + (f", {each.variant}" if each.variant else "")
+            rows.setdefault(label, {})[column(each)] = each
+        prior = ["without the run"]
+        for name in columns:
+            known = sorted({f"{each.prior:.2f}" for each in mine if column(each) == name and each.prior is not None})
+            prior.append(known[0] if len(set(known)) == 1 else f"{known[0]} to {known[-1]}" if known else "")
+        lines = [prior, *([label, *(cell(row.get(name)) for name in columns)] for label, row in rows.items())]
+        parts.append(f"### {title}\n\n" + table(("method", *columns), lines, align=" " + "r" * len(columns)))
+    return "\n\n".join(parts) if found else "Nothing was measured yet."
+
+
 def secure_sums() -> str:
     """Which methods sums are enough for, and what the others need."""
     from graphsilo.federation import registry
@@ -365,6 +398,7 @@ def _sentence(text: str) -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {
+    "attacks": attacks,
     "catalog": catalog,
     "command": command,
     "commands": commands,

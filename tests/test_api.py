@@ -116,6 +116,15 @@ def test_wrong_arguments_are_explained():
         graphsilo.predict(graphsilo.run(**QUICK), 0)
 
 
+def test_attack(tmp_path):
+    result = graphsilo.run(**QUICK, out=tmp_path / "run")
+    found = graphsilo.attack(result, attacks=["classes"], attackers=["coordinator"], clients=[0, 2])
+    assert (found.targets, list(found.outcomes), found.notes) == ([0, 2], [0], [])
+    assert (tmp_path / "run" / "attack.html").exists()
+    with pytest.raises(ConfigError, match=r"graphsilo\.attack takes the folder of a run"):
+        graphsilo.attack(graphsilo.run(**QUICK))
+
+
 def test_compare_and_predict(tmp_path):
     runs = [graphsilo.run(**QUICK, method=name, out=tmp_path / name) for name in ("fedavg", "local")]
     memory = graphsilo.run(**QUICK, method="fedprox")

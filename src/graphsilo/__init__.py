@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.__about__ import __version__
 
 if TYPE_CHECKING:
-    from graphsilo.api import compare, load, partition, plan, predict, run
+    from graphsilo.api import attack, compare, load, partition, plan, predict, run
+    from graphsilo.attacks.record import AttackRecord
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.artefact import Partition
     from graphsilo.errors import GraphsiloError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from graphsilo.report.tables import Comparison
 
 __all__ = [
+    "AttackRecord",
     "Comparison",
     "Graph",
     "GraphCollection",
@@ -39,6 +41,7 @@ __all__ = [
     "Result",
     "RunConfig",
     "__version__",
+    "attack",
     "compare",
     "load",
     "partition",
@@ -48,6 +51,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AttackRecord": "graphsilo.attacks.record",
     "Comparison": "graphsilo.report.tables",
     "Graph": "graphsilo.data.graph",
     "GraphCollection": "graphsilo.data.graph",
@@ -57,6 +61,7 @@ _HOMES = {
     "Prediction": "graphsilo.experiments.predict",
     "Result": "graphsilo.experiments.storage.results",
     "RunConfig": "graphsilo.experiments.config",
+    "attack": "graphsilo.api",
     "compare": "graphsilo.api",
     "load": "graphsilo.api",
     "partition": "graphsilo.api",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphsilo.errors import ConfigError, RunError, UnsupportedError, nearest, shown
 
 if TYPE_CHECKING:
+    from graphsilo.attacks.record import AttackRecord
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition import Partition
     from graphsilo.experiments.config import RunConfig
@@ -355,6 +356,53 @@ _ARGUMENTS = {
     "workers": "run.workers", "device": "run.device", "precision": "run.precision",
 }  # fmt: skip
 """Arguments of ``run`` and ``plan`` that say what is run, and the settings that they stand for."""
+
+
+def attack(
+    run: PathName | Result,
+    *,
+    attacks: Sequence[str] | None = None,
+    attackers: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    clients: Sequence[int] | None = None,
+    shadows: int = 16,
+    report: bool = True,
+    progress: bool = False,
+) -> AttackRecord:
+    """Attack a finished run: it is run again, its messages are noted, and what they give away is measured.
+
+    Args:
+        run: Folder of the run, or what ``run`` returned with ``out``. ``attack.json`` is written into it.
+        attacks: Which: ``rows``, ``classes``, ``attribute``, ``links``, ``membership``, ``replay``; None takes all.
+        attackers: As whom: ``coordinator``, ``silo``, ``reader`` (of the saved model); None takes all.
+        seeds: Seeds that are run again and attacked; None takes the first.
+        clients: Clients that are attacked; None takes all.
+        shadows: Runs behind the membership attack, each as long as the run; 0 leaves it out.
+        report: Draw the page ``attack.html``.
+        progress: Say on stderr what is done.
+
+    Returns:
+        What was found; ``outcomes`` has it by seed.
+
+    Raises:
+        RunError: There is no such run on disk, or its data is at other machines.
+        UnsupportedError: The run's task is not ``node``.
+        ConfigError: No such attack, attacker, seed or client.
+    """
+    from graphsilo.attacks import study
+    from graphsilo.experiments.storage.results import Result
+    from graphsilo.report import attack_page
+
+    folder = run.out if isinstance(run, Result) else run
+    if not isinstance(folder, str | PathLike):
+        raise _unusable("graphsilo.attack", "the folder of a run, or what graphsilo.run returned with out=DIR", folder)
+    say = (lambda text: print(text, file=sys.stderr, flush=True)) if progress else (lambda text: None)
+    found = study.attack(
+        Path(folder), attacks=attacks, attackers=attackers, seeds=seeds, clients=clients, shadows=shadows, say=say
+    )
+    if report:
+        attack_page.write(Path(folder))
+    return found
 
 
 def _said(arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Path) -> Door:
