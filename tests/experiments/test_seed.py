@@ -39,6 +39,12 @@ def test_much_traffic_is_told_before_the_set_up(small, monkeypatch):
         for way in ("upload_bytes", "download_bytes"):
             assert 12_780 <= sum(row[way] for row in entry["rounds"]) < 2 * 12_780  # headers on top
 
+    # Masked, eight bytes go up for four.
+    ears = Ears()
+    run(small(run__seeds=[0], run__secure_sums=True), observer=ears)
+    said = [text for text in ears.heard if isinstance(text, str)]
+    assert any("up to 25.6 kB of tensors from the clients in this run and 12.8 kB to them" in text for text in said)
+
     # What comes on top is seen after the first round.
     monkeypatch.setattr(seeds, "MUCH_TRAFFIC", 12_780)
     ears = Ears()

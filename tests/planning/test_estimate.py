@@ -135,6 +135,24 @@ def test_bytes_are_those_of_the_run(small, planned):
     assert planned.seed.down == tree["summary"]["download_bytes"]
 
 
+def test_bytes_of_secure_sums_are_those_of_the_run(small):
+    """Keys and shares as well as masked answers, eight bytes for four; scores are summed, too."""
+    config = small(method__rounds=12, run__secure_sums=True, evaluation__report="federation")
+    planned = plan(config, seconds=2.0)
+    tree = runner.run(config).tree
+    assert planned.is_steady
+    assert planned.seed.up == tree["summary"]["upload_bytes"]
+    assert planned.seed.down == tree["summary"]["download_bytes"]
+
+
+def test_between_machines_a_key_comes_with_a_kits_word_for_it(small):
+    """About 1.5 kB from each silo to each in every sum: of three silos and one sum in a round, three times and nine."""
+    config = small(method__rounds=2, run__secure_sums=True)
+    here, there = plan(config, seconds=0.1), plan(config, seconds=0.1, line=Connection(100, 10))
+    assert 3 * 1450 < there.round.up - here.round.up < 3 * 1600
+    assert 9 * 1450 < there.round.down - here.round.down < 9 * 1600
+
+
 def test_a_plan_is_complete(planned):
     assert planned.about["clients"] == 3
     assert planned.run.cpu > planned.seed.cpu > 0

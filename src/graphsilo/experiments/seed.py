@@ -142,7 +142,7 @@ class SeedRun:
 
         server.after_step = after_step
         if state is None:
-            noted = noted or self._note_traffic(server.expected_bytes(), observer, of=" of tensors")
+            noted = noted or self._note_traffic(self._expected(server), observer, of=" of tensors")
             self._set_up(server, federation)
         else:
             server.load_state(state["server"])
@@ -196,6 +196,11 @@ class SeedRun:
             f"a round takes, and `graphsilo explain {self.method.name}` which settings change it."
         )
         return True
+
+    def _expected(self, server: ServerBase[Any]) -> tuple[int, int]:
+        """Bytes of tensors up and down, before anything is sent; a secure sum has eight of each number for four."""
+        up, down = server.expected_bytes()
+        return (2 * up if self.config.run.secure_sums else up), down
 
     def _server(self, federation: Exchange) -> ServerBase[Any]:
         return self.method.server(

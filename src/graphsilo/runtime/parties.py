@@ -44,7 +44,7 @@ class Parties:
     """
 
     def __init__(self, make: Callable[[ClientId], Party] = unproved, run: str = ""):
-        self._make, self.run = make, run
+        self.make, self.run = make, run
         self._parties: dict[ClientId, Party] = {}
 
     def begin(self, client: ClientBase[Any], handler: str, request: Message, reply: Message) -> Encoded:
@@ -60,7 +60,7 @@ class Parties:
         purpose = Purpose(self.run, client.context.seed, client.round, handler)
         party = self._parties.get(client.id)
         if party is None:
-            party = self._parties[client.id] = self._make(client.id)
+            party = self._parties[client.id] = self.make(client.id)
         return encode(party.begin(purpose, client.repeat, reply, encode(reply).data))
 
     def in_sum(self, client: ClientId) -> tuple[Message, int]:
