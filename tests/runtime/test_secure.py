@@ -12,8 +12,9 @@ from graphsilo.errors import ConfigError, FederationError, UnsupportedError
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
+from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE, Opening
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
 from graphsilo.methods import fedavg
@@ -49,13 +50,13 @@ class Losing(InProcess):
             yield client, Failure(client, handler, "Gone", "it went away") if client in self.away else answer
 
 
-def total_of(gone: Mapping[str, set[int]], clients: int = 7) -> tuple[Any, Losing]:
+def total_of(gone: Mapping[str, set[int]], clients: int = 7, kind: type[Losing] = Losing) -> tuple[Any, Losing]:
     """The first sum of a FedAvg run over seven clients, of whom some drop out."""
     config = small_config(fedavg.METHOD, {}, clients=clients)
     simulation = prepare(config, fedavg.METHOD)
     silos = {silo.client: silo for silo in simulation.silos}
     setup = ClientSetup(fedavg.METHOD, config.method_config(), simulation.models, 0)
-    federation = Losing(gone, list(silos), lambda client: setup.client(silos[client]))
+    federation = kind(gone, list(silos), lambda client: setup.client(silos[client]))
     context = ServerContext(config.method_config(), simulation.schema, simulation.models, 0, federation.clients)
     server = fedavg.Server(context)
     federation.at("round", 1)
@@ -144,6 +145,27 @@ def test_a_sum_that_cannot_be_opened_fails_whole(gone, reason):
         total.require()
 
 
+class Lying(Losing):
+    """Client 2 opens with a wrong share."""
+
+    def deliver(self, handler: str, round: int, outgoing: Mapping[int, Encoded]) -> Iterator[tuple[int, Any]]:
+        for client, answer in super().deliver(handler, round, outgoing):
+            if handler == OPEN and client == 2 and isinstance(answer, Encoded):
+                opening = decode(answer.data, Opening)
+                answer = encode(Opening(came=opening.came, own=opening.own ^ 1, missing=[], keys=opening.keys))
+            yield client, answer
+
+
+def test_who_opens_with_wrong_shares_is_named_and_the_sum_opened_without_them():
+    honest, _ = total_of({})
+    total, federation = total_of({}, kind=Lying)
+    assert total.clients == tuple(range(7))
+    assert torch.equal(total.message.weights["layers.0.weight"], honest.message.weights["layers.0.weight"])
+    (failure,) = federation.failures
+    assert (failure.client, failure.handler) == (2, "train")
+    assert "client 2 has sent a wrong share" in failure.reason
+
+
 # -- whole runs --------------------------------------------------------------------------------------------------------
 
 
@@ -223,7 +245,7 @@ def test_the_ledger_has_masked_fields_by_their_own_kind():
     entries = sum(weight.numel() for weight in federation.client(0).model.parameters())
     masked = {row["field"]: (row["kind"], row["bytes"]) for row in up if row["message"] == "fedavg.TrainReply (masked)"}
     assert masked["weights"] == ("model", 8 * entries)
-    assert masked["num_samples"] == ("counts", 16)
+    assert masked["num_samples"] == ("counts", 8)
     assert masked["(header)"][0] == "control"
     others = {row["message"]: row["kind"] for row in up if row["message"] != "fedavg.TrainReply (masked)"}
     assert others == dict.fromkeys(

@@ -11,7 +11,7 @@ from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.codec import encode
 from graphsilo.federation.message import Message, sends
 from graphsilo.federation.secure.masks import KEY_BYTES
-from graphsilo.federation.secure.messages import Came, Confirmed, Letters, Post, Roster, raw, row, rows
+from graphsilo.federation.secure.messages import Came, Confirmed, Post, Roster, raw, row, rows
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Identity, Party, Purpose, Unproved
 from kit.secure import DIRECTORY, PURPOSE, Scene, Update, updates
@@ -75,6 +75,10 @@ def test_keys_that_are_not_signed():
     refused_roster(
         "the offer of client 3 is not signed", table, bits=[*table.roster.bits[:3], 40, table.roster.bits[4]]
     )
+    sizes = [*table.roster.sizes[:3], [64], table.roster.sizes[4]]
+    refused_roster("the offer of client 3 is not signed", table, sizes=sizes)
+    with pytest.raises(MessageError, match="of the size of its numbers cannot be"):
+        table.sum_of(0).share(changed(table.roster, sizes=[*table.roster.sizes[:3], [65], table.roster.sizes[4]]))
 
 
 def test_keys_of_an_older_sum():
@@ -98,7 +102,8 @@ def test_keys_of_an_older_sum():
 def test_a_client_that_is_left_out_or_named_twice():
     table = Table()
     four = {
-        "clients": [1, 2, 3, 4], "bits": table.roster.bits[1:], "keys": table.roster.keys[1:],
+        "clients": [1, 2, 3, 4], "bits": table.roster.bits[1:], "sizes": table.roster.sizes[1:],
+        "keys": table.roster.keys[1:],
         "signatures": table.roster.signatures[1:], "identities": table.roster.identities[1:],
     }  # fmt: skip
     refused_roster("the roster lacks client 0", table, **four)
@@ -150,6 +155,7 @@ def test_sums_of_too_few(clients):
     table = Table(clients=3)
     few = {
         "clients": table.roster.clients[:clients], "bits": table.roster.bits[:clients],
+        "sizes": table.roster.sizes[:clients],
         "keys": table.roster.keys[:clients], "signatures": table.roster.signatures[:clients],
         "identities": table.roster.identities[:clients],
     }  # fmt: skip
@@ -177,7 +183,7 @@ def test_points_of_small_order():
         from graphsilo.federation.secure.party import offered
 
         layout = cheat._kept.layout.digest
-        signed = offered(PURPOSE, layout, 4, table.roster.bits[4], bytes(keys))
+        signed = offered(PURPOSE, layout, 4, cheat._kept.scale, bytes(keys))
         signature = table.scene.parties[4].identity.key.sign(signed)
         roster = changed(
             table.roster, keys=set_row(table.roster.keys, 4, bytes(keys)),
@@ -188,16 +194,19 @@ def test_points_of_small_order():
                 table.sum_of(0).share(roster)
             continue
         posts: dict[int, dict[int, bytes]] = {client: {} for client in range(4)}
+        marks: dict[int, dict[int, bytes]] = {client: {} for client in range(4)}
         for client in range(4):
             letters = table.sum_of(client).share(roster)
-            for peer, letter in zip(letters.clients, letters.letters, strict=True):
+            for peer, letter, marked in zip(letters.clients, letters.letters, letters.marks, strict=True):
                 if peer < 4:
-                    posts[peer][client] = raw(letter)
-        post = Post(present=[0, 1, 2, 3], clients=[1, 2, 3], letters=rows(list(posts[0].values()), 148))
+                    posts[peer][client], marks[peer][client] = raw(letter), raw(marked)
+        post = Post(present=[0, 1, 2, 3], clients=[1, 2, 3], letters=rows(list(posts[0].values()), 148),
+                    marks=rows(list(marks[0].values()), 32))  # fmt: skip
         table.sum_of(0).mask(post)  # where the cheat is gone, its key is not needed
         # where it is there, its letter is wanted and its key is refused
         other = changed(post, present=[0, 1, 2, 3, 4], clients=[1, 2, 3, 4],
-                        letters=rows([*posts[0].values(), bytes(148)], 148))  # fmt: skip
+                        letters=rows([*posts[0].values(), bytes(148)], 148),
+                        marks=rows([*marks[0].values(), bytes(32)], 32))  # fmt: skip
         with pytest.raises(DisclosureError, match=r"taken once, in order"):
             table.sum_of(0).mask(other)
 
@@ -221,14 +230,24 @@ def test_letters_that_were_changed_or_are_anothers():
 def test_its_own_share_returned():
     table = Table(until="share")
     own = rows([bytes(148), *map(raw, table.posts[0].letters)], 148)
-    refused_post("was sent a letter as if it were its own", table, clients=[0, 1, 2, 3, 4], letters=own)
+    marks = rows([bytes(32), *map(raw, table.posts[0].marks)], 32)
+    refused_post("was sent a letter as if it were its own", table, clients=[0, 1, 2, 3, 4], letters=own, marks=marks)
+
+
+def test_shares_that_are_not_those_that_were_marked():
+    """Who took them would be named for what another has done."""
+    table = Table(until="share")
+    refused_post("the shares that client 1 sent are others", table, marks=table.posts[0].marks.flip(0))
+    refused_post("the shares that client 1 sent are others", table, marks=table.posts[0].marks ^ 1)
 
 
 def test_letters_that_are_missing():
     table = Table(until="share")
-    refused_post("not every peer's letter came", table, clients=[1, 2, 3], letters=table.posts[0].letters[:3])
+    refused_post("not every peer's letter came", table, clients=[1, 2, 3], letters=table.posts[0].letters[:3],
+                 marks=table.posts[0].marks[:3])  # fmt: skip
     refused_post("3 of 5 clients have shared their secrets; this silo goes on with 4 or more", table,
-                 present=[0, 1, 2], clients=[1, 2], letters=table.posts[0].letters[:2])  # fmt: skip
+                 present=[0, 1, 2], clients=[1, 2], letters=table.posts[0].letters[:2],
+                 marks=table.posts[0].marks[:2])  # fmt: skip
     refused_post("not in the roster, or none of this one", table, present=[1, 2, 3, 4])
     refused_post("not in the roster", table, present=[0, 1, 2, 3, 4, 9])
 
@@ -322,8 +341,9 @@ def test_what_opened_a_sum_is_forgotten():
 def test_steps_out_of_order(until):
     table = Table(until=until)
     mine = table.sum_of(0)
+    none = Post(present=[], clients=[], letters=rows([], 148), marks=rows([], 32))
     messages = {
-        "share": table.roster, "mask": table.posts.get(0, Post(present=[], clients=[], letters=rows([], 148))),
+        "share": table.roster, "mask": table.posts.get(0, none),
         "confirm": Came(clients=[0, 1, 2, 3, 4]), "open": Confirmed(clients=[], signatures=rows([], 64)),
     }  # fmt: skip
     expected = {"offer": "share", "share": "mask", "mask": "confirm", "confirm": "open"}[until]
@@ -422,5 +442,5 @@ def test_letters_go_to_peers():
     letters = table.sum_of(0).share(table.roster)
     assert letters.clients == [1, 2, 3, 4]
     with pytest.raises(MessageError, match="for others than its peers"):
-        table.made.letters(0, Letters(clients=[0, 2, 3, 4], letters=letters.letters))
+        table.made.letters(0, changed(letters, clients=[0, 2, 3, 4]))
     assert isinstance(table.roster, Roster)

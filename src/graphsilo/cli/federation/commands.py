@@ -113,7 +113,9 @@ def add(
 
     for kit in provision.add_silo(out, name, site=site or "", requests=requests):
         terminal.say(f"  {kit}")
-    terminal.say("The coordinator needs its kit.json from this folder, and must be started again.")
+    terminal.say(
+        "The coordinator needs its kit.json from this folder, and must be started again; for secure sums, sites too."
+    )
 
 
 @federation.command()

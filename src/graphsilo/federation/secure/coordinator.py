@@ -14,10 +14,11 @@ import numpy as np
 from graphsilo.errors import FederationError, GraphsiloError, MessageError
 from graphsilo.federation.message import Message
 from graphsilo.federation.secure import masks, shamir
-from graphsilo.federation.secure.fixed import BLOCK, Layout, Words, decode
+from graphsilo.federation.secure.fixed import BLOCK, Layout, Scale, Words, decode
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks
 from graphsilo.federation.secure.messages import (
     LETTER,
+    MARK,
     Came,
     Confirmation,
     Confirmed,
@@ -27,6 +28,7 @@ from graphsilo.federation.secure.messages import (
     Opening,
     Post,
     Roster,
+    mark,
     raw,
     rows,
 )
@@ -60,13 +62,16 @@ class SecureSum(Generic[Reply]):
         self.unlike: dict[ClientId, str] = {}
         groups: dict[str, list[ClientId]] = {}
         layouts: dict[str, Layout] = {}
+        scales: dict[ClientId, Scale] = {}
         for client, offer in sorted(offers.items()):
             try:
                 if offer.layout not in layouts:
                     layouts[offer.layout] = Layout.read(kind, offer.layout)
                 layout = layouts[offer.layout]
+                scale = scales[client] = Scale(offer.bits, tuple(offer.sizes))
+                scale.check(layout)
                 key = directory.key_of(client, raw(offer.identity))
-                signed = offered(purpose, layout.digest, client, offer.bits, raw(offer.keys))
+                signed = offered(purpose, layout.digest, client, scale, raw(offer.keys))
                 check_signature(key, raw(offer.signature), signed, client, "the offer")
             except GraphsiloError as error:
                 self.unlike[client] = str(error)
@@ -88,13 +93,17 @@ class SecureSum(Generic[Reply]):
         self.layout = layouts[self._offers[self.clients[0]].layout]
         self.peers = Peers.of(len(self.clients))
         self._place = {client: place for place, client in enumerate(self.clients)}
-        self.bits = max(offer.bits for offer in self._offers.values())
+        self.scale = Scale.together(scales[client] for client in self.clients)
         self._roster = roster_of(
             purpose,
             self.layout.digest,
-            ((client, offer.bits, raw(offer.keys), raw(offer.identity)) for client, offer in self._offers.items()),
+            (
+                (client, scales[client].signed(), raw(offer.keys), raw(offer.identity))
+                for client, offer in self._offers.items()
+            ),
         )
         self._letters: dict[ClientId, dict[ClientId, bytes]] = {}
+        self._marks: dict[ClientId, dict[ClientId, bytes]] = {}
         self._total: Words = np.zeros(0, dtype=np.uint64)
         self._came: list[ClientId] = []
         self._signatures: dict[ClientId, bytes] = {}
@@ -124,6 +133,7 @@ class SecureSum(Generic[Reply]):
         return Roster(
             clients=self.clients,
             bits=[offer.bits for offer in offers],
+            sizes=[list(offer.sizes) for offer in offers],
             keys=rows([raw(offer.keys) for offer in offers], 3 * KEY_BYTES),
             signatures=rows([raw(offer.signature) for offer in offers], 64),
             identities=[offer.identity for offer in offers],
@@ -140,6 +150,8 @@ class SecureSum(Generic[Reply]):
         self._letters[client] = {
             peer: raw(letter) for peer, letter in zip(letters.clients, letters.letters, strict=True)
         }
+        marks = zip([*letters.clients, client], [*letters.marks, letters.mine], strict=True)
+        self._marks[client] = {holder: raw(marked) for holder, marked in marks}
 
     def posts(self) -> dict[ClientId, Post]:
         """What each client gets of the others' shares.
@@ -153,7 +165,8 @@ class SecureSum(Generic[Reply]):
         for client in present:
             peers = [peer for peer in self.peers_of(client) if peer in self._letters]
             letters = rows([self._letters[peer][client] for peer in peers], LETTER)
-            found[client] = Post(present=present, clients=peers, letters=letters)
+            marks = rows([self._marks[peer][client] for peer in peers], 2 * MARK)
+            found[client] = Post(present=present, clients=peers, letters=letters, marks=marks)
         self._total = np.zeros(self.layout.words, dtype=np.uint64)
         return found
 
@@ -220,7 +233,7 @@ class SecureSum(Generic[Reply]):
         """Take a client's shares.
 
         Raises:
-            MessageError: They are of others.
+            MessageError: They are of others, or not those that it was given: the others' may still be enough.
         """
         holds = sorted([*(peer for peer in self.peers_of(client) if peer in self._letters), client])
         came = set(self._came)
@@ -228,6 +241,15 @@ class SecureSum(Generic[Reply]):
             one for one in holds if one not in came
         ]:
             raise MessageError(f"client {client} has opened other shares than those that it holds.")
+        halves = zip(opening.missing, opening.keys, strict=True)
+        seeds = zip(opening.came, opening.own, strict=True)
+        for start, shares in ((0, halves), (MARK, seeds)):
+            for other, share in shares:
+                if mark(raw(share)) != self._marks[other][client][start : start + MARK]:
+                    raise MessageError(
+                        f"client {client} has sent a wrong share: it is not the one that client {other} gave it, which "
+                        f"it would have refused."
+                    )
         self._openings[client] = opening
 
     def result(self) -> Reply:
@@ -249,7 +271,7 @@ class SecureSum(Generic[Reply]):
         for client in self._came:
             seed = self._secret(client, own.get(client, {}), counted)
             if masks.digest("seed", seed) != self._keys[client][2 * KEY_BYTES :]:
-                raise SecureSumFailed(f"the shares of client {client}'s own mask do not fit together.")
+                raise SecureSumFailed(f"client {client} has given out shares of its own mask that do not fit together.")
             streams.append((masks.own_key(seed, self._roster, client), False))
         came = set(self._came)
         for client in sorted(set(self._letters) - came):
@@ -258,14 +280,14 @@ class SecureSum(Generic[Reply]):
                 continue
             private = self._secret(client, keys.get(client, {}), counted)
             if masks.public(private) != self._keys[client][:KEY_BYTES]:
-                raise SecureSumFailed(f"the shares of client {client}'s key do not fit together.")
+                raise SecureSumFailed(f"client {client} has given out shares of its key that do not fit together.")
             for peer in peers:
                 key = masks.pair_key(private, self._keys[peer][:KEY_BYTES], self._roster, client, peer)
                 streams.append((key, not masks.adds(peer, client)))
         masking = Masks(streams)
         for start in range(0, len(self._total), BLOCK):
             masking.apply(self._total[start : start + BLOCK])
-        fields = decode(self.layout, self._total, bits=self.bits, parties=len(self.clients))
+        fields = decode(self.layout, self._total, scale=self.scale, parties=len(self.clients))
         return self.kind(**fields)
 
     @property
@@ -284,7 +306,7 @@ class SecureSum(Generic[Reply]):
             counted[chosen] = shamir.weights(chosen)
         secret = shamir.join({place: shares[place] for place in chosen}, counted[chosen])
         if secret is None:
-            raise SecureSumFailed(f"the shares of client {client}'s secret do not fit together.")
+            raise SecureSumFailed(f"client {client} has given out shares of its secret that do not fit together.")
         return secret
 
     def _require(self, count: int, what: str) -> None:

@@ -6,8 +6,12 @@ Whole numbers stay what they are. Of a float x, weighted by w, there are two for
   largest weight of anybody and n the number of clients (10 clients with up to 1023 items each: F = 36). A sum of n is
   off by n · 2^-(F+1) at most, a mean over weights by less than n² · 2^-48, whatever the weights are; x can be as large
   as 4096.
-- without, several words: digits to the base 2^50 of ``rint(x · 2^F)``, all with the sign of x. Two words have F = 56
-  and hold sums up to 2^56; a field that declares three (``sends(words=3)``) has F = 80 and holds sums up to 2^82.
+- without, one word: ``rint(x · 2^F)`` with F = 62 - s - log2 n, where 2^s is what no entry of the field exceeds at
+  anybody: every client says so of its own, with s a multiple of 8, and the largest counts. A sum of n is off by
+  n · 2^-(F+1) at most: n² · 2^-55 of the field's largest entry, n² · 2^-63 where that is near 2^s.
+- where entries of one field differ by more than 2^30 and all matter, as the sums of columns with units of their own do,
+  three words (``sends(words=3)``): digits to the base 2^50 of ``rint(x · 2^80)``, all with the sign of x, which hold
+  sums up to 2^82.
 
 Nothing overflows: a number that is too large is refused by the client that has it, before anything leaves.
 """
@@ -17,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -42,9 +46,14 @@ MAX_WORDS = 1 << 31
 _ONE_WORD = 50
 _RANGE_BITS = 12
 """|x| of a weighted float is at most 2^12."""
+_WHOLE = 62
+"""Binary digits of a whole number; one more is its sign's, and one is left over."""
 _BASE = 50
-_FRACTION = {2: 56, 3: 80}
-"""F of a float without a weight, by its words."""
+_FRACTION = {3: 80}
+"""F of a float without a weight, by its words, where there are several."""
+SIZE_STEP = 8
+"""What sizes are multiples of: a client says no more of its entries than that none exceeds 2^8, 2^16, 2^24, ..."""
+SIZES = range(-64, 129, SIZE_STEP)
 
 
 def headroom(parties: int) -> int:
@@ -84,6 +93,11 @@ class Part:
         return 1 if self.whole or self.weighted else self.spec.words
 
     @property
+    def sized(self) -> bool:
+        """Whether clients say how large its entries are."""
+        return not self.whole and not self.weighted and self.spec.words == 1
+
+    @property
     def where(self) -> str:
         return self.field if self.key is None else f"{self.field}[{self.key!r}]"
 
@@ -106,6 +120,27 @@ class Layout:
     def words(self) -> int:
         """Of a whole answer."""
         return sum(part.words * part.entries for part in self.parts)
+
+    @property
+    def sized(self) -> tuple[str, ...]:
+        """Fields of which clients say how large they are, in order."""
+        return tuple(dict.fromkeys(part.field for part in self.parts if part.sized))
+
+    def fraction(self, part: Part, scale: Scale, parties: int) -> int:
+        """F: binary digits behind the point."""
+        if part.weighted:
+            return _ONE_WORD - scale.bits - headroom(parties)
+        if part.sized:
+            return _WHOLE - scale.sizes[self.sized.index(part.field)] - headroom(parties)
+        return _FRACTION[part.words]
+
+    def largest(self, part: Part, scale: Scale, parties: int) -> float:
+        """Largest size of an entry: of a whole number times its weight, of a float without it."""
+        if part.whole:
+            return 2.0 ** (_WHOLE - headroom(parties))
+        if part.weighted:
+            return 2.0**_RANGE_BITS
+        return 2.0 ** (_BASE * (part.words - 1) + _WHOLE - headroom(parties) - self.fraction(part, scale, parties))
 
     @property
     def digest(self) -> bytes:
@@ -164,6 +199,72 @@ class Layout:
         return layout
 
 
+@dataclass(frozen=True)
+class Scale:
+    """By what floats become whole numbers: what one client says of its answer, or all together.
+
+    Attributes:
+        bits: Bit length of the largest weight; 0 where there is none.
+        sizes: For each field of ``Layout.sized`` s, with no entry above 2^s.
+    """
+
+    bits: int
+    sizes: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, layout: Layout, message: Message) -> Scale:
+        """Of a client's answer.
+
+        Raises:
+            MessageError: A weight or a number cannot be one.
+        """
+        bits = weight_bits(message)
+        largest = dict.fromkeys(layout.sized, 0.0)
+        for part in layout.parts:
+            if part.sized:
+                flat = _flat(getattr(message, part.field), part)
+                size = max(float(flat.max()), -float(flat.min())) if flat.size else 0.0
+                if not math.isfinite(size):
+                    raise MessageError(
+                        f"{layout.kind.__name__}.{part.where} contains NaN or infinity, of which there is no sum."
+                    )
+                if size > 2.0 ** SIZES[-1]:
+                    raise MessageError(
+                        f"{layout.kind.__name__}.{part.where} holds {size:.3g}; a secure sum takes up to "
+                        f"{2.0 ** SIZES[-1]:.3g} of each. Scale the features, lower the learning rate, or add up in "
+                        f"plain (run.secure_sums=off)."
+                    )
+                largest[part.field] = max(largest[part.field], size)
+        return cls(bits, tuple(map(_size, largest.values())))
+
+    @classmethod
+    def together(cls, scales: Iterable[Scale]) -> Scale:
+        """The largest of all clients'."""
+        found = list(scales)
+        sizes = zip(*(scale.sizes for scale in found), strict=True)
+        return cls(max(scale.bits for scale in found), tuple(map(max, sizes)))
+
+    def check(self, layout: Layout) -> None:
+        """Refuse what no client can say.
+
+        Raises:
+            MessageError: It is that.
+        """
+        if self.bits < 0 or len(self.sizes) != len(layout.sized) or any(size not in SIZES for size in self.sizes):
+            raise MessageError(f"{layout.kind.__name__}: what a client says of the size of its numbers cannot be.")
+
+    def signed(self) -> bytes:
+        """As bytes that are those of nothing else."""
+        return json.dumps([self.bits, *self.sizes], separators=(",", ":")).encode()
+
+
+def _size(largest: float) -> int:
+    """The smallest size that holds it."""
+    if largest == 0:
+        return SIZES[0]
+    return max(-(-math.frexp(largest)[1] // SIZE_STEP) * SIZE_STEP, SIZES[0])
+
+
 def _once(name: str, parts: Sequence[Part]) -> bool:
     return sum(part.field == name for part in parts) == 1
 
@@ -220,17 +321,17 @@ class Encoding:
     Args:
         layout: Of the answer.
         message: The answer.
-        bits: Bit length of the largest weight of all clients.
-        parties: How many clients there are.
+        scale: Of all clients.
+        parties: How many there are.
 
     Raises:
         MessageError: A number is too large, not finite, or a weight cannot be one.
     """
 
-    def __init__(self, layout: Layout, message: Message, *, bits: int, parties: int):
+    def __init__(self, layout: Layout, message: Message, *, scale: Scale, parties: int):
         if not 0 < parties <= MAX_PARTIES:
             raise MessageError(f"a secure sum has up to {MAX_PARTIES} clients; {parties} came.")
-        self.layout, self.bits, self.parties = layout, bits, parties
+        self.layout, self.scale, self.parties = layout, scale, parties
         self._parts: list[tuple[Part, NDArray[Any], float]] = []
         for part in layout.parts:
             weight = 1.0 if part.spec.weighted_by is None else _weight(message, part.spec)
@@ -243,7 +344,7 @@ class Encoding:
             return
         name = f"{self.layout.kind.__name__}.{part.where}"
         low, high = float(flat.min()), float(flat.max())
-        size, limit = max(-low, high), largest(part, self.parties)
+        size, limit = max(-low, high), self.layout.largest(part, self.scale, self.parties)
         if part.whole:
             if weight != int(weight):
                 raise MessageError(
@@ -258,8 +359,10 @@ class Encoding:
                 f"{name} holds {size:.3g}; a secure sum of {self.parties} clients takes up to {limit:.3g} of each. "
                 f"Scale the features, lower the learning rate, or add up in plain (run.secure_sums=off)."
             )
-        if part.weighted and math.ceil(weight).bit_length() > self.bits:
-            raise MessageError(f"{name}: the weight {weight:g} has more than the {self.bits} bits that were agreed on.")
+        if part.weighted and math.ceil(weight).bit_length() > self.scale.bits:
+            raise MessageError(
+                f"{name}: the weight {weight:g} has more than the {self.scale.bits} bits that were agreed on."
+            )
 
     def blocks(self) -> Iterator[Words]:
         """The words in order, some at a time; each block is written over by the next."""
@@ -283,10 +386,10 @@ class Encoding:
         if part.whole:
             return (values.astype(np.int64) * int(weight)).view(np.uint64)
         wide = values.astype(np.float64)
-        if part.weighted:
-            scaled = np.rint(np.ldexp(wide * weight, fraction(part, self.bits, self.parties)))
+        if part.words == 1:
+            scaled = np.rint(np.ldexp(wide * weight, self.layout.fraction(part, self.scale, self.parties)))
             return scaled.astype(np.int64).view(np.uint64)
-        scaled = np.rint(np.ldexp(np.abs(wide), fraction(part, self.bits, self.parties)))
+        scaled = np.rint(np.ldexp(np.abs(wide), self.layout.fraction(part, self.scale, self.parties)))
         for _ in range(word):
             scaled = np.floor(np.ldexp(scaled, -_BASE))
         if word < part.words - 1:  # the last digit has all that is left
@@ -294,20 +397,6 @@ class Encoding:
         digits = scaled.astype(np.int64)
         np.negative(digits, where=wide < 0, out=digits)
         return digits.view(np.uint64)
-
-
-def fraction(part: Part, bits: int, parties: int) -> int:
-    """F: binary digits behind the point."""
-    return _ONE_WORD - bits - headroom(parties) if part.weighted else _FRACTION[part.words]
-
-
-def largest(part: Part, parties: int) -> float:
-    """Largest size of an entry: of a whole number times its weight, of a float without it."""
-    if part.whole:
-        return 2.0 ** (62 - headroom(parties))
-    if part.weighted:
-        return 2.0**_RANGE_BITS
-    return 2.0 ** (_BASE * (part.words - 1) + 62 - headroom(parties) - _FRACTION[part.words])
 
 
 def _flat(value: Any, part: Part) -> NDArray[Any]:
@@ -325,13 +414,13 @@ def _flat(value: Any, part: Part) -> NDArray[Any]:
 # -- decoding ----------------------------------------------------------------------------------------------------------
 
 
-def decode(layout: Layout, words: Words, *, bits: int, parties: int) -> dict[str, Any]:
+def decode(layout: Layout, words: Words, *, scale: Scale, parties: int) -> dict[str, Any]:
     """The fields of the sum: floats in float64, whole numbers in int64.
 
     Args:
         layout: Of each answer.
         words: Their sum modulo 2^64, [layout.words].
-        bits, parties: As when they were encoded.
+        scale, parties: As when they were encoded.
     """
     found: dict[str, Any] = {spec.name: _empty(spec) for spec in layout.kind.specs()}
     start = 0
@@ -340,7 +429,7 @@ def decode(layout: Layout, words: Words, *, bits: int, parties: int) -> dict[str
         for _ in range(part.words):
             digits.append(words[start : start + part.entries].view(np.int64))
             start += part.entries
-        values = digits[0].copy() if part.whole else _floats(digits, fraction(part, bits, parties))
+        values = digits[0].copy() if part.whole else _floats(digits, layout.fraction(part, scale, parties))
         if part.spec.form == "plain":
             found[part.field] = int(values[0]) if part.whole else float(values[0])
             continue

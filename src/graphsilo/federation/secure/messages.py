@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.federation.message import Message, sends
-from graphsilo.federation.secure.masks import KEY_BYTES, TAG_BYTES
+from graphsilo.federation.secure.masks import KEY_BYTES, TAG_BYTES, digest
 from graphsilo.federation.secure.shamir import SHARE_BYTES
 
 CALL = "secure call "
@@ -19,6 +19,8 @@ KEYS = 3 * KEY_BYTES
 """Public key for masks, public key for letters, and the hash of the seed of the own mask."""
 SIGNATURE = 64
 LETTER = 2 * SHARE_BYTES + TAG_BYTES
+MARK = 16
+"""Bytes of a hash by which the coordinator knows a share again that it has never seen."""
 
 
 class SecureMessage(Message):
@@ -39,6 +41,7 @@ class Offer(SecureMessage):
     Attributes:
         layout: Names and shapes, as a plain message has them in its header.
         bits: Bit length of the largest weight.
+        sizes: How large entries of fields without a weight are, a power of 2^8 for each (``fixed.Scale``).
         keys: [96] public keys, fresh in each sum, and the hash of the seed of its own mask.
         identity: Who it is.
         signature: [64] over all of that and what the sum is for.
@@ -46,6 +49,7 @@ class Offer(SecureMessage):
 
     layout: str = sends("control")
     bits: int = sends("control")
+    sizes: list[int] = sends("control")
     keys: Tensor = sends("control", dtype=torch.uint8, shape=(KEYS,))
     identity: Tensor = sends("control", dtype=torch.uint8, shape=("identity",))
     signature: Tensor = sends("control", dtype=torch.uint8, shape=(SIGNATURE,))
@@ -55,13 +59,14 @@ class Roster(SecureMessage):
     """Who takes part: the offers of all, whose layout is the same.
 
     Attributes:
-        clients, bits: Number and bits of each.
+        clients, bits, sizes: Number, bits and sizes of each.
         keys, signatures: Theirs.
         identities: Who they are.
     """
 
     clients: list[int] = sends("control")
     bits: list[int] = sends("control")
+    sizes: list[list[int]] = sends("control")
     keys: Tensor = sends("control", dtype=torch.uint8, shape=("clients", KEYS))
     signatures: Tensor = sends("control", dtype=torch.uint8, shape=("clients", SIGNATURE))
     identities: list[Tensor] = sends("control", dtype=torch.uint8)
@@ -73,10 +78,14 @@ class Letters(SecureMessage):
     Attributes:
         clients: For whom; on the way down, from whom.
         letters: [peers, 148].
+        marks: [peers, 32] by which a share is known again: of the share of the key, and of that of the seed.
+        mine: [32] of the client's own shares.
     """
 
     clients: list[int] = sends("control")
     letters: Tensor = sends("control", dtype=torch.uint8, shape=("clients", LETTER))
+    marks: Tensor = sends("control", dtype=torch.uint8, shape=("clients", 2 * MARK))
+    mine: Tensor = sends("control", dtype=torch.uint8, shape=(2 * MARK,))
 
 
 class Post(SecureMessage):
@@ -84,12 +93,13 @@ class Post(SecureMessage):
 
     Attributes:
         present: Everybody who has sent letters.
-        clients, letters: From whom, and theirs.
+        clients, letters, marks: From whom, and theirs.
     """
 
     present: list[int] = sends("control")
     clients: list[int] = sends("control")
     letters: Tensor = sends("control", dtype=torch.uint8, shape=("clients", LETTER))
+    marks: Tensor = sends("control", dtype=torch.uint8, shape=("clients", 2 * MARK))
 
 
 class Masked(SecureMessage):
@@ -148,6 +158,11 @@ ANSWERS: dict[str, type[SecureMessage]] = {
     AGAIN: Offer, SHARE: Letters, MASK: Masked, CONFIRM: Confirmation, OPEN: Opening,
 }  # fmt: skip
 """What answers each step."""
+
+
+def mark(share: bytes) -> bytes:
+    """[16] of a share. It tells nothing of it: a share is one of 2^521 numbers, each as likely."""
+    return digest("share", share)[:MARK]
 
 
 def rows(items: list[bytes], width: int) -> Tensor:

@@ -26,9 +26,11 @@ from torch import Tensor
 from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.message import Message
 from graphsilo.federation.secure import masks, shamir
-from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, headroom, weight_bits
+from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, Scale, headroom
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks, label
 from graphsilo.federation.secure.messages import (
+    LETTER,
+    MARK,
     Came,
     Confirmation,
     Confirmed,
@@ -38,6 +40,7 @@ from graphsilo.federation.secure.messages import (
     Opening,
     Post,
     Roster,
+    mark,
     raw,
     row,
     rows,
@@ -103,18 +106,18 @@ class Identity:
         return cls(key, key.public_key().public_bytes_raw())
 
 
-def offered(purpose: Purpose, layout: bytes, client: ClientId, bits: int, keys: bytes) -> bytes:
+def offered(purpose: Purpose, layout: bytes, client: ClientId, scale: Scale, keys: bytes) -> bytes:
     """What a client signs of its offer."""
-    return label("offer", purpose.signed(), layout, client, bits, keys)
+    return label("offer", purpose.signed(), layout, client, scale.signed(), keys)
 
 
-def roster_of(purpose: Purpose, layout: bytes, members: Iterable[tuple[ClientId, int, bytes, bytes]]) -> bytes:
+def roster_of(purpose: Purpose, layout: bytes, members: Iterable[tuple[ClientId, bytes, bytes, bytes]]) -> bytes:
     """By what everybody knows who takes part in a sum, and with which keys.
 
     Args:
         purpose: What it is for.
         layout: Digest of the answers' layout.
-        members: Number, bits of the weight, keys and identity of each, ascending.
+        members: Number, scale, keys and identity of each, ascending.
     """
     return masks.digest("roster", purpose.signed(), layout, *(label("member", *member) for member in members))
 
@@ -153,12 +156,12 @@ class Sum:
         self._shares: dict[ClientId, tuple[bytes, bytes]] = {}
         self._silos: dict[ClientId, bytes] = {}
         self._roster = b""
-        self._bits = self._count = 0
-        signed = offered(kept.purpose, kept.layout.digest, party.client, kept.bits, self._keys)
+        self._scale, self._count = kept.scale, 0
+        signed = offered(kept.purpose, kept.layout.digest, party.client, kept.scale, self._keys)
         self._signature = party.identity.key.sign(signed)
         self.offer = Offer(
-            layout=kept.layout.text, bits=kept.bits, keys=row(self._keys), identity=row(party.identity.proof),
-            signature=row(self._signature),
+            layout=kept.layout.text, bits=kept.scale.bits, sizes=list(kept.scale.sizes), keys=row(self._keys),
+            identity=row(party.identity.proof), signature=row(self._signature),
         )  # fmt: skip
 
     def _step(self, name: str, after: str) -> None:
@@ -194,39 +197,42 @@ class Sum:
                 f"noise was shared between {wanted} silos that do not collude, and a sum of {count} is sure of "
                 f"{honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
             )
-        if not count == len(roster.bits) == len(roster.keys) == len(roster.identities) == len(roster.signatures):
+        stated = roster.bits, roster.sizes, roster.keys, roster.identities, roster.signatures
+        if {len(each) for each in stated} != {count}:
             raise MessageError("a roster must say the same of every client.")
         proofs: dict[ClientId, bytes] = {}
+        scales: dict[ClientId, Scale] = {}
         for place, client in enumerate(self._clients):
             keys, proof, signature = (
                 raw(roster.keys[place]),
                 raw(roster.identities[place]),
                 raw(roster.signatures[place]),
             )
-            bits = roster.bits[place]
-            if client == me and (keys, signature, bits) != (self._keys, self._signature, kept.bits):
+            scale = Scale(roster.bits[place], tuple(roster.sizes[place]))
+            scale.check(kept.layout)
+            if client == me and (keys, signature, scale) != (self._keys, self._signature, kept.scale):
                 raise DisclosureError(f"the roster has other keys of client {me} than those that it made for this sum.")
             key = self.party.directory.key_of(client, proof)
-            signed = offered(kept.purpose, kept.layout.digest, client, bits, keys)
+            signed = offered(kept.purpose, kept.layout.digest, client, scale, keys)
             check_signature(key, signature, signed, client, "the offer")
-            self._public[client], self._keys_of[client], proofs[client] = key, keys, proof
+            self._public[client], self._keys_of[client] = key, keys
+            proofs[client], scales[client] = proof, scale
         if me not in self._public:
             raise DisclosureError(f"the roster lacks client {me}, which was sent it.")
         points = [keys[start : start + KEY_BYTES] for keys in self._keys_of.values() for start in (0, KEY_BYTES)]
         signing = {client: key.public_bytes_raw() for client, key in self._public.items()}
         if len(set(points)) < len(points) or len(set(signing.values())) < count:
             raise DisclosureError("two clients of the roster have the same key: one of them is a copy of the other.")
-        self._bits, self._count = max(roster.bits), count
-        if not 0 <= self._bits + headroom(count) <= MAX_BITS:
-            raise DisclosureError(f"weights of {self._bits} bits are too large for a secure sum of {count} clients.")
+        self._scale, self._count = Scale.together(scales.values()), count
+        if self._scale.bits + headroom(count) > MAX_BITS:
+            raise DisclosureError(
+                f"weights of {self._scale.bits} bits are too large for a secure sum of {count} clients."
+            )
         self._silos = {client: hashlib.sha256(public).digest() for client, public in signing.items()}
         self._roster = roster_of(
             kept.purpose,
             kept.layout.digest,
-            (
-                (client, bits, self._keys_of[client], proofs[client])
-                for client, bits in zip(self._clients, roster.bits, strict=True)
-            ),
+            ((client, scale.signed(), self._keys_of[client], proofs[client]) for client, scale in scales.items()),
         )
         self._peers = Peers.of(count)
         place = self._clients.index(me)
@@ -241,8 +247,12 @@ class Sum:
                                       peer)  # fmt: skip
             letter = halves[places[peer]] + seeds[places[peer]]
             sealed.append(masks.seal(secret, letter, self._roster, me, peer))
+        marks = {client: mark(halves[place]) + mark(seeds[place]) for client, place in places.items()}
         self._done = "share"
-        return Letters(clients=self._near, letters=rows(sealed, len(sealed[0])))
+        return Letters(
+            clients=self._near, letters=rows(sealed, LETTER),
+            marks=rows([marks[peer] for peer in self._near], 2 * MARK), mine=row(marks[me]),
+        )  # fmt: skip
 
     def mask(self, post: Post) -> Masked:
         """Take the shares of the peers, and mask the answer.
@@ -261,15 +271,18 @@ class Sum:
         near = [peer for peer in self._near if peer in self._present]
         if me in post.clients:
             raise DisclosureError(f"client {me} was sent a letter as if it were its own.")
-        if list(post.clients) != near or len(post.letters) != len(near):
+        if list(post.clients) != near or {len(post.letters), len(post.marks)} != {len(near)}:
             raise DisclosureError("not every peer's letter came, or others did.")
-        for peer, sealed in zip(near, post.letters, strict=True):
+        for peer, sealed, marked in zip(near, post.letters, post.marks, strict=True):
             public = self._keys_of[peer][KEY_BYTES : 2 * KEY_BYTES]
             secret = masks.letter_key(self._letters, public, self._roster, peer, me)
             letter = masks.unseal(secret, raw(sealed), self._roster, peer, me)
-            self._shares[peer] = letter[: shamir.SHARE_BYTES], letter[shamir.SHARE_BYTES :]
+            half, seed = letter[: shamir.SHARE_BYTES], letter[shamir.SHARE_BYTES :]
+            if mark(half) + mark(seed) != raw(marked):  # with such a share this client would be taken for a liar
+                raise DisclosureError(f"the shares that client {peer} sent are others than those that it marked.")
+            self._shares[peer] = half, seed
         self._check_opened(self._present, note=False)
-        encoding = Encoding(self._kept.layout, self._kept.answer, bits=self._bits, parties=self._count)
+        encoding = Encoding(self._kept.layout, self._kept.answer, scale=self._scale, parties=self._count)
         keys = [(masks.own_key(self._seed, self._roster, me), True)]
         for peer in near:
             key = masks.pair_key(self._masking, self._keys_of[peer][:KEY_BYTES], self._roster, me, peer)
@@ -357,7 +370,7 @@ class _Kept:
     purpose: Purpose
     call: str
     layout: Layout
-    bits: int
+    scale: Scale
     answer: Message
     digest: bytes
 
@@ -405,9 +418,11 @@ class Party:
             MessageError: It cannot be summed.
         """
         self.forget()
-        layout, bits = Layout.of(answer), weight_bits(answer)
+        layout = Layout.of(answer)
         call = call_of(purpose.run, purpose.seed, purpose.round, purpose.handler, repeat)
-        self._kept = _Kept(purpose, call, layout, bits, answer, hashlib.sha256(encoded.data).digest())
+        self._kept = _Kept(
+            purpose, call, layout, Scale.of(layout, answer), answer, hashlib.sha256(encoded.data).digest()
+        )
         return self.again()
 
     def again(self) -> Offer:
