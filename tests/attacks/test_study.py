@@ -1,0 +1,79 @@
+"""All attacks on a run in a folder."""
+
+from __future__ import annotations
+
+import pytest
+
+import kit
+from graphsilo.attacks import record as records
+from graphsilo.attacks.study import ATTACKS, NAMES, attack
+from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments import runner
+from graphsilo.federation import registry
+
+
+def finished(folder, **settings):
+    runner.run(kit.small_run(run__seeds=[0], **settings), out=folder)
+    return folder
+
+
+def test_every_attack_as_everybody(tmp_path):
+    heard = []
+    found = attack(finished(tmp_path / "run"), shadows=2, say=heard.append)
+    outcomes = found.outcomes[0]
+    assert {one.attack.split(",")[0] for one in outcomes} == set(NAMES)
+    assert {one.attacker for one in outcomes if one.attack in (*ATTACKS, "membership")} == {
+        "coordinator",
+        "silo",
+        "reader",
+    }
+    assert all(one.low <= one.value <= one.high for one in outcomes if one.value is not None)
+    assert found.shadows == 2
+    assert "Attack: membership. It takes 2 more runs of this length; --shadows 0 leaves it out." in heard
+    assert heard[-2:] == ["Shadow run 2 of 2.", "Attack: replay."]
+    assert records.read(tmp_path / "run") == found
+
+
+def test_the_same_run_is_attacked_alike(tmp_path):
+    folder = finished(tmp_path / "run")
+    assert attack(folder, shadows=2) == attack(folder, shadows=2)
+
+
+def test_without_shadows_there_is_no_likelihood(tmp_path):
+    found = attack(finished(tmp_path / "run"), attacks=["membership"], shadows=0)
+    assert found.outcomes == {0: []}
+    only = attack(tmp_path / "run", attacks=["links"], shadows=5)
+    assert only.shadows == 0
+
+
+def test_noise_that_cannot_be_repeated_is_said(tmp_path):
+    folder = finished(tmp_path / "run", method__name="fedridge", method__rounds=1, method__epsilon=4.0)
+    (note,) = attack(folder, attacks=["classes"], attackers=["coordinator"]).notes
+    assert "the same settings, and noise that is new" in note
+
+
+def test_graphs_are_refused(molecules, tmp_path):
+    folder = finished(tmp_path / "run", data__name=str(molecules), data__generator=None, partition__rule="dirichlet")
+    with pytest.raises(UnsupportedError, match=r"the task of the run in .* is 'graph'"):
+        attack(folder)
+
+
+def test_unknown_names_are_refused_before_anything_runs(tmp_path):
+    with pytest.raises(ConfigError, match="there is no attack 'row'"):
+        attack(tmp_path, attacks=["row"])
+    with pytest.raises(ConfigError, match="there is no attacker 'server'"):
+        attack(tmp_path, attackers=["server"])
+
+
+NODE_METHODS = [
+    name for name in registry.names() if "node" in registry.load(name).tasks and not registry.load(name).pooled
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NODE_METHODS)
+def test_every_method_can_be_attacked(name, tmp_path):
+    quick = {f"method__{key}": value for key, value in registry.load(name).quick.items()}
+    folder = finished(tmp_path / "run", method__name=name, **{**quick, "method__rounds": 2})
+    outcomes = attack(folder, shadows=2).outcomes[0]
+    assert any(one.value is not None for one in outcomes)
