@@ -158,15 +158,20 @@ def on_the_wire(port: int) -> int:
     return sum(int(number) for number in re.findall(r"bytes_(?:sent|received):(\d+)", text))
 
 
-def rounds(sites: Sites, transport: NvflareTransport) -> list[dict[str, Any]]:
+def rounds(sites: Sites, transport: NvflareTransport, *, secure: bool = False) -> list[dict[str, Any]]:
+    """FedAvg's rounds; ``secure``: of the smaller model, training and scores in secure sums."""
     rows = []
     for label, hidden in MODELS.items():
         number = 20 if hidden == 64 else 6
         config = settings(sites.count, hidden, number)
+        if secure:
+            config |= {"run.secure_sums": True, "evaluation.report": "federation"}
+            if hidden != 64:
+                continue
         alone, apart = Watch(), Watch()
         tree = run(load_config(overrides=config), observer=alone).tree
         before = on_the_wire(sites.port)
-        there = sites.carry_out(transport, config, f"out-{hidden}", apart)
+        there = sites.carry_out(transport, config, f"out-{hidden}{'-secure' * secure}", apart)
         carried = on_the_wire(sites.port) - before
         own = tree["summary"]["upload_bytes"] + tree["summary"]["download_bytes"]
         assert tree["summary"]["test"] == there["summary"]["test"]
@@ -174,6 +179,7 @@ def rounds(sites: Sites, transport: NvflareTransport) -> list[dict[str, Any]]:
             {
                 "sites": sites.count,
                 "model": label,
+                "secure_sums": secure,
                 "seconds_in_process": alone.per_round(),
                 "seconds_apart": apart.per_round(),
                 "message_bytes": own,
@@ -254,7 +260,7 @@ def faults(sites: Sites, transport: NvflareTransport) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sites", type=int, nargs="*", default=[3, 10])
-    parser.add_argument("--only", choices=["rounds", "one-round", "faults"])
+    parser.add_argument("--only", choices=["rounds", "secure", "one-round", "faults"])
     options = parser.parse_args()
     found: dict[str, Any] = {"rounds": [], "one_round": [], "faults": [], "start": [], "memory": []}
     for count in options.sites:
@@ -275,6 +281,8 @@ def main() -> None:
                     found["one_round"] += one_round(sites, transport)
                 if options.only in (None, "rounds"):
                     found["rounds"] += rounds(sites, transport)
+                if options.only in (None, "secure"):
+                    found["rounds"] += rounds(sites, transport, secure=True)
                 kinds = {"graphsilo join": "supervisor", "site.worker": "worker", "nvflare.engine": "engine"}
                 for pid, text in processes(sites.joined[sites.names[0]].pid):
                     kind = next((word for key, word in kinds.items() if key in text), "other")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -96,3 +99,13 @@ def sites(standing: Sites) -> Sites:
     """The same, with nothing said yet."""
     standing.said.clear()
     return standing
+
+
+def coordinator(sites: Sites, out: Path, resume: str, overrides: dict[str, Any]) -> subprocess.Popen[str]:
+    """A coordinator in a process of its own, to be killed; prints its rounds."""
+    sockets = {name: str(site.socket_path) for name, site in sites.supervisors.items()}
+    script = Path(__file__).with_name("site_coordinator.py")
+    return subprocess.Popen(
+        [sys.executable, str(script), str(out), resume, json.dumps(sockets), json.dumps(overrides)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip

@@ -26,6 +26,7 @@ from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.remote.federation_file import FederationSpec
 from kit.site_meddling import Meddling, once
 from kit.site_tables import NAMES
+from kit.sites import coordinator
 
 SECURE = {"run__secure_sums": True, "evaluation__report": "federation"}
 
@@ -82,6 +83,25 @@ def test_worker_killed_at_each_step(step: str, sites: Any, measured: Callable[[A
     tree = carry_out(sites, tmp_path / "out", Meddling(sites.transport, kill), **SECURE)
     assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
     assert any("goes back to its last checkpoint" in line for line in sites.said)
+
+
+@pytest.mark.slow
+def test_coordinator_killed_and_started_again(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    """Between checkpoints it has opened sums, which it asks for again: of the same silos, so that they open them."""
+    overrides, out = sites.overrides(**SECURE, method__rounds=8), tmp_path / "out"
+    first = coordinator(sites, out, "no", overrides)
+    assert first.stdout is not None
+    for line in first.stdout:
+        if line == "round 3\n":
+            first.kill()
+            break
+    first.wait()
+    assert not (out / "result.json").exists()
+    second = coordinator(sites, out, "yes", overrides)
+    _, complaint = second.communicate(timeout=120)
+    assert second.returncode == 0, complaint
+    tree = json.loads((out / "result.json").read_text())
+    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE, method__rounds=8)).tree, measured)
 
 
 def test_a_silo_that_wants_nothing_seen_but_sums(make_sites: Callable[..., Any], tmp_path: Path) -> None:

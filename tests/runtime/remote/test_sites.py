@@ -27,6 +27,7 @@ from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 from kit import check_result
 from kit.site_meddling import Meddling, once, training_call
+from kit.sites import coordinator
 
 HERE = Path(__file__).resolve().parents[2] / "kit"
 
@@ -163,15 +164,6 @@ def test_site_killed_and_started_again(
         for process in started:
             process.kill()
             process.wait()
-
-
-def coordinator(sites: Any, out: Path, resume: str, overrides: dict[str, Any]) -> subprocess.Popen:
-    sockets = {name: str(site.socket_path) for name, site in sites.supervisors.items()}
-    return subprocess.Popen(
-        [sys.executable, str(HERE / "site_coordinator.py"), str(out), resume, json.dumps(sockets),
-         json.dumps(overrides)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
 
 
 @pytest.mark.slow

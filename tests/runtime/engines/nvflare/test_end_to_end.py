@@ -93,6 +93,40 @@ def test_coordinators_engine_killed(federation: Federation, transport: NvflareTr
     same(federation.carry_out(transport, config, "out-engine", observer=strike), config)
 
 
+SECURE = {"run.secure_sums": True, "evaluation.report": "federation", "method.rounds": 6}
+"""Over real kits, so that silos' keys are certified."""
+
+
+def same_but_for_bytes(tree: Any, config: RunConfig) -> None:
+    """As ``same``; silos' keys come with certificates, which one process has none of."""
+
+    def without(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: without(value) for key, value in part.items() if "bytes" not in key}
+        return [without(value) for value in part] if isinstance(part, list) else part
+
+    tables.assert_same(without(run(config).tree), without(tree))
+
+
+def test_site_killed_during_secure_sums(federation: Federation, transport: NvflareTransport) -> None:
+    """It has forgotten its masks, and has its key and its record of what it opened on disk."""
+
+    def strike() -> None:
+        federation.kill("south")
+        threading.Timer(1.0, federation.join, args=("south",)).start()
+
+    config = federation.config(**SECURE)
+    same_but_for_bytes(federation.carry_out(transport, config, "out-secure", observer=Struck(3, strike)), config)
+
+
+def test_engine_killed_during_secure_sums(federation: Federation, transport: NvflareTransport) -> None:
+    config = federation.config(**SECURE)
+    pid = transport.pid
+    assert pid is not None
+    strike = Struck(3, lambda: os.kill(pid, signal.SIGKILL))
+    same_but_for_bytes(federation.carry_out(transport, config, "out-secure-engine", observer=strike), config)
+
+
 def can_make_networks() -> bool:
     made = subprocess.run(["ip", "netns", "add", "graphsilo-probe"], capture_output=True, check=False)
     subprocess.run(["ip", "netns", "del", "graphsilo-probe"], capture_output=True, check=False)
