@@ -37,13 +37,14 @@ VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("opfgl", "secure sums", SECURE),
     ("fedridge", "epsilon 8", {"method.epsilon": 8.0}),
     ("fedridge", "epsilon 8, secure sums", {"method.epsilon": 8.0, **SECURE}),
+    ("fedridge", "dim 32", {"method.dim": 32}),
     ("opfgl", "epsilon 8", {"method.epsilon": 8.0}),
     ("opfgl", "min_count 5", {"method.min_count": 5}),
 )
 """Beside every method's defaults."""
 MEMBERSHIP = {
     ("fedavg", ""), ("fedavg", "secure sums"), ("local", ""), ("fedridge", ""), ("fedridge", "secure sums"),
-    ("fedridge", "epsilon 8"), ("fedproto", ""), ("fednh", ""), ("opfgl", ""),
+    ("fedridge", "epsilon 8"), ("fedproto", ""), ("fednh", ""),
 }  # fmt: skip
 """Whose shadow runs are made."""
 LAST = ("fedlog", "fedpg", "fairfgl", "fedsage_plus", "co_boosting", "fedgen")

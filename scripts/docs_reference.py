@@ -312,7 +312,8 @@ def attacks() -> str:
     def cell(each: Finding | None) -> str:
         if each is None:
             return ""
-        return f"**{each.value:.2f}**" if each.succeeds else f"{each.value:.2f}"
+        text = f"{each.value:.2f}" if each.value >= 0.1 or not each.value else f"{each.value:.3f}"
+        return f"**{text}**" if each.succeeds else text
 
     for attacker, title in names.items():
         mine = [each for each in found if each.attacker == attacker]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphsilo import models
+from graphsilo.attacks import findings
 from graphsilo.data.partition import graph_rules, rules
 from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import SCENARIOS
@@ -44,6 +45,19 @@ def test_catalog_has_every_data_set(reference: ModuleType) -> None:
 @pytest.mark.parametrize("name", GENERATORS)
 def test_every_setting_of_generated_data(reference: ModuleType, name: str) -> None:
     assert first_cells(reference.generator(name)) == list(GENERATORS[name][0].model_fields)
+
+
+def test_what_attacks_found_has_a_row_per_method_and_variant(reference: ModuleType) -> None:
+    made = reference.attacks()
+    coordinator, silo, reader = made.split("### ")[1:]
+    assert coordinator.startswith("The coordinator")
+    assert silo.startswith("Another silo")
+    assert reader.startswith("A reader of the saved model")
+    rows = [line.split("|")[1].strip() for line in coordinator.splitlines() if line.startswith("| ")]
+    wanted = {(each.method, each.variant) for each in findings.load() if each.attacker == "coordinator"}
+    names = [registry.load(method).title + (f", {variant}" if variant else "") for method, variant in wanted]
+    assert rows[:2] == ["method", "without the run"]
+    assert sorted(rows[2:]) == sorted(names)
 
 
 def test_every_rule_with_its_options(reference: ModuleType) -> None:

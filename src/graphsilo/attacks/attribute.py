@@ -81,19 +81,18 @@ def _outcome(
 def evidence(view: View) -> tuple[Tensor | None, str]:
     """[C, d] the larger, the likelier a feature is there among the class's nodes; and what that was made of."""
     classes, features = view.public.schema.num_classes, view.public.schema.num_features
-    for sums in ridge_sums(view):
+    sums = max(ridge_sums(view), key=lambda each: each.products.shape[1], default=None)
+    if sums is not None:
         width = sums.products.shape[1] - 1 - view.public.config.random_features  # type: ignore[attr-defined]
         columns = sums.products[:, :width]
         if width >= features:
             return columns[:, :features], f"Σ yφᵀ{sums.whose}"
+        back = torch.from_numpy(projection(features, width, view.public.seed).toarray()).double()
+        return columns @ back.t(), f"Σ yφᵀ, projected back{sums.whose}"
     for call, spec, tensor in view.fields("statistic", "synthetic"):
         whose = "" if call.client is not None else ", made of all silos"
         if tensor.ndim == 2 and tensor.shape[1] % features == 0 and len(tensor) and len(tensor) % classes == 0:
             return tensor.reshape(classes, -1, tensor.shape[1]).mean(1)[:, :features], f"{spec.name}{whose}"
-    for sums in ridge_sums(view):
-        width = sums.products.shape[1] - 1 - view.public.config.random_features  # type: ignore[attr-defined]
-        back = torch.from_numpy(projection(features, width, view.public.seed).toarray()).double()
-        return sums.products[:, :width] @ back.t(), f"Σ yφᵀ, projected back{sums.whose}"
     found = _decoded(view)
     if found[0] is not None:
         return found

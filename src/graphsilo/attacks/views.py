@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -135,14 +136,11 @@ class View:
     own: Silo | None = None
     predictions: Tensor | None = None
     decoder: tuple[Tensor, Tensor] | None = None
-    _updates: list[Update] = field(default_factory=list, repr=False)
 
-    @property
+    @cached_property
     def updates(self) -> list[Update]:
         """Changes of weights that the attacker saw, those of the target where it did."""
-        if not self._updates:
-            self._updates.extend(_steps(self) if self.attacker == "silo" else _changes(self))
-        return self._updates
+        return _steps(self) if self.attacker == "silo" else _changes(self)
 
     def fields(self, *kinds: str) -> Iterator[tuple[Call, FieldSpec, Tensor]]:
         """Tensors of these kinds: for a coordinator in answers of the target or sums over all, for another silo in what

@@ -19,7 +19,7 @@ def attack(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, with its data here.")],
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Attack to carry out (see below); repeatable. Else all."),
+        typer.Option(metavar="NAME", help="Attack to carry out, as named above; repeatable. Else all."),
     ] = None,
     attackers: Annotated[
         list[str] | None,
