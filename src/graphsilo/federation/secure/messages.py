@@ -161,7 +161,7 @@ ANSWERS: dict[str, type[SecureMessage]] = {
 
 
 def mark(share: bytes) -> bytes:
-    """[16] of a share. It tells nothing of it: a share is one of 2^521 numbers, each as likely."""
+    """[16] of a share. Whoever holds one share too few would have to guess 256 bits of the secret to make use of it."""
     return digest("share", share)[:MARK]
 
 
