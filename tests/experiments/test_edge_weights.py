@@ -111,6 +111,7 @@ def test_the_list_of_methods_that_take_them() -> None:
     assert takes == [
         "co_boosting",
         "dense",
+        "dp_fedavg",
         "fedavg",
         "feddc",
         "feddistill",

@@ -45,6 +45,7 @@ def test_workers_give_the_same_numbers(name):
 
 
 ONLY_SUMS = {
+    "dp_fedavg",
     "fedavg",
     "feddc",
     "feded",

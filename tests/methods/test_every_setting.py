@@ -69,6 +69,13 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "fedgta": {
         "moments": Trial(beside={"threshold": 0.552}),
     },
+    "dp_fedavg": {
+        "epsilon": Trial([2.0], {"noise": "silo", "max_noise": 1e6}),
+        "delta": Trial([1e-3], {"epsilon": 2.0, "noise": "silo", "max_noise": 1e6}),
+        "clip": Trial([0.01]),
+        "noise": Trial(reason="needs secure sums: tests/methods/test_dp_fedavg.py"),
+        "max_noise": Trial(reason="what is refused: tests/methods/test_dp_fedavg.py"),
+    },
     "fedkd": {
         "reset_optimizer": Trial(beside={"momentum": 0.5}),
         "max_norm": Trial([0.01]),

@@ -28,6 +28,12 @@ MEAN = """
 """
 SENT = {
     "fedavg": MEAN,
+    "dp_fedavg": f"""{MEAN}
+        train_noisily numbers: gradient int64
+        train_noisily clients: counts
+        train_noisily mu: control
+        train_noisily honest: control
+    """,
     "feded": MEAN,
     "fedntd": MEAN,
     "fedprox": MEAN,

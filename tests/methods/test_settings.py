@@ -56,6 +56,12 @@ TABLES = {
     "local": LOCAL_TRAINING,
     "fedavg": AVERAGING,
     "fedsage": AVERAGING,
+    "dp_fedavg": f"""{AVERAGING}
+        epsilon None (0, inf)
+        delta 1e-05 (0, 1)
+        clip 1.0 (0, inf)
+        max_noise 1.0 (0, inf)
+    """,
     "focal": f"""{FOCAL}
     """,
     "renode": f"""{FOCAL}
@@ -399,6 +405,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedridge": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fedsage": (("node",), BOTH_MODELS, {"edge_weights"}, SAGE),
     "fedsage_plus": (("node",), BOTH_MODELS, set(), SAGE),
+    "dp_fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "focal": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "renode": (("node",), BOTH_MODELS, {"edge_weights"}, None),
     "fedtgp": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),

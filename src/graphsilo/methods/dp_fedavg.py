@@ -1,0 +1,187 @@
+"""DP-FedAvg — federated averaging in which no silo shows.
+
+McMahan, Ramage, Talwar, Zhang. "Learning Differentially Private Recurrent Language Models". ICLR 2018.
+
+FedAvg with a bound on how far one silo can move the model in a round, and with noise in proportion: what all rounds
+together send is differentially private for whole silos. The noise has the same size in every direction, the change of a
+model is one direction, and so few silos and large models leave nothing but noise; such a run is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from graphsilo.errors import ConfigError, FederationError
+from graphsilo.federation import noise
+from graphsilo.federation.client import ClientContext
+from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.message import sends
+from graphsilo.federation.registry import Method
+from graphsilo.federation.release import (
+    PrivateConfig,
+    Release,
+    Released,
+    refuse_without_noise,
+    sharing,
+    summed,
+)
+from graphsilo.federation.server import ServerContext
+from graphsilo.federation.settings import setting
+from graphsilo.methods import fedavg
+from graphsilo.methods.fedavg import TrainReply, TrainRequest
+from graphsilo.settings import ABOVE_ZERO
+from graphsilo.types import ClientId
+
+
+class DPFedAvgConfig(PrivateConfig, fedavg.FedAvgConfig):
+    """Settings of DP-FedAvg."""
+
+    protects: ClassVar[Literal["nodes", "silos"]] = "silos"
+
+    weight_by: Literal["uniform"] = setting(
+        "uniform", "a client's weight in the mean: 1", source="ours: a weight tells"
+    )
+    clip: float = setting(
+        1.0, "largest length of a client's change of the model in a round, all weights together; longer ones are "
+        "shortened", source="McMahan et al. try 0.1 to 40", gt=0,
+    )  # fmt: skip
+    noise: Literal["silo", "sum"] = setting(
+        "sum", "who adds the noise: every silo all of it, or all together what their sum needs, with run.secure_sums",
+        source="ours", when={"epsilon": ABOVE_ZERO},
+    )  # fmt: skip
+    max_noise: float = setting(
+        1.0, "largest noise in a round's mean change, as a multiple of the largest change that it can have; a run that "
+        "would have more is refused", source="ours", gt=0, when={"epsilon": ABOVE_ZERO},
+    )  # fmt: skip
+
+    @property
+    def releases(self) -> int:
+        return self.rounds
+
+
+class NoisyRequest(TrainRequest):
+    """The shared model, and how many honest silos share the noise."""
+
+    honest: int = sends("control")
+
+
+class NoisyChange(Release):
+    """A client's change of the model, shortened to ``clip``: all weights in one vector, with noise."""
+
+    numbers: Tensor = sends("gradient", dtype=torch.int64)
+
+
+class Client(fedavg.Client[DPFedAvgConfig]):
+    """Trains the shared model and sends how it changed, shortened, and with noise where ε is set."""
+
+    def __init__(self, context: ClientContext[DPFedAvgConfig]):
+        super().__init__(context)
+        self.released = Released(self.config, self.config.clip)
+
+    @handler
+    def train(self, request: TrainRequest) -> TrainReply:
+        """Without noise: download, train, upload the model with its change shortened."""
+        refuse_without_noise(self.config)
+        change, share = self._change(request)
+        weights = self.upload()
+        if share < 1.0:
+            weights = {
+                name: (old.double() + share * change[name]).to(old.dtype) for name, old in request.weights.items()
+            }
+        return TrainReply(weights=weights, num_samples=self.weight)
+
+    @handler
+    def train_noisily(self, request: NoisyRequest) -> NoisyChange:
+        """Download, train, upload the shortened change with noise."""
+
+        def numbers() -> Tensor:
+            if not self.weight:  # nothing to train on: a change of 0, which the noise hides
+                return torch.zeros(sum(tensor.numel() for tensor in request.weights.values()))
+            change, share = self._change(request)
+            return share * torch.cat([part.flatten() for part in change.values()])
+
+        return self.released.answer(NoisyChange, request.honest, numbers, self.round)
+
+    def _change(self, request: TrainRequest) -> tuple[dict[str, Tensor], float]:
+        """The change of the weights in one round of training, in float64, and the share of it that ``clip`` leaves."""
+        self.download(request.weights)
+        if self.weight:
+            self.fit(request)
+        own = self.upload()
+        change = {name: own[name].detach().cpu().double() - old.double() for name, old in request.weights.items()}
+        length = math.sqrt(sum(float(part.square().sum()) for part in change.values()))
+        return change, min(1.0, self.config.clip / length) if length > 0 else 1.0
+
+    def state(self) -> dict[str, Any]:
+        released = self.released.state()
+        return {**super().state(), **({"released": released} if released else {})}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.released.load_state(state.get("released", {}))
+
+
+class Server(fedavg.Server[DPFedAvgConfig]):
+    """Adds up changes, and knows how much of the sum is noise."""
+
+    client = Client
+
+    def __init__(self, context: ServerContext[DPFedAvgConfig]):
+        super().__init__(context)
+        if self.config.epsilon is not None and self.noise_ratio() > self.config.max_noise:
+            raise ConfigError(self._drowned())
+
+    def noise_ratio(self) -> float:
+        """Length of the noise in a round's mean change, as a multiple of the largest change that it can have."""
+        count = sum(tensor.numel() for tensor in self.weights.values())
+        releases = self.asked / sharing(self.config, self.asked)
+        sigma = noise.deviation(1.0, self.config.mu) * math.sqrt(releases)
+        return sigma * math.sqrt(count) / self.asked
+
+    def _drowned(self) -> str:
+        config, count = self.config, sum(tensor.numel() for tensor in self.weights.values())
+        ratio = self.noise_ratio()
+        return (
+            f"the noise in a round's mean change would be {ratio:.3g} times as long as the largest change that it can "
+            f"have: method.rounds={config.rounds}, {self.asked} silos in each, {count} weights, "
+            f"ε = {config.epsilon:g}. Nothing can be learned from that. Take more silos, fewer rounds, a smaller model or a larger "
+            f"method.epsilon; or say method.max_noise={math.ceil(ratio)} to see it."
+        )
+
+    def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
+        config = self.config
+        if config.epsilon is None:
+            return super().collect(federation, clients)
+        sharers = sharing(config, len(clients))
+        request = NoisyRequest(weights=self.weights, honest=sharers)
+        total = federation.sum(self.client.train_noisily, request, to=clients).require(config.min_clients)
+        found = summed(total, config, config.clip, sharers)
+        sizes = [tensor.numel() for tensor in self.weights.values()]
+        if found.numbers.numel() != sum(sizes):
+            raise FederationError(f"a change of {found.numbers.numel()} weights came; the model has {sum(sizes)}.")
+        self.log["noise"] = found.sigma * math.sqrt(sum(sizes)) / total.clients
+        parts = zip(self.weights.items(), found.numbers.split(sizes), strict=True)
+        summed_up = {name: total.clients * old.double() + part.view_as(old) for (name, old), part in parts}
+        return TrainReply(weights=summed_up, num_samples=float(total.clients))
+
+    def expected_bytes(self) -> tuple[int, int]:
+        up, down = super().expected_bytes()
+        return (up if self.config.epsilon is None else 2 * up), down
+
+
+METHOD = Method(
+    name="dp_fedavg",
+    family="averaging",
+    title="DP-FedAvg",
+    citation='McMahan et al. "Learning Differentially Private Recurrent Language Models". ICLR 2018.',
+    summary="FedAvg with changes of bounded length, and noise that hides whether a silo took part.",
+    config=DPFedAvgConfig,
+    client=Client,
+    server=Server,
+    edge_weights=True,
+)
