@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from msgspec.structs import replace
 
+from graphsilo.attacks import findings
+from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.config import load_config
@@ -123,6 +126,23 @@ def test_a_pooled_reference_takes_no_silo_in_and_a_missing_log_is_named(explaine
         explained("global")
     with pytest.raises(RunError, match="is not there"):
         explained("fedavg", log=tmp_path / "none.jsonl")
+
+
+def test_what_attacks_found_from_such_messages_is_listed(explained, monkeypatch):
+    known = Finding(
+        method="fedavg", variant="", attacker="coordinator", attack="rows", figure="share recovered", value=0.25,
+        low=0.2, high=0.31, prior=None, targets=80, data="Cora", commit="abc",
+    )  # fmt: skip
+    weak = replace(known, variant="secure sums", value=0.01, low=0.0, prior=0.01)
+    other = replace(known, method="fedlog")
+    monkeypatch.setattr(findings, "load", lambda: (known, weak, other))
+    found = explained("fedavg")
+    first, second = silo_page.attack_rows(found)
+    assert first[1:] == ("the coordinator", "as it comes", "0.25 (0.20 to 0.31)", "0", "learns something")
+    assert second[2:] == ("secure sums", "0.01 (0.00 to 0.31)", "0.01", "learns nothing that shows")
+    page = silo_page.render(found, [], "")
+    assert "public data (Cora)" in page
+    assert "rows: share recovered" in page
 
 
 def test_the_page_holds_what_was_found_and_asks_nothing_of_anyone(explained):

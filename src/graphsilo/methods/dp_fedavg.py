@@ -149,8 +149,8 @@ class Server(fedavg.Server[DPFedAvgConfig]):
         return (
             f"the noise in a round's mean change would be {ratio:.3g} times as long as the largest change that it can "
             f"have: method.rounds={config.rounds}, {self.asked} silos in each, {count} weights, "
-            f"ε = {config.epsilon:g}. Nothing can be learned from that. Take more silos, fewer rounds, a smaller model or a larger "
-            f"method.epsilon; or say method.max_noise={math.ceil(ratio)} to see it."
+            f"ε = {config.epsilon:g}. Nothing can be learned from that. Take more silos, fewer rounds, a smaller model "
+            f"or a larger method.epsilon; or say method.max_noise={math.ceil(ratio)} to see it."
         )
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:

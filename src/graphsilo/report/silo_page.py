@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphsilo.attacks import findings
+from graphsilo.attacks.findings import Finding
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
@@ -99,6 +101,7 @@ class Explained:
         past: What has left, run by run; None without a log.
         spent: What releases with noise came to so far, in words; empty where there were none.
         promises: Which hold.
+        attacks: What attacks on public data found from such messages.
         limits: What the policy says that is not the usual, in words.
     """
 
@@ -111,6 +114,7 @@ class Explained:
     past: list[Past] | None
     spent: str
     promises: list[Promise]
+    attacks: tuple[Finding, ...]
     limits: Facts
 
     @property
@@ -131,6 +135,26 @@ NOT_PROMISED = (
     "Anything against somebody who controls the silo's machine.",
 )
 """What no setting gives."""
+
+
+ATTACKERS = {
+    "coordinator": "the coordinator", "silo": "another silo", "reader": "who reads the model or predictions"
+}  # fmt: skip
+
+
+def attack_rows(explained: Explained) -> list[tuple[str, str, str, str, str, str]]:
+    """Attack, attacker, settings, success with its interval, what would be guessed without the run, and a verdict."""
+    return [
+        (
+            f"{each.attack}: {each.figure}",
+            ATTACKERS.get(each.attacker, each.attacker),
+            each.variant or "as it comes",
+            f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})",
+            "0" if each.prior is None else f"{each.prior:.2f}",
+            "learns something" if each.succeeds else "learns nothing that shows",
+        )
+        for each in explained.attacks
+    ]
 
 
 def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None = None) -> Explained:
@@ -171,6 +195,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
         if spent
         else "",
         promises=list(_promises(policy, method, settings, config)),
+        attacks=findings.about(method.name),
         limits=[(f"policy.{name}", _text(value)) for name, value in described.policy.items()],
     )
 
@@ -198,6 +223,8 @@ def render(explained: Explained, before: Facts, stays: str) -> str:
         "before": before,
         "stays": stays,
         "not_promised": NOT_PROMISED,
+        "attacks": attack_rows(explained),
+        "attacked": sorted({each.data for each in explained.attacks}),
         "size": journal.size,
     }
     return html.page("silo.html.j2", context, [])

@@ -54,7 +54,7 @@ def explain(
 
 def _print(found: Explained, before: list[tuple[str, str]], kept: str) -> None:
     from graphsilo.federation.journal import size
-    from graphsilo.report.silo_page import NOT_PROMISED
+    from graphsilo.report.silo_page import NOT_PROMISED, attack_rows
 
     say(found.verdict)
     for text in found.refusals:
@@ -90,6 +90,15 @@ def _print(found: Explained, before: list[tuple[str, str]], kept: str) -> None:
             show(grid)
         if found.spent:
             say(found.spent)
+    if found.attacks:
+        data = ", ".join(sorted({each.data for each in found.attacks}))
+        say()
+        say(f"What attacks found from messages of this method on public data ({data}):")
+        say()
+        grid = table("attack and figure", "attacker", "settings", "success (95 %)", "without the run", "verdict")
+        for row in attack_rows(found):
+            grid.add_row(*row)
+        show(grid)
     say()
     say("What is promised in this run:")
     say()
