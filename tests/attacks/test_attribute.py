@@ -29,6 +29,12 @@ def test_weights_of_features_that_nobody_has_only_decay(optimizer):
     assert attribute(cases(still), still.simulation.silos)[1].value > 0.99
 
 
+@pytest.mark.parametrize("method", ["fedprox", "scaffold", "feddc", "fednh", "moon"])
+def test_what_a_method_does_to_all_weights_is_worked_out(method):
+    run = recorded(train=2, links=False, method__name=method, method__rounds=2)
+    assert attribute(cases(run), run.simulation.silos)[1].value > 0.99
+
+
 def test_projected_sums_are_projected_back():
     run = recorded(method__name="fedridge", method__rounds=1, method__features="mean", method__hops=0, method__dim=16)
     one, _ = attribute(cases(run), run.simulation.silos)

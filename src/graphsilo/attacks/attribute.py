@@ -4,8 +4,8 @@ A model is asked about nodes that have a single feature: the class that a featur
 (model inversion: Fredrikson et al., CCS 2015). Prototypes are embeddings, and are read by a ridge regression from
 embeddings to features that is fitted to nodes of another silo.
 
-Of a feature that no node has, the first layer's weights change by their decay alone, which the attacker can work out:
-what changes otherwise is there.
+Of a feature that no node has, the first layer's weights change by their decay alone, and what else a method does to all
+weights. An attacker sees how by training on a node without features: what changes otherwise is there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from torch import Tensor
 from graphsilo.attacks.measures import auc, mean_interval
 from graphsilo.attacks.record import Outcome
 from graphsilo.attacks.rows import reach, ridge_sums
-from graphsilo.attacks.views import View, dense
+from graphsilo.attacks.views import Update, View, dense, weights_in
 from graphsilo.data.silos.silo import Silo
-from graphsilo.federation.settings import LocalTrainingConfig
+from graphsilo.federation.message import Tensors
 from graphsilo.methods.fedridge.features import projection
-from graphsilo.training.optimizer import optimizer
 from graphsilo.types import ClientId
 
 ATTACK, SILO = "attribute", "attribute, of the silo"
@@ -128,14 +127,14 @@ def _decoded(view: View) -> tuple[Tensor | None, str]:
 
 
 def changed(view: View) -> tuple[Tensor | None, str]:
-    """[1, d] how far each feature's weights have moved otherwise than by their decay, and what that was seen of."""
+    """[1, d] how far each feature's weights have moved from where they would be if no node had it; and what that was
+    seen of."""
     for update in view.updates[:1]:
+        still = _without_features(update, view)
         for name, before in update.before.items():
             if before.ndim != 2 or before.shape[0] != view.public.schema.num_features:
                 continue
-            moved = update.after[name].double() - before.double()
-            far = 1 - torch.cosine_similarity(moved, _decayed(before, view) - before.double(), dim=1)
-            far = far.masked_fill(moved.norm(dim=1) == 0, 0.0)
+            far = (update.after[name].double() - still.get(name, before).detach().double()).norm(dim=1)
             return far[None], f"change of the first layer{'' if update.own else ', mean over silos'}"
     for sums in ridge_sums(view):
         width = view.public.schema.num_features
@@ -144,15 +143,14 @@ def changed(view: View) -> tuple[Tensor | None, str]:
     return None, ""
 
 
-def _decayed(before: Tensor, view: View) -> Tensor:
-    """Weights after the steps of a round without a gradient."""
-    config, weights = view.public.config, before.clone()
-    if isinstance(config, LocalTrainingConfig):
-        settings = {"lr": config.lr, "weight_decay": config.weight_decay, "momentum": config.momentum}
-        steps = optimizer(config.optimizer, [weights], **settings)
-        for _ in range(config.local_epochs):
-            steps.step([torch.zeros_like(weights)])
-    return weights.double()
+def _without_features(update: Update, view: View) -> Tensors:
+    """Weights after local training on a node that has no feature; empty where that cannot be known."""
+    if update.asked is None or update.round != 1:
+        return {}
+    answer = view.public.without_features(update.asked, view.target)
+    if answer is None:
+        return {}
+    return next((weights for _, weights in weights_in(answer) if weights.keys() == update.before.keys()), {})
 
 
 def _of_classes(silo: Silo) -> Counted:

@@ -71,6 +71,20 @@ class Public:
                 return None
         return torch.log_softmax(found.double(), dim=1)
 
+    def without_features(self, asked: tuple[str, Message], client: ClientId) -> Message | None:
+        """What a new client answers whose only node has no feature: the method's code is open."""
+        step, request = asked
+        node = np.zeros(1, dtype=np.int64)
+        graph = replace(_graph(np.zeros((1, self.schema.num_features), dtype=np.float32)), labels=node)
+        asked_of = EvaluationSet("seen", graph, {"val": node[:0], "test": node[:0]})
+        try:
+            member = self.member(client, Silo(client, graph, node, (asked_of,), self.schema))
+            member.round = 1
+            answer = getattr(member, step)(request)
+        except (GraphsiloError, RuntimeError, ValueError):  # methods that a single node is too little for
+            return None
+        return answer if isinstance(answer, Message) else None
+
     def of_words(self, saved: Saved, client: ClientId) -> Tensor | None:
         """The same of nodes without links that have one feature each, [d, C]."""
         return self.logits(saved, client, _graph(np.eye(self.schema.num_features, dtype=np.float32)))
@@ -82,12 +96,14 @@ class Update:
 
     Attributes:
         own: Whether they are the silo's; else the mean over several.
+        asked: What was asked for: the step and the request.
     """
 
     before: Mapping[str, Tensor]
     after: Mapping[str, Tensor]
     own: bool
     round: int
+    asked: tuple[str, Message] | None = None
 
     def gradient(self, config: MethodConfig) -> dict[str, Tensor]:
         """The sum of the gradients behind a change, as far as the change tells it.
@@ -247,20 +263,21 @@ def _changes(view: View) -> list[Update]:
             if call.client is None:
                 weight = float(getattr(call.answer, spec.weighted_by)) if spec.weighted_by else call.clients
                 after = {name: (tensor.double() / weight).to(start[name].dtype) for name, tensor in after.items()}
-            found.append(Update(start, after, call.client is not None, call.round))
+            found.append(Update(start, after, call.client is not None, call.round, (call.step, call.request)))
     return found
 
 
 def _steps(view: View) -> list[Update]:
     """From the weights of one request to those of the next round's."""
     found: list[Update] = []
-    before: tuple[int, Tensors] | None = None
+    before: tuple[Call, Tensors] | None = None
     for call in view.calls:
         for _, weights in weights_in(call.request):
             if call.phase == "round":
-                if before is not None and before[0] == call.round - 1 and before[1].keys() == weights.keys():
-                    found.append(Update(before[1], weights, False, before[0]))
-                before = call.round, weights
+                if before is not None and before[0].round == call.round - 1 and before[1].keys() == weights.keys():
+                    last = before[0]
+                    found.append(Update(before[1], weights, False, last.round, (last.step, last.request)))
+                before = call, weights
     return found
 
 
