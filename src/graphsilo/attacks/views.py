@@ -22,6 +22,7 @@ from graphsilo.federation.message import FieldSpec, Message, Tensors, tensors_in
 from graphsilo.federation.registry import Method
 from graphsilo.federation.release import Release
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
+from graphsilo.methods.dp_fedavg import DPFedAvgConfig, NoisyChange
 from graphsilo.methods.opfgl import private
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import Statistics
@@ -256,6 +257,11 @@ def _changes(view: View) -> list[Update]:
     found = []
     for call in view.calls:
         before = {spec.name: weights for spec, weights in weights_in(call.request)}
+        if isinstance(call.answer, NoisyChange) and isinstance(view.public.config, DPFedAvgConfig):
+            moved = numbers_of(call.answer, view.public.config.clip) / call.clients
+            weights = _moved(before["weights"], moved)
+            asked = call.step, call.request
+            found.append(Update(before["weights"], weights, call.client is not None, call.round, asked))
         for spec, after in weights_in(call.answer):
             start = before.get(spec.name)
             if start is None or start.keys() != after.keys():
@@ -265,6 +271,15 @@ def _changes(view: View) -> list[Update]:
                 after = {name: (tensor.double() / weight).to(start[name].dtype) for name, tensor in after.items()}
             found.append(Update(start, after, call.client is not None, call.round, (call.step, call.request)))
     return found
+
+
+def _moved(weights: Tensors, change: Tensor) -> Tensors:
+    """Weights and a change of them, all in one vector."""
+    parts = change.split([tensor.numel() for tensor in weights.values()])
+    return {
+        name: (old.double() + part.view_as(old)).to(old.dtype)
+        for (name, old), part in zip(weights.items(), parts, strict=True)
+    }
 
 
 def _steps(view: View) -> list[Update]:
