@@ -23,11 +23,12 @@ pytestmark = pytest.mark.flower
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 FEDERATION = {
-    "name": "hospitals", "engine": "flower", "coordinator": {"host": "127.0.0.1"}, "silos": ["silo-0", "silo-1"],
+    "name": "hospitals", "engine": "flower", "coordinator": {"host": "127.0.0.1"},
+    "silos": ["silo-0", "silo-1", "silo-2"],
 }  # fmt: skip
 CONFIG = {
     "data": str(EXAMPLES / "tables" / "hospital.yaml"),
-    "partition": {"rule": "random", "clients": 2},
+    "partition": {"rule": "random", "clients": 3},
     "method": {"name": "fedavg", "rounds": 1, "local_epochs": 1},
     "model": {"hidden": [8]},
     "run": {"seeds": [0]},
@@ -74,8 +75,12 @@ def test_the_example_is_quiet():
 
 
 @pytest.mark.slow
-def test_a_run_over_flower_gives_the_numbers_of_one_process(given, tmp_path, start_federation):
-    """Two silos with a supervisor and a worker each, a SuperNode before each, and the template's app."""
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "secure sums"])
+def test_a_run_over_flower_gives_the_numbers_of_one_process(given, tmp_path, start_federation, secure):
+    """Three silos with a supervisor and a worker each, a SuperNode before each, and the template's app."""
+    if secure:
+        masked = {"run": {**CONFIG["run"], "secure_sums": True}, "evaluation": {"report": "federation"}}
+        (tmp_path / "run.yaml").write_text(yaml.safe_dump({**CONFIG, **masked}))
 
     def graphsilo(*options):
         subprocess.run([sys.executable, "-m", "graphsilo", *options], check=True, capture_output=True, text=True)
@@ -104,4 +109,5 @@ def test_a_run_over_flower_gives_the_numbers_of_one_process(given, tmp_path, sta
         json.loads((folder / "result.json").read_text()) for folder in (tmp_path / "alone", tmp_path / "out")
     )
     for key in ("validation", "test", "confusion"):
-        assert apart["seeds"][0][key] == alone["seeds"][0][key]
+        assert apart["seeds"][0].get(key) == alone["seeds"][0].get(key)
+    assert apart["seeds"][0]["test"]
