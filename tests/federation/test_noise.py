@@ -96,3 +96,16 @@ def test_counts_with_noise_are_whole_and_keep_their_shape():
     found = noise.noisy_counts(torch.tensor([[3, 0], [1, 9]]), moves=2, epsilon=1e3)
     assert torch.equal(found, torch.tensor([[3, 0], [1, 9]]))
     assert noise.noisy_counts(torch.zeros(0, dtype=torch.int64), moves=2, epsilon=1.0).shape == (0,)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 3.1e9], ids=str)
+def test_numbers_that_no_noise_would_hide_are_not_released(value):
+    with pytest.raises(ValueError, match="must be finite, and at most"):
+        noise.noisy_steps(torch.tensor([0.0, value]), 3.0, 1.0)
+    assert noise.noisy_steps(torch.tensor([2.9e9]), 3.0, 1.0).isfinite().all()
+
+
+def test_noise_on_counts_that_has_no_place_in_whole_numbers_is_refused():
+    with pytest.raises(ValueError, match="needs an ε of 2e-09 or more"):
+        noise.noisy_counts(torch.tensor([3]), moves=2, epsilon=1e-20)
+    assert int(noise.noisy_counts(torch.full((64,), 3), moves=2, epsilon=2e-9).abs().max()) > 10**7

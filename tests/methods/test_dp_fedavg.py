@@ -147,3 +147,13 @@ def test_a_client_without_training_items_adds_noise_and_nothing_else(kit, quiet)
     answer = client.train_noisily(NoisyRequest(weights=server.weights, honest=1))
     assert not answer.numbers.any()
     assert answer.clients == 1
+
+
+def test_a_model_that_is_not_finite_afterwards_is_sent_as_no_change(kit, quiet):
+    """Its length cannot be bounded, and no noise hides numbers that are none, whatever a coordinator sends."""
+    server, federation = kit.build("dp_fedavg", [kit.tiny_silo(0)], noise="silo", **NOISY)
+    client = federation.client(0)
+    client.round = 1
+    huge = {name: torch.full_like(tensor, 1e30) for name, tensor in server.weights.items()}
+    assert not client.train_noisily(NoisyRequest(weights=huge, honest=1)).numbers.any()
+    assert not all(bool(tensor.isfinite().all()) for tensor in weights_of(client.model).values())

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-6
 """Share by which rounding to the grid may make a unit's move longer; σ is larger by it."""
+LARGEST = 1e9
+"""Largest number that is released, as a multiple of how far one unit moves all of them."""
+LEAST_EPSILON = 1e-9
+"""Least ε of noise on counts: with less, the noise is larger than whole numbers of 64 bits."""
 
 
 def delta_of(epsilon: float, mu: float) -> float:
@@ -78,9 +82,14 @@ def noisy_steps(values: Tensor, sensitivity: float, mu: float, sharers: int = 1)
     Args:
         values, sensitivity, mu: As of :func:`noisy`.
         sharers: h, how many add such noise to one sum: each a share, and all together what one release needs.
+
+    Raises:
+        ValueError: Values are not finite, or larger than they may be: no noise would hide them.
     """
     import torch
 
+    if not bool((values.abs() <= LARGEST * sensitivity).all()):
+        raise ValueError("what is released with noise must be finite, and at most 10^9 times its sensitivity.")
     step = grid(sensitivity, values.numel())
     drawn = _normal(values.numel()).reshape(values.shape) * (deviation(sensitivity, mu) / math.sqrt(sharers) / step)
     return torch.from_numpy(np.rint(values.double().numpy() / step) + np.rint(drawn))
@@ -101,12 +110,18 @@ def noisy_counts(counts: Tensor, moves: int, epsilon: float) -> Tensor:
     Args:
         counts: Whole numbers of any shape.
         moves: By how much one unit can change all of them together, in sizes of the changes added up.
-        epsilon: ε.
+        epsilon: ε, at least ``LEAST_EPSILON`` per move.
 
     Returns:
         int64; some may be below 0.
+
+    Raises:
+        ValueError: ε is less.
     """
     import torch
+
+    if epsilon < LEAST_EPSILON * moves:
+        raise ValueError(f"noise on counts needs an ε of {LEAST_EPSILON * moves:g} or more.")
 
     drawn = np.floor(np.log(_uniform(2 * counts.numel())) / (-epsilon / moves)).astype(np.int64)
     first, second = drawn.reshape(2, -1)

@@ -103,7 +103,9 @@ class Client(fedavg.Client[DPFedAvgConfig]):
             if not self.weight:  # nothing to train on: a change of 0, which the noise hides
                 return torch.zeros(sum(tensor.numel() for tensor in request.weights.values()))
             change, share = self._change(request)
-            return share * torch.cat([part.flatten() for part in change.values()])
+            vector = torch.cat([part.flatten() for part in change.values()])
+            # Of a model that is not finite no length can be bounded: as if the silo had not taken part.
+            return share * vector if bool(vector.isfinite().all()) else torch.zeros_like(vector)
 
         return self.released.answer(NoisyChange, request.honest, numbers, self.round)
 

@@ -168,7 +168,7 @@ class FedLoGConfig(MethodConfig):
     rate_epsilon: float | None = setting(
         None, "instead, discrete Laplace noise on the counts behind the rates, drawn once from the operating system: "
         "rates alone are then ε-differentially private for nodes; weights and synthetic nodes are not", source="ours",
-        gt=0, when=_GENERALISED,
+        ge=1e-6, when=_GENERALISED,
     )  # fmt: skip
     rate_permutation: bool = setting(
         False,
