@@ -306,3 +306,10 @@ def test_what_releases_with_noise_tell_is_counted_from_the_log(tmp_path):
         message = Release(numbers=torch.zeros(3, dtype=torch.int64), clients=1, mu=mu, honest=1)
         journal.message(way, "run", "fedridge", 0, "noisy_statistics", message)
     assert journal.spent() == pytest.approx(1.0)
+
+
+def test_a_release_that_does_not_say_in_a_number_what_it_tells_stops_the_count():
+    for value in ("x", -1.0, [1.0]):
+        entry = Entry(way="sent", fields=(FieldNote("mu", "control", 9, value=value),))
+        with pytest.raises(RunError, match="is no number from 0 on"):
+            module.told([entry])

@@ -239,7 +239,7 @@ TABLES = {
         pretrain_patience 10 [1, inf)
         permute False
         rate_noise 0.0 [0, inf)
-        rate_epsilon None (0, inf)
+        rate_epsilon None [1e-06, inf)
         rate_permutation False
         receiver None [0, inf)
     """,

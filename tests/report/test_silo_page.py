@@ -153,3 +153,46 @@ def test_the_page_holds_what_was_found_and_asks_nothing_of_anyone(explained):
     assert "Why not" in page
     assert "policy.methods allows fedprox" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+@pytest.mark.parametrize("method", ["dp_fedavg", "opfgl", "fedridge"])
+def test_shared_noise_has_the_steps_of_a_run_with_noise_and_masks(explained, method):
+    wanted = ("method.epsilon=1", "method.noise=sum", "run.secure_sums=true", "evaluation.report=federation")
+    steps = sent(explained(method, *wanted, features={"scale": "none"}))
+    noisy = next(name for name in steps if "noisily" in name or "noisy" in name)
+    assert "masked" in steps[noisy].seen
+    assert not {"train", "statistics", "condense", "count"} & set(steps)
+
+
+def test_steps_that_no_trial_run_shows_are_listed_as_unknown(explained, monkeypatch):
+    monkeypatch.setattr(silo_page, "_trial", lambda method, config: None)
+    assert "no trial run could be made" in sent(explained("fedavg"))["train"].when
+
+
+def test_noise_for_silos_is_not_said_to_be_for_nodes(explained):
+    found = explained("dp_fedavg", "method.epsilon=8", "method.noise=silo", features={"scale": "none"})
+    assert promise(found, "What training sends does not depend much on whether this silo takes part").holds
+
+
+def test_an_epsilon_too_large_at_the_policys_delta_is_said_with_it(explained):
+    settings = ("method.epsilon=4", "method.delta=0.01")
+    found = explained("fedridge", *settings, features={"scale": "none"}, policy={"max_epsilon": 4})
+    (text,) = found.refusals
+    assert text.startswith("This run would come to ε = 7.02 at δ = 1e-05")
+
+
+def test_a_bound_on_one_message_is_none_on_how_much_leaves(explained):
+    free, bound = explained("fedavg"), explained("fedavg", policy={"max_run_bytes": "1 MB"})
+    assert not promise(free, "There is a bound").holds
+    assert "no bound on how many" in promise(free, "There is a bound").why
+    assert promise(bound, "There is a bound").holds
+    assert promise(bound, "There is a bound").why.startswith("At most 1.0 MB (policy.max_run_bytes)")
+
+
+def test_a_file_that_is_no_log_does_not_say_that_nothing_has_left(explained, tmp_path):
+    log = tmp_path / "north.jsonl"
+    log.write_text("hello\n")
+    with pytest.raises(RunError, match="no log that a silo keeps: not one of its lines can be read"):
+        explained("fedavg", log=log)
+    Journal(log).message("sent", "first", "fedavg", 1, "train", TrainReply(weights={}, num_samples=1.0))
+    assert "1 line of the log cannot be read" in explained("fedavg", log=log).warnings[0]

@@ -239,10 +239,8 @@ class Journal:
         )
 
     def spent(self) -> float:
-        """What all releases with noise together tell, as the μ of ``federation.noise``: each says its own, ``mu``."""
-        entries = read(self.path) if _files(self.path) else ()
-        notes = (note for entry in entries if entry.way == "sent" for note in entry.fields)
-        return together(float(note.value) for note in notes if note.name == "mu" and note.value is not None)
+        """What all releases with noise together tell (``told``)."""
+        return told(read(self.path) if _files(self.path) else ())
 
     def _write(self, way: Way, run: str, method: str, round: int, handler: str, content: Mapping[str, Any]) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -328,6 +326,23 @@ def read(path: str | os.PathLike[str]) -> Iterator[Entry]:
                     yield _entry(line)
         except OSError as error:
             raise RunError(f"the log {file} cannot be read ({error.strerror}).") from None
+
+
+def told(entries: Iterable[Entry]) -> float:
+    """What all releases with noise together tell, as the μ of ``federation.noise``: each says its own, ``mu``.
+
+    Raises:
+        RunError: One does not say it in a number.
+    """
+    notes = (note for entry in entries if entry.way == "sent" for note in entry.fields if note.name == "mu")
+    values = [note.value for note in notes if note.value is not None]
+    for value in values:
+        if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise RunError(
+                f"the silo's log has a release with noise of which it says mu = {str(value)[:40]!r}, which is no "
+                f"number from 0 on: what they come to cannot be counted. The log was changed; its owner must mend it."
+            )
+    return together(values)
 
 
 def summarise(entries: Iterable[Entry]) -> JournalSummary:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
-from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError
+from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.exposure import visible_to_silo
@@ -37,6 +37,8 @@ Facts = list[tuple[str, str]]
 
 _EVALUATION = {"silos": "evaluate", "federation": "evaluate_sums"}
 """The step by which clients are scored, by ``evaluation.report``."""
+_ALMOST_NO_NOISE = 1e12
+"""An ε."""
 
 
 @dataclass(frozen=True)
@@ -168,26 +170,23 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
 
     Raises:
         ConfigError: The policy is not one, or the method takes no part between machines.
-        RunError: The log cannot be read.
+        RunError: The log cannot be read, or is none.
     """
     policy = DisclosurePolicy.of(described.policy, origin=str(described.path))
     method, settings = registry.load(config.method.name), config.method_config()
     if method.pooled:
         raise ConfigError(f"{method.title} pools all data in one place; silos do not take part in that.")
     entries = [] if log is None else list(journal.read(log))
-    spent = noise.together(
-        float(note.value)
-        for entry in entries
-        if entry.way == "sent"
-        for note in entry.fields
-        if note.name == "mu" and note.value is not None
-    )
+    damaged = sum(entry.way == "damaged" for entry in entries)
+    if entries and damaged == len(entries):
+        raise RunError(f"{log} is no log that a silo keeps: not one of its lines can be read.")
+    spent = journal.told(entries)
     return Explained(
         silo=described.name,
         title=method.title,
         run=_run(method, settings, config),
         refusals=list(_refusals(policy, method, settings, config, described, held, spent)),
-        warnings=list(_warnings(method, settings, held, config)),
+        warnings=list(_warnings(method, settings, held, config, damaged)),
         sent=[*_scaling(described, config, policy), *_sent(method, settings, config, policy)],
         past=None if log is None else _past(entries),
         spent=f"Releases with noise came to ε = {noise.epsilon_of(spent, policy.max_delta):.3g} at δ = "
@@ -295,9 +294,10 @@ def _refusals(
         together = noise.together([spent, *[settings.mu] * settings.releases * len(config.run.seeds)])
         epsilon = noise.epsilon_of(together, policy.max_delta)
         if epsilon > policy.max_epsilon * (1 + 1e-9):
+            earlier = "With what its log has of earlier releases, this run" if spent else "This run"
             yield (
-                f"With what its log has of earlier releases, this run would come to ε = {epsilon:.3g}, and the policy "
-                f"allows {policy.max_epsilon:g} (policy.max_epsilon)."
+                f"{earlier} would come to ε = {epsilon:.3g} at δ = {policy.max_delta:g} (policy.max_delta), and the "
+                f"policy allows {policy.max_epsilon:g} (policy.max_epsilon)."
             )
 
 
@@ -305,7 +305,11 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _warnings(method: Method, settings: MethodConfig, held: Silo, config: RunConfig) -> Iterator[str]:
+def _warnings(
+    method: Method, settings: MethodConfig, held: Silo, config: RunConfig, damaged: int
+) -> Iterator[str]:  # fmt: skip
+    if damaged:
+        yield f"{_count(damaged, 'line')} of the log cannot be read; what they said left is not counted here."
     if not config.run.secure_sums:
         least = getattr(settings, "min_count", 1)
         counts = held.class_counts().tolist()
@@ -331,6 +335,7 @@ def _sent(method: Method, settings: MethodConfig, config: RunConfig, policy: Dis
     handlers = handlers_of(method.client)
     scoring = _EVALUATION[config.evaluation.report]
     seen = _trial(method, config)
+    tried = seen is not None
     if seen is None:  # then all that could be asked for
         own = {name for name in handlers if name not in _EVALUATION.values()}
         seen = {name: (frozenset({"setup", "round"}), True) for name in sorted(own)}
@@ -341,7 +346,8 @@ def _sent(method: Method, settings: MethodConfig, config: RunConfig, policy: Dis
         when = " and ".join([*([before] if "setup" in phases else []), *([during] if "round" in phases else [])])
         sent = _discloses(handlers[name].types()[1], settings)
         if sent:
-            yield Sent(name, _does(handlers[name]), _sentence(when), sent, _seen(single, secure, policy))
+            when = _sentence(when) if tried else "Not known: no trial run could be made, and the method has this step"
+            yield Sent(name, _does(handlers[name]), when, sent, _seen(single, secure, policy))
     reply = handlers[scoring].types()[1]
     single = config.evaluation.report == "silos"
     often = "After each round that is scored"
@@ -354,6 +360,9 @@ def _trial(method: Method, config: RunConfig) -> dict[str, tuple[frozenset[str],
     from graphsilo.testing.small import play
 
     settings = {name: value for name, value in config.method.options.items() if name != "rounds"}
+    if getattr(config.method_config(), "epsilon", None) is not None:
+        # Noise changes no step. With next to none, all of it each silo's own, nothing drowns and nothing needs masks.
+        settings |= {"epsilon": _ALMOST_NO_NOISE, "noise": "silo"}
     try:
         server, _, spy = assemble(method, settings)
         play(server, spy)
@@ -456,8 +465,9 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
         why = "scores of this silo are seen by themselves; run with evaluation.report=federation"
     yield Promise("The coordinator sees sums over silos and nothing else of this one", sums, _sentence(why))
     promised = settings.promises(len(config.run.seeds))
+    unit = "whether this silo takes part" if getattr(settings, "protects", "nodes") == "silos" else "any one node"
     yield Promise(
-        "What training sends does not depend much on any one node (differential privacy)",
+        f"What training sends does not depend much on {unit} (differential privacy)",
         bool(promised),
         promised or "this run adds no noise; policy.max_epsilon lets only runs with noise take something out",
     )
@@ -480,7 +490,13 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
         "max_message_bytes": policy.max_message_bytes,
     }  # fmt: skip
     given = [f"{journal.size(value)} (policy.{name})" for name, value in bounds.items() if value is not None]
-    yield Promise("There is a bound on how much leaves", True, f"at most {', '.join(given)}")
+    bounded = len(given) > 1
+    more = (
+        ""
+        if bounded
+        else " in each message, and no bound on how many; policy.max_run_bytes and max_total_bytes set one"
+    )
+    yield Promise("There is a bound on how much leaves", bounded, _sentence(f"at most {', '.join(given)}{more}"))
     yield Promise(
         "All that leaves is in the silo's log before it leaves", True, "if it cannot be logged, it is not sent"
     )

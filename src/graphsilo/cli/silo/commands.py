@@ -339,11 +339,13 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def stays(described: SiloFile, held: Silo) -> str:
-    """What no card holds."""
+def stays(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
+    """What no card holds, and no message where that is asked."""
     from graphsilo.data.sources.sql import Query
 
-    kept = ["every row of features and every label", "who is linked to whom", "how often each class occurs"]
+    kept = ["every row of features and every label", "who is linked to whom"]
+    if not of_a_run:  # what is scored counts it, and many methods do
+        kept.append("how often each class occurs")
     if described.tables is not None:
         kept.append(f"the ids in column '{described.tables.nodes.id}'")
         if described.missing.rules:
