@@ -101,6 +101,8 @@ def test_what_all_rounds_tell_is_the_epsilon_that_was_asked_for():
     text = config.promises(1)
     assert "Differential privacy of silos" in text
     assert "ε = 2 and" in text
+    other = noise.epsilon_of(2 * noise.mu_of(2.0, 1e-5), 1e-5)  # a change and its opposite are 2 S apart
+    assert f"a single node included, it is ε = {other:.3g}" in text
 
 
 def test_more_answers_than_promised_do_not_leave(kit):

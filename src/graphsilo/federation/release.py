@@ -23,6 +23,9 @@ from graphsilo.federation.secure.fixed import MAX_PARTIES
 from graphsilo.federation.secure.peers import MIN_PARTIES, honest
 from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
 
+_LARGE_DELTA = 1e-3
+"""From here on a δ is no small probability in any data."""
+
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
@@ -69,8 +72,20 @@ class PrivateConfig(MethodConfig):
     def promises(self, seeds: int) -> str:
         if self.epsilon is None:
             return ""
-        several = gaussian.epsilon_of(gaussian.together([self.mu] * self.releases * seeds), self.delta)
+        told = gaussian.together([self.mu] * self.releases * seeds)
+        several = gaussian.epsilon_of(told, self.delta)
         more = f" {seeds} seeds are {seeds} releases: together ε = {several:.3g}." if seeds > 1 else ""
+        if self.protects == "silos":  # a change turned round moves the sum by twice its length
+            within = gaussian.epsilon_of(2 * told, self.delta)
+            more += (
+                f" That is of whether a silo took part; of what the data of one that took part are, a single node "
+                f"included, it is ε = {within:.3g}."
+            )
+        if self.delta > _LARGE_DELTA:
+            more += (
+                f" δ = {self.delta:g} is large: with such a probability nothing may be hidden at all. Take one well "
+                f"below 1 / the number of {self.protects}."
+            )
         if self.noise == "silo":
             who = (
                 f"every silo adds noise of its own to what training sends, for ε = {self.epsilon:g} and δ = "
@@ -86,7 +101,8 @@ class PrivateConfig(MethodConfig):
         return (
             f"Differential privacy of {self.protects}: {who}{more} Not covered are scores and counts of evaluation, "
             f"the split into training and other nodes, and what silos say of their data before a run. The noise comes "
-            f"from the operating system: no run with it is repeated to the bit."
+            f"from the operating system: no run with it is repeated to the bit. If the run is stopped and resumed, "
+            f"what was sent after its last checkpoint is sent again with new noise, and is as many releases more."
         )
 
     def check_scaling(self, scaling: Scaling) -> None:

@@ -273,6 +273,13 @@ def test_a_run_says_what_its_epsilon_covers():
     assert tree["seeds"][0]["modes"] != tree["seeds"][1]["modes"]
 
 
+def test_a_large_delta_and_resuming_are_spoken_of():
+    usual, large = (METHOD.config(epsilon=4.0, delta=delta).promises(1) for delta in (1e-5, 0.5))
+    assert "δ = 0.5 is large" in large
+    assert "is large" not in usual
+    assert "sent again with new noise" in usual
+
+
 def test_graphs_are_refused_rather_than_sent_without_noise(kit):
     schema = Schema("graph", 3, 2)
     with pytest.raises(UnsupportedError, match="this task is about graphs"):
@@ -288,3 +295,17 @@ def test_settings_that_hold_with_noise():
     found = METHOD.config(epsilon=1.0, features="sgc").in_effect()
     assert (found.features, found.dim, found.label_features) == ("sgc", 256, "never")
     assert METHOD.config().in_effect() == METHOD.config()
+
+
+def test_no_row_is_longer_than_the_bound_however_wide():
+    # float32 loses small squares beside a large one, so that rows are scaled to more than the length 1.
+    class Rows:
+        width = 6001
+
+        def blocks(self, items, dtype):
+            row = np.append(np.full(6000, 2e-4), CONSTANT)
+            row[0] = 1.0
+            yield items, torch.from_numpy(row[None])
+
+    found = private.weighted_sums(Rows(), np.array([0]), np.array([0]), 1)
+    assert found.norm() <= private.SENSITIVITY * (1 + 1e-12)

@@ -20,7 +20,7 @@ from graphsilo.methods.fedridge.features import CONSTANT, Features
 from graphsilo.methods.fedridge.solve import pack, unpack, upper_product
 
 _SQUARE = (1 + CONSTANT**2) * (1 + 1e-5)
-"""Largest squared length of a row, of numbers in float32."""
+"""Largest squared length of a row; rows that are longer, as float32 may make them, are shortened to it."""
 SENSITIVITY = math.sqrt(_SQUARE**2 + _SQUARE)
 """How far one row moves the numbers that are released, as a vector: φ φᵀ, all its entries, and φ."""
 _ROOT = math.sqrt(2.0)
@@ -45,6 +45,7 @@ def weighted_sums(features: Features, items: NDArray[np.int64], labels: NDArray[
     square = torch.zeros(features.width, features.width, dtype=torch.float64)
     cross = torch.zeros(classes, features.width, dtype=torch.float64)
     for part, rows in features.blocks(items, np.float64):
+        rows *= (math.sqrt(_SQUARE) / rows.norm(dim=1, keepdim=True)).clamp_max(1.0)
         square = upper_product(rows, rows, square)
         cross.index_add_(0, torch.from_numpy(labels[part]), rows)
     return torch.cat([pack(square) * pack(_twice(features.width)), cross.flatten()])
