@@ -96,6 +96,7 @@ def test_names_of_methods_on_the_wire():
         "message",
         "one_shot",
         "prototypes",
+        "release",
         "scaling",
     }
 

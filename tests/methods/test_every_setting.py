@@ -11,7 +11,7 @@ from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
 from graphsilo.federation import noise, registry
-from graphsilo.testing.settings import Trial, cases, check_case, learned
+from graphsilo.testing.settings import USUAL, Trial, cases, check_case, learned
 
 METHODS = {name: registry.load(name) for name in registry.names() if name not in ("global", "majority")}
 """``global`` is FedAvg with one client; ``majority`` learns nothing that a setting could change."""
@@ -174,10 +174,14 @@ TRIALS: dict[str, dict[str, Trial]] = {
 """Settings of which the type alone does not say what to try."""
 
 CASES = [
-    pytest.param(name, case, id=f"{name}-{case}")
+    pytest.param(
+        name, case, id=f"{name}-{case}",
+        # What methods inherit works in them as in FedAvg, but for a mistake: all are tried where there is time.
+        marks=pytest.mark.slow if case.field in USUAL and name != "fedavg" else (),
+    )
     for name, method in METHODS.items()
     for case in cases(method, BASE.get(name, {}), TRIALS.get(name))
-]
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

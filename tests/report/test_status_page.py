@@ -388,6 +388,7 @@ def test_the_page_fits_and_obeys(browser: Any, page: StatusPage, tree: dict[str,
     visit.page.close()
 
 
+@pytest.mark.slow
 def test_connections_are_bounded(page: StatusPage) -> None:
     """Who opens 300 connections and says nothing takes 32 threads at most; there is an answer when they are gone."""
     before = threading.active_count()

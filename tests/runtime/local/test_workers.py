@@ -178,7 +178,11 @@ class Listener(Observer):
 
 @pytest.mark.parametrize(
     ("checkpoints", "folder", "resident", "rounds"),
-    [(1, True, None, [1, 2, 3]), (2, True, 1, [1, 2, 3]), (1, False, None, [1, 2, 1, 2, 3])],
+    [
+        (1, True, None, [1, 2, 3]),
+        pytest.param(2, True, 1, [1, 2, 3], marks=pytest.mark.slow),
+        pytest.param(1, False, None, [1, 2, 1, 2, 3], marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_worker_is_told_and_the_run_goes_on(
     config_of, simulation_of, monkeypatch, tmp_path, checkpoints, folder, resident, rounds
@@ -199,6 +203,7 @@ def test_a_killed_worker_is_told_and_the_run_goes_on(
     assert conformance.numbers(found.tree) == conformance.numbers(run(config_of(**settings)).tree)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_again_and_again(config_of, simulation_of, monkeypatch, tmp_path):
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))

@@ -104,6 +104,7 @@ def test_coordinator_killed_and_started_again(sites: Any, measured: Callable[[An
     assert rounds(tree, measured) == rounds(run(sites.config(**SECURE, method__rounds=8)).tree, measured)
 
 
+@pytest.mark.slow
 def test_a_silo_that_wants_nothing_seen_but_sums(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     sites = make_sites({"south": {"require_secure_sums": True}})
     for number, (overrides, text) in enumerate((
@@ -119,6 +120,7 @@ def test_a_silo_that_wants_nothing_seen_but_sums(make_sites: Callable[..., Any],
         carry_out(wants, tmp_path / "more", **SECURE)
 
 
+@pytest.mark.slow
 def test_a_silo_does_not_open_the_same_answers_without_another(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     """The same run again with one silo left out, from its very beginning: the sums that scale features are those of
     before, and the difference would be what the third one sent. Refused, by workers that were started anew."""

@@ -572,6 +572,7 @@ def test_two_workers_killed_at_once_and_one_as_it_goes_back(
     assert rounds(tree, measured) == rounds(alone(sites), measured)
 
 
+@pytest.mark.slow
 def test_releases_with_noise_are_counted_over_runs(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     """At ε = 5 one is within 6, two come to 7.6; and nothing may be scaled by what other nodes have."""
     sites = make_sites(policies={"south": {"max_epsilon": 6.0}})

@@ -378,6 +378,7 @@ def test_request_that_nobody_waits_for_is_not_carried_out(sites: Any, monkeypatc
     assert supervisor.KEPT_ANSWERS >= 3
 
 
+@pytest.mark.slow
 def test_trouble_with_a_silo_file_stays_at_the_site(make_sites: Callable[..., Any]) -> None:
     sites = make_sites()
     site = sites.supervisors["north"]
