@@ -7,6 +7,8 @@ import shutil
 import pytest
 
 from graphsilo.attacks import record as records
+from graphsilo.attacks.record import Outcome
+from graphsilo.cli import attack
 
 
 @pytest.fixture
@@ -32,3 +34,11 @@ def test_what_is_not_known_is_refused(call, run):
     assert call("attack", run, "--seeds", "7", "-q")[0] == 2
     assert "7 was asked for" in call("attack", run, "--clients", "7", "-q")[2]
     assert call("attack", run / "nothing")[0] == 1
+
+
+def test_an_attack_with_one_figure_of_two_had_something_to_use():
+    part = {"attack": "classes", "attacker": "silo", "uses": "counts"}
+    found = [Outcome(**part, figure="AUC"), Outcome(**part, figure="share", value=0.5, low=0.1, high=0.9)]
+    nothing = Outcome(attack="rows", attacker="reader", figure="share", uses="")
+    assert attack._unused(found) == []
+    assert attack._unused([*found, nothing]) == ["Nothing to use: rows (as reader)."]

@@ -196,3 +196,17 @@ def test_a_file_that_is_no_log_does_not_say_that_nothing_has_left(explained, tmp
         explained("fedavg", log=log)
     Journal(log).message("sent", "first", "fedavg", 1, "train", TrainReply(weights={}, num_samples=1.0))
     assert "1 line of the log cannot be read" in explained("fedavg", log=log).warnings[0]
+
+
+def test_noise_on_a_part_of_what_is_sent_is_no_promise_of_all(explained):
+    rates = promise(explained("fedlog", "method.rate_epsilon=1"), "What training sends")
+    assert not rates.holds
+    assert "They alone" in rates.why
+
+
+def test_runs_that_no_coordinator_begins_are_named(explained):
+    shared = explained("opfgl", "method.epsilon=8", "method.noise=sum", features={"scale": "none"})
+    assert "No coordinator begins such a run: with method.noise=sum" in shared.refusals[0]
+    assert not promise(shared, "What training sends").holds
+    (single,) = explained("gcfl", "run.secure_sums=true").refusals
+    assert "needs every client's update" in single

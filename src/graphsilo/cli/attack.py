@@ -98,10 +98,11 @@ def _uses(outcomes: list[Outcome]) -> list[str]:
 
 
 def _unused(outcomes: list[Outcome]) -> list[str]:
-    """Attacks that found nothing to use."""
+    """Attacks that found nothing to use, for none of their figures."""
+    found = {(one.attack, one.attacker) for one in outcomes if one.value is not None}
     places: dict[str, dict[str, None]] = {}
     for one in outcomes:
-        if one.value is None:
+        if (one.attack, one.attacker) not in found:
             places.setdefault(one.attack, {})[one.attacker] = None
     texts = [f"{attack} (as {', '.join(who)})" for attack, who in places.items()]
     return [f"Nothing to use: {'; '.join(texts)}."] if texts else []

@@ -23,6 +23,8 @@ from graphsilo.federation.secure.fixed import MAX_PARTIES
 from graphsilo.federation.secure.peers import MIN_PARTIES, honest
 from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
 
+_LARGE_EPSILON = 20
+"""From here on odds may change by e^20, and somebody who looks may be as good as sure."""
 _LARGE_DELTA = 1e-3
 """From here on a δ is no small probability in any data."""
 
@@ -81,6 +83,8 @@ class PrivateConfig(MethodConfig):
                 f" That is of whether a silo took part; of what the data of one that took part are, a single node "
                 f"included, it is ε = {within:.3g}."
             )
+        if several > _LARGE_EPSILON:
+            more += f" ε = {several:.3g} is large: it rules out next to nothing."
         if self.delta > _LARGE_DELTA:
             more += (
                 f" δ = {self.delta:g} is large: with such a probability nothing may be hidden at all. Take one well "

@@ -288,6 +288,11 @@ def _refusals(
             check()
         except (DisclosureError, ConfigError) as error:
             yield str(error)
+    if settings.needs_secure_sums and not secure:
+        yield f"No coordinator begins such a run: {settings.needs_secure_sums}. Run with run.secure_sums=true."
+    if settings.single_answers and secure:
+        needs = settings.single_answers
+        yield f"No coordinator begins such a run: with run.secure_sums it sees sums, and this method needs {needs}."
     if held.schema.task not in method.tasks:
         yield f"{method.title} is made for tasks of another kind: {', '.join(method.tasks)}."
     if policy.max_epsilon is not None and isinstance(settings, PrivateConfig) and settings.epsilon is not None:
@@ -446,7 +451,8 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
     yield Promise(
         "No message holds features, labels or links of single nodes",
         not policy.recoverable,
-        "messages have no field for them, and no other fields than those that are declared"
+        "messages have no field for them, and no other fields than those that are declared; what can be computed from "
+        "sums and models is another matter, which attacks show"
         if not policy.recoverable
         else "the policy lets out what features of single nodes can be computed from (policy.recoverable)",
     )
@@ -465,10 +471,12 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
         why = "scores of this silo are seen by themselves; run with evaluation.report=federation"
     yield Promise("The coordinator sees sums over silos and nothing else of this one", sums, _sentence(why))
     promised = settings.promises(len(config.run.seeds))
+    # Some methods promise it of a part of what they send.
+    covered = isinstance(settings, PrivateConfig) and (secure or not settings.needs_secure_sums)
     unit = "whether this silo takes part" if getattr(settings, "protects", "nodes") == "silos" else "any one node"
     yield Promise(
         f"What training sends does not depend much on {unit} (differential privacy)",
-        bool(promised),
+        bool(promised) and covered,
         promised or "this run adds no noise; policy.max_epsilon lets only runs with noise take something out",
     )
     yield Promise(

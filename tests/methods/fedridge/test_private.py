@@ -273,7 +273,8 @@ def test_a_run_says_what_its_epsilon_covers():
     assert tree["seeds"][0]["modes"] != tree["seeds"][1]["modes"]
 
 
-def test_a_large_delta_and_resuming_are_spoken_of():
+def test_a_large_epsilon_or_delta_and_resuming_are_spoken_of():
+    assert "ε = 50 is large" in METHOD.config(epsilon=50.0).promises(1)
     usual, large = (METHOD.config(epsilon=4.0, delta=delta).promises(1) for delta in (1e-5, 0.5))
     assert "δ = 0.5 is large" in large
     assert "is large" not in usual
