@@ -210,3 +210,11 @@ def test_runs_that_no_coordinator_begins_are_named(explained):
     assert not promise(shared, "What training sends").holds
     (single,) = explained("gcfl", "run.secure_sums=true").refusals
     assert "needs every client's update" in single
+
+
+def test_sets_too_small_to_be_scored_are_spoken_of_before_the_run(explained):
+    (text,) = explained("fedavg", policy={"min_evaluation_count": 30}).warnings
+    assert text.startswith("With 18 val and 19 test items, fewer than policy.min_evaluation_count of 30")
+    found = explained("fedavg", policy={"min_evaluation_count": 100})
+    assert "are over fewer rows here than this silo's policy.min_evaluation_count of 100" in found.refusals[0]
+    assert explained("fedavg", policy={"min_evaluation_count": 10}).warnings == []

@@ -245,6 +245,19 @@ class DisclosurePolicy(Settings):
                     f"'{kind}'), which this silo's policy.kinds does not allow. {SCALED_ALONE}"
                 )
 
+    def check_scaled_rows(self, rows: float) -> None:
+        """Refuse such sums over few rows.
+
+        Raises:
+            DisclosureError: They are fewer than ``min_evaluation_count``, but some.
+        """
+        if 0 < rows < self.min_evaluation_count:
+            raise DisclosureError(
+                f"the sums by which silos agree on the scale of their features are over fewer rows here than this "
+                f"silo's policy.min_evaluation_count of {self.min_evaluation_count}, so that they do not leave. "
+                f"{SCALED_ALONE}"
+            )
+
     def check_field(self, step: str, reply: type[Message], spec: FieldSpec) -> None:
         """Refuse a field for what it is declared to be.
 
@@ -473,12 +486,8 @@ class Gate:
     def _check_sums(self, reply: Message) -> None:
         from graphsilo.federation.scaling import FeatureSquares, FeatureSums
 
-        least = self.policy.min_evaluation_count
-        if isinstance(reply, FeatureSums | FeatureSquares) and 0 < reply.num_samples < least:
-            raise DisclosureError(
-                f"the sums by which silos agree on the scale of their features are over fewer rows here than this "
-                f"silo's policy.min_evaluation_count of {least}, so that they do not leave. {SCALED_ALONE}"
-            )
+        if isinstance(reply, FeatureSums | FeatureSquares):
+            self.policy.check_scaled_rows(reply.num_samples)
 
     def _check_evaluation(self, reply: Message) -> None:
         from graphsilo.federation.client import EvaluateReply, EvaluateSums

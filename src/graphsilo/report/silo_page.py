@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
+from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
@@ -186,7 +187,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
         title=method.title,
         run=_run(method, settings, config),
         refusals=list(_refusals(policy, method, settings, config, described, held, spent)),
-        warnings=list(_warnings(method, settings, held, config, damaged)),
+        warnings=list(_warnings(policy, method, settings, held, config, damaged)),
         sent=[*_scaling(described, config, policy), *_sent(method, settings, config, policy)],
         past=None if log is None else _past(entries),
         spent=f"Releases with noise came to ε = {noise.epsilon_of(spent, policy.max_delta):.3g} at δ = "
@@ -281,6 +282,7 @@ def _refusals(
         lambda: policy.check_method(method.name, settings, held.class_counts().tolist()),
         lambda: policy.check_secure_sums(settings, secure, report),
         *([policy.check_scaling] if scaling.is_agreed else []),
+        *([lambda: policy.check_scaled_rows(visible_rows(held).shape[0])] if scaling.is_agreed else []),
         lambda: settings.check_scaling(scaling),
     ]
     for check in checks:
@@ -311,10 +313,20 @@ def _sentence(text: str) -> str:
 
 
 def _warnings(
-    method: Method, settings: MethodConfig, held: Silo, config: RunConfig, damaged: int
+    policy: DisclosurePolicy, method: Method, settings: MethodConfig, held: Silo, config: RunConfig, damaged: int
 ) -> Iterator[str]:  # fmt: skip
     if damaged:
         yield f"{_count(damaged, 'line')} of the log cannot be read; what they said left is not counted here."
+    few = [
+        f"{len(held.seen.items[name])} {name}" for name in ("val", "test")
+        if 0 < len(held.seen.items.get(name, ())) < policy.min_evaluation_count
+    ]  # fmt: skip
+    if few:
+        yield (
+            f"With {' and '.join(few)} items, fewer than policy.min_evaluation_count of {policy.min_evaluation_count}, "
+            f"scores of this silo do not leave: the run ends when they are asked for, or goes on without the silo "
+            f"(method.min_clients)."
+        )
     if not config.run.secure_sums:
         least = getattr(settings, "min_count", 1)
         counts = held.class_counts().tolist()
