@@ -72,7 +72,8 @@ def another(name: str, annotation: Any, default: Any, low: float | None = None, 
 def of_model(section: str, kind: Any, leave: Collection[str] = ()) -> list[tuple[str, Any]]:
     found = []
     for key, field in kind.model_fields.items():
-        if key != "options" and key not in leave:
+        fixed = typing.get_origin(field.annotation) is Literal and len(typing.get_args(field.annotation)) == 1
+        if key != "options" and key not in leave and not fixed:
             bounds = {
                 sign: getattr(rule, sign)
                 for rule in field.metadata

@@ -11,6 +11,7 @@ import torch
 from graphsilo.errors import ConfigError, DisclosureError, FederationError
 from graphsilo.experiments.runner import run
 from graphsilo.federation import noise, registry
+from graphsilo.federation.policy import DisclosurePolicy
 from graphsilo.methods.dp_fedavg import NoisyRequest
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.secure import SecureSums
@@ -159,3 +160,20 @@ def test_a_model_that_is_not_finite_afterwards_is_sent_as_no_change(kit, quiet):
     huge = {name: torch.full_like(tensor, 1e30) for name, tensor in server.weights.items()}
     assert not client.train_noisily(NoisyRequest(weights=huge, honest=1)).numbers.any()
     assert not all(bool(tensor.isfinite().all()) for tensor in weights_of(client.model).values())
+
+
+def test_the_silos_owner_counts_what_one_node_may_turn_round():
+    """Whether the silo takes part moves the sum by the clip, other data of it by twice as much."""
+    config = METHOD.config(epsilon=8.0, noise="silo", max_noise=1e9, rounds=4)
+    assert config.account == 2 * config.mu
+    with pytest.raises(DisclosureError, match=r"this run has ε = 19\.1"):
+        DisclosurePolicy.of({"max_epsilon": 8}).check_method("dp_fedavg", config, [9, 9])
+    DisclosurePolicy.of({"max_epsilon": 19.2}).check_method("dp_fedavg", config, [9, 9])
+
+
+def test_a_silos_log_says_what_its_owner_counts(kit):
+    _, federation = kit.quadratic("dp_fedavg", FOUR, noise="silo", rounds=2, **NOISY)
+    client = federation.client(0)
+    client.round = 1
+    answer = client.train_noisily(NoisyRequest(weights=weights_of(client.model), honest=1))
+    assert answer.mu == client.config.account

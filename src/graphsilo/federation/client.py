@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import scipy.sparse as sp
@@ -59,6 +59,7 @@ class ClientContext(Generic[ConfigT]):
         seed: Seed of the run.
         device: Where it computes.
         server_model: The backbone of the server's model; None where it is the client's own.
+        noise_secret: The silo's own, of which its noise is a function; None: noise is new whenever it is drawn.
     """
 
     client: ClientId
@@ -68,6 +69,7 @@ class ClientContext(Generic[ConfigT]):
     seed: int
     device: str = "cpu"
     server_model: ModelSpec | None = None
+    noise_secret: bytes | None = field(default=None, repr=False)
 
     @property
     def common(self) -> ModelSpec:

@@ -182,10 +182,12 @@ class DisclosurePolicy(Settings):
                 f"{config.total_rounds}. Set method.rounds={self.max_rounds}."
             )
         epsilon = config.epsilon if isinstance(config, PrivateConfig) else None
-        if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):
+        if isinstance(config, PrivateConfig) and epsilon is not None and self.max_epsilon is not None:
+            epsilon = noise.epsilon_of(noise.together([config.account] * config.releases), self.max_delta)
+        if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon * (1 + 1e-9)):
             raise DisclosureError(
                 f"this silo sends nothing in training without noise, for ε = {self.max_epsilon:g} at most in all runs "
-                f"(policy.max_epsilon); this run has {'none' if epsilon is None else f'ε = {epsilon:g}'}. Choose a "
+                f"(policy.max_epsilon); this run has {'none' if epsilon is None else f'ε = {epsilon:.4g}'}. Choose a "
                 f"method that has method.epsilon, such as fedridge, or ask the silo's owner."
             )
         if self.max_epsilon is not None and config.needs_secure_sums and not self.shared_noise:

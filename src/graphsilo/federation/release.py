@@ -63,6 +63,14 @@ class PrivateConfig(MethodConfig):
         return gaussian.mu_of(self.epsilon, self.delta) / math.sqrt(self.releases)
 
     @property
+    def account(self) -> float:
+        """The same of what the data of a silo are that takes part, a single node included: what its owner counts.
+
+        Where silos are protected that is twice as much, as one node may turn a change round.
+        """
+        return self.mu * (2 if self.protects == "silos" else 1)
+
+    @property
     def needs_secure_sums(self) -> str:
         if self.epsilon is None or self.noise == "silo":
             return ""
@@ -105,8 +113,9 @@ class PrivateConfig(MethodConfig):
         return (
             f"Differential privacy of {self.protects}: {who}{more} Not covered are scores and counts of evaluation, "
             f"the split into training and other nodes, and what silos say of their data before a run. The noise comes "
-            f"from the operating system: no run with it is repeated to the bit. If the run is stopped and resumed, "
-            f"what was sent after its last checkpoint is sent again with new noise, and is as many releases more."
+            f"from the operating system: no run with it is repeated to the bit. If the run is stopped and resumed "
+            f"in one process, what was sent after its last checkpoint is sent again with new noise, and is as many "
+            f"releases more; between machines silos send again what they sent."
         )
 
     def check_scaling(self, scaling: Scaling) -> None:
@@ -174,10 +183,11 @@ class Released:
     Args:
         config: Settings of the run.
         sensitivity: Δ, how far one unit moves the numbers.
+        secret: As of ``noise.noisy_steps``: what is computed again after a restart is then released as it was.
     """
 
-    def __init__(self, config: PrivateConfig, sensitivity: float):
-        self.config, self.sensitivity = config, sensitivity
+    def __init__(self, config: PrivateConfig, sensitivity: float, secret: bytes | None = None):
+        self.config, self.sensitivity, self.secret = config, sensitivity, secret
         self._last: dict[str, Any] = {}
         self._made = 0
 
@@ -211,11 +221,12 @@ class Released:
                     f"this run's settings promise that {config.releases} answers with noise leave, and another one was "
                     f"asked for."
                 )
-            steps = gaussian.noisy_steps(numbers().flatten(), self.sensitivity, config.mu, honest_silos)
+            every = numbers().flatten()
+            steps = gaussian.noisy_steps(every, self.sensitivity, config.mu, honest_silos, self.secret)
             self._last = {"number": number, "steps": steps.long(), "honest": honest_silos}
             self._made += 1
         last = self._last
-        return kind(numbers=last["steps"], clients=1, mu=config.mu, honest=last["honest"])
+        return kind(numbers=last["steps"], clients=1, mu=config.account, honest=last["honest"])
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint; empty before the first release."""

@@ -81,7 +81,7 @@ class Client(fedavg.Client[DPFedAvgConfig]):
 
     def __init__(self, context: ClientContext[DPFedAvgConfig]):
         super().__init__(context)
-        self.released = Released(self.config, self.config.clip)
+        self.released = Released(self.config, self.config.clip, context.noise_secret)
 
     @handler
     def train(self, request: TrainRequest) -> TrainReply:

@@ -298,9 +298,11 @@ def _refusals(
     if held.schema.task not in method.tasks:
         yield f"{method.title} is made for tasks of another kind: {', '.join(method.tasks)}."
     if policy.max_epsilon is not None and isinstance(settings, PrivateConfig) and settings.epsilon is not None:
-        together = noise.together([spent, *[settings.mu] * settings.releases * len(config.run.seeds)])
+        one = noise.together([settings.account] * settings.releases)
+        together = noise.together([spent, *[settings.account] * settings.releases * len(config.run.seeds)])
         epsilon = noise.epsilon_of(together, policy.max_delta)
-        if epsilon > policy.max_epsilon * (1 + 1e-9):
+        # What a run of one seed comes to by itself, the policy has looked at already.
+        if noise.epsilon_of(one, policy.max_delta) <= policy.max_epsilon * (1 + 1e-9) < epsilon:
             earlier = "With what its log has of earlier releases, this run" if spent else "This run"
             yield (
                 f"{earlier} would come to ε = {epsilon:.3g} at δ = {policy.max_delta:g} (policy.max_delta), and the "

@@ -70,7 +70,7 @@ def test_noisy_rates_are_drawn_once(kit):
 
 def test_noise_on_counts_is_drawn_once_and_outlives_the_client(kit, monkeypatch):
     drawn = iter([torch.tensor([5, -1, 2]), torch.tensor([0, 0, 0])])
-    monkeypatch.setattr(noise, "noisy_counts", lambda counts, moves, epsilon: next(drawn))
+    monkeypatch.setattr(noise, "noisy_counts", lambda counts, **settings: next(drawn))
     settings = {"rate_epsilon": 1.0, "rate_noise": 0.5}
     _, federation = build(kit, [silo_of(0, [0, 0, 0, 1])], **settings)
     client = federation.client(0)

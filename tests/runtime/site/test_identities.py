@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphsilo.errors import DisclosureError
-from graphsilo.runtime.site.identities import Pinned, kept_identity
+from graphsilo.runtime.site.identities import Pinned, kept_identity, kept_secret
 
 
 def test_a_key_lasts(tmp_path: Path) -> None:
@@ -48,3 +48,15 @@ def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Pa
     (tmp_path / "known").write_text("not json")
     with pytest.raises(DisclosureError, match="the keys of other silos cannot be read"):
         Pinned(tmp_path / "known")
+
+
+def test_a_silos_secret_of_noise_is_made_once_and_is_its_owners_alone(tmp_path):
+    file = tmp_path / "sums" / "north.noise"
+    first = kept_secret(file)
+    assert len(first) == 32
+    assert kept_secret(file) == first
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert kept_secret(tmp_path / "sums" / "south.noise") != first
+    file.write_bytes(b"short")
+    with pytest.raises(DisclosureError, match="secret of which this silo's noise is made"):
+        kept_secret(file)

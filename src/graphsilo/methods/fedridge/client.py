@@ -49,7 +49,7 @@ class Client(ClientBase[FedRidgeConfig]):
         super().__init__(context)
         self.config = context.config.in_effect()
         self._size = 1.0
-        self.released = Released(self.config, SENSITIVITY)
+        self.released = Released(self.config, SENSITIVITY, context.noise_secret)
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._sharpness: dict[str, dict[str, float]] = {}

@@ -9,6 +9,8 @@ them later.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -35,13 +37,7 @@ def kept_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) ->
         RunError: A file of the kit cannot be read.
     """
     try:
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with atomic_file(path, 0o600) as file:
-                file.write(Ed25519PrivateKey.generate().private_bytes_raw())
-        data = path.read_bytes()
-        if len(data) != _KEY_BYTES:
-            raise ValueError(f"{len(data)} bytes")
+        data = _kept(path, lambda: Ed25519PrivateKey.generate().private_bytes_raw())
     except (OSError, ValueError) as error:
         raise DisclosureError(
             f"the key by which this silo signs in secure sums cannot be kept ({type(error).__name__}). Its owner must "
@@ -51,6 +47,33 @@ def kept_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) ->
     key = Ed25519PrivateKey.from_private_bytes(data)
     public = key.public_key().public_bytes_raw()
     return Identity(key, public if kits is None else kits.vouched(client, public))
+
+
+def kept_secret(path: Path) -> bytes:
+    """Of which the silo's noise is a function, from its file; made where there is none.
+
+    Raises:
+        DisclosureError: The file cannot be read or written.
+    """
+    try:
+        return _kept(path, lambda: os.urandom(_KEY_BYTES))
+    except (OSError, ValueError) as error:
+        raise DisclosureError(
+            f"the secret of which this silo's noise is made cannot be kept ({type(error).__name__}). Its owner must "
+            f"mend the file, or remove it: what is released again then has other noise, and is a release more."
+        ) from None
+
+
+def _kept(path: Path, make: Callable[[], bytes]) -> bytes:
+    """32 bytes that only their owner can read."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with atomic_file(path, 0o600) as file:
+            file.write(make())
+    data = path.read_bytes()
+    if len(data) != _KEY_BYTES:
+        raise ValueError(f"{len(data)} bytes")
+    return data
 
 
 class Pinned:

@@ -69,7 +69,7 @@ from graphsilo.runtime.machine import peak
 from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, pack, unpack
 from graphsilo.runtime.site.certified import Kits
-from graphsilo.runtime.site.identities import Pinned, kept_identity
+from graphsilo.runtime.site.identities import Pinned, kept_identity, kept_secret
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.types import ClientId, Precision
@@ -246,7 +246,9 @@ class SiteWorker:
             data[client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
-            context = ClientContext(client, own, config, spec, seed, device, common)
+            # Only where there is noise: who adds none needs no secret.
+            secret = kept_secret(self.folder / "sums" / f"{member.file.name}.noise") if config.promises(1) else None
+            context = ClientContext(client, own, config, spec, seed, device, common, secret)
             clients[client] = HostedClient(kind(context), parties)
         state = SiteState(self.folder / "state", run)
         session = Session(run, seed, method, config, clients, gates, data, state, parties)
