@@ -68,7 +68,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_stopped_run_says_how_to_go_on(small, tmp_path, number):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "graphsilo", "run", *small, "--rounds", "100000", "--out", str(folder)]

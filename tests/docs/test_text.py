@@ -114,6 +114,7 @@ def test_the_own_method_is_short() -> None:
     assert len((EXAMPLES / "own_method.py").read_text(encoding="utf-8").splitlines()) <= 60
 
 
+@pytest.mark.slow
 def test_the_own_method_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
     from graphsilo.testing.conformance import check_method
 

@@ -6,10 +6,11 @@ import pytest
 
 from graphsilo.federation import registry
 from graphsilo.testing import conformance
+from kit.broad import BROAD
 
-BROAD = {"fedavg", "fedgta", "fairfgl", "fedlog", "fedpg", "fedridge", "fedsage_plus", "local", "opfgl", "scaffold"}
-"""Methods with machinery of their own; the others inherit what the longest checks are about: slow tests there."""
-LONGEST = {conformance.check_resume, conformance.check_failing_client, conformance.check_offloading}
+LONGEST = {
+    conformance.check_resume, conformance.check_failing_client, conformance.check_offloading, conformance.check_liars,
+}  # fmt: skip
 
 CHECKS = [
     pytest.param(
@@ -27,11 +28,14 @@ def test_conforms(name, check):
 
 
 ELSEWHERE = [
-    pytest.param(variant, check, id=f"{name}-{what}-{check.__name__.removeprefix('check_')}")
+    pytest.param(
+        variant, check, id=f"{name}-{what}-{check.__name__.removeprefix('check_')}",
+        marks=[pytest.mark.slow] if check in LONGEST and name not in BROAD else [],
+    )
     for name in registry.names()
     for what, variant in list(conformance.variants(registry.load(name)).items())[1:]
     for check in (conformance.check_state, conformance.check_offloading, conformance.check_poor_clients)
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("variant", "check"), ELSEWHERE)

@@ -9,6 +9,7 @@ from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
+from kit.broad import BROAD
 
 METHODS = {name: method for name in registry.names() if (method := registry.load(name)).backbone}
 NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).tasks]
@@ -53,8 +54,14 @@ def runs(config):
     return 0 <= seed["test"]["accuracy"] <= 1
 
 
-@pytest.mark.parametrize("model", NODE_MODELS)
-@pytest.mark.parametrize("method", METHODS)
+PAIRS = [
+    pytest.param(method, model, marks=[pytest.mark.slow] if method not in BROAD and model != "gcn" else [])
+    for method in METHODS
+    for model in NODE_MODELS
+]
+
+
+@pytest.mark.parametrize(("method", "model"), PAIRS)
 def test_it_runs_or_refuses(method, model):
     config = config_of(method, model)
     if method == "fedlog" and model not in ENCODERS:

@@ -163,12 +163,14 @@ def test_a_plan_is_complete(planned):
     assert planned.to_dict()["seed"]["up"] == planned.seed.up
 
 
+@pytest.mark.slow
 def test_more_seconds_are_asked_for_where_the_trial_ends_too_early(small):
     found = plan(small(partition__clients=20, method__local_epochs=2000), seconds=0.05)
     assert not found.is_whole
     assert "Give more --seconds" in found.findings[0].text
 
 
+@pytest.mark.slow
 def test_workers_and_sites(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = plan(small(run__workers=2), seconds=1.0, line=Connection(8, 10), out=tmp_path)
@@ -182,6 +184,7 @@ def test_workers_and_sites(small, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())  # nothing is left behind
 
 
+@pytest.mark.slow
 def test_offloaded_clients_are_weighed_without_checkpoints(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = plan(small(run__resident_clients=1, run__checkpoint_every=0), seconds=1.0, out=tmp_path)

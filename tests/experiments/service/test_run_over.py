@@ -24,7 +24,7 @@ from kit.site_tables import METHODS, NAMES, assert_same
 
 
 @pytest.mark.parametrize(
-    "method", [name if name in ("fedavg", "opfgl") else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+    "method", [name if name == "fedavg" else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
 )
 def test_same_numbers_as_in_one_process(method: str, sites: Any, tmp_path: Path) -> None:
     config = sites.config(**{"method.name": method, **METHODS[method]})

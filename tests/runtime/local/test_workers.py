@@ -124,6 +124,7 @@ def test_large_messages_do_not_block(spread, troubled):
     assert "'extra' is unknown" in replies.failures[0].reason
 
 
+@pytest.mark.slow
 def test_a_class_that_cannot_be_imported(troubled, config_of, simulation_of):
     class Hidden(troubled.Client):
         """Lives inside a function."""

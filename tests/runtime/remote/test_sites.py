@@ -50,6 +50,7 @@ def rounds(tree: Any, measured: Callable[[Any], Any]) -> Any:
 # -- processes that die --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_worker_killed_in_the_middle_of_a_round(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
     victim = sites.supervisors["south"]
     before = victim.restarts
@@ -207,6 +208,7 @@ def test_coordinator_stopped_in_the_generator_phase(sites: Any, measured: Callab
 # -- networks that fail --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_site_out_of_reach_for_a_while(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
     until: list[float] = []
     meets = training_call("west", 2)
