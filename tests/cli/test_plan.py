@@ -33,6 +33,7 @@ def test_json(call, small):
     assert {process["name"] for process in found["processes"]} == {"coordinator", "worker"}
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_fit_is_planned_and_refused(call, small, monkeypatch):
     from graphsilo import planning
     from graphsilo.runtime.machine import Memory

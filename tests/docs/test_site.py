@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 class Resources(HTMLParser):
     """Addresses that a browser loads by itself: not links that a person follows."""

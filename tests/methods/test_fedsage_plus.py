@@ -47,6 +47,7 @@ def test_without_generated_neighbours_it_is_fedsage():
     assert rounds("fedsage_plus", count_bias=2, **SMALL) != silent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
