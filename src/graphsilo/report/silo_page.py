@@ -154,7 +154,7 @@ def attack_rows(explained: Explained) -> list[tuple[str, str, str, str, str, str
             each.variant or "as it comes",
             f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})",
             "0" if each.prior is None else f"{each.prior:.2f}",
-            "learns something" if each.succeeds else "learns nothing that shows",
+            "better than without" if each.succeeds else "no better than without",
         )
         for each in explained.attacks
     ]
@@ -195,7 +195,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
         if spent
         else "",
         promises=list(_promises(policy, method, settings, config)),
-        attacks=findings.about(method.name),
+        attacks=_attacks(method, settings, config),
         limits=[(f"policy.{name}", _text(value)) for name, value in described.policy.items()],
     )
 
@@ -455,6 +455,18 @@ def _past(entries: Iterable[journal.Entry]) -> list[Past]:
             )
         )
     return found
+
+
+def _attacks(method: Method, settings: MethodConfig, config: RunConfig) -> tuple[Finding, ...]:
+    """Findings about runs that are like this one in masks and noise; all that there are where none is."""
+    known = findings.about(method.name)
+    noisy = isinstance(settings, PrivateConfig) and settings.epsilon is not None
+    like = tuple(
+        each
+        for each in known
+        if ("secure sums" in each.variant) == config.run.secure_sums and ("epsilon" in each.variant) == noisy
+    )
+    return like or known
 
 
 # -- what is promised --------------------------------------------------------------------------------------------------
