@@ -1,14 +1,19 @@
 """Writes docs/papers-tables.md, the papers' tables run again, from what ``benchmarks/papers.py tables`` has left.
 
-python benchmarks/papers.py tables --priority 3 --rows fairfgl-2.Cora
-python benchmarks/papers_page.py
+What was measured elsewhere stays: a cell that has no result here keeps what the page says.
+
+    python benchmarks/papers.py tables --priority 3 --rows fairfgl-2.Cora
+    python benchmarks/papers_page.py
 """
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from html import escape
+from typing import TypeAlias
 
 import papers
 from children import ROOT
@@ -28,9 +33,12 @@ COLUMNS = (
     "seeds",
     "CPU s",
 )
+OF_SEEDS = ("ours", "difference", "other view", "seeds", "CPU s")
+"""Columns of the method as it comes, to which ``seeds`` belongs."""
 STEPS = (1.0, 3.0, 8.0)
 """Differences in points from which a cell is coloured, more strongly at each."""
 NOT_YET = "–"
+EMPTY = f"<td>{NOT_YET}</td>"
 INTRODUCTION = """# The papers' tables, run again
 
 <!-- Written by benchmarks/papers_page.py; change the words there. -->
@@ -48,21 +56,68 @@ What follows from them: [findings](papers-findings.md).
 """
 
 
+Cells: TypeAlias = "list[str]"
+"""A line of a table: each cell with its tags."""
+
+
+@dataclass
+class Section:
+    """One data set of one table: what the page says of it, or what is added to it.
+
+    Attributes:
+        cuts, commits: Of the runs behind it, shortened.
+        lines: By method as shown and score.
+    """
+
+    cuts: list[str] = field(default_factory=list)
+    commits: list[str] = field(default_factory=list)
+    lines: dict[tuple[str, str], Cells] = field(default_factory=dict)
+
+    def over(self, kept: Section) -> Section:
+        """This section, and what only the other one knows, or knows from more seeds."""
+        both: dict[tuple[str, str], Cells] = {}
+        for place, mine in self.lines.items():
+            old = kept.lines.get(place, mine)
+            fewer = _seeds(mine) < _seeds(old)
+            both[place] = [
+                before if now == EMPTY or (fewer and title in OF_SEEDS) else now
+                for title, now, before in zip(COLUMNS, mine, old, strict=True)
+            ]
+        return Section(
+            list(dict.fromkeys([*kept.cuts, *self.cuts])), list(dict.fromkeys([*kept.commits, *self.commits])), both
+        )
+
+
 def main() -> None:
     """Write the page."""
     title, runs = papers.read("tables")
     tree = documents.read(papers.HERE / "papers" / "tables.yaml", "the description of rows", references=500)
-    PAGE.write_text("\n".join(page(tree, runs)), encoding="utf-8")
+    kept = read(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}
+    PAGE.write_text("\n".join(page(tree, runs, kept)), encoding="utf-8")
     print(f"written: {PAGE.relative_to(ROOT)} ({title})")
 
 
-def page(tree: dict[str, object], runs: list[papers.Run]) -> Iterator[str]:
+def read(text: str) -> dict[str, Section]:
+    """What a page says, by row."""
+    found: dict[str, Section] = {}
+    for line in text.splitlines():
+        if of_row := re.match(r"`python .* --rows (\S+)`; cuts (.*); commits (.*)\.$", line):
+            row, *noted = of_row.groups()
+            found[row] = Section(*[names.split(", ") for names in noted])
+        elif line.startswith("<tr><td>"):
+            cells = re.findall(r"<td.*?</td>", line)
+            found[row].lines[cells[0], cells[1]] = cells
+    return found
+
+
+def page(tree: dict[str, object], runs: list[papers.Run], kept: Mapping[str, Section]) -> Iterator[str]:
     """The page in Markdown, its tables in HTML, which can be sorted and coloured."""
     yield INTRODUCTION
     for entry in tree["tables"]:  # type: ignore[attr-defined]
         mine = [run for run in runs if run.row.startswith(f"{entry['id']}.")]
         parts = [
-            list(section([run for run in mine if run.row == row])) for row in dict.fromkeys(run.row for run in mine)
+            list(drawn([run for run in mine if run.row == row], kept.get(row, Section())))
+            for row in dict.fromkeys(run.row for run in mine)
         ]
         if any(parts):
             yield f"## {entry['title']}\n"
@@ -70,34 +125,43 @@ def page(tree: dict[str, object], runs: list[papers.Run]) -> Iterator[str]:
                 yield from part
 
 
-def section(runs: list[papers.Run]) -> Iterator[str]:
+def drawn(runs: list[papers.Run], kept: Section) -> Iterator[str]:
     """One data set of one table; nothing where nothing was run."""
-    labels = [
-        label for label in dict.fromkeys(run.label for run in runs) if not label.endswith((", trials", ", tuned"))
-    ]
-    kept = {label: papers.results([run for run in runs if run.label == label]) for label in labels}
-    found = [result for trials in kept.values() for results in trials.values() for result in results]
-    if not found:
+    shown = measured(runs).over(kept)
+    if not shown.cuts:
         return
-    cuts = sorted({result["partition"][:8] for result in found})
-    commits = list(dict.fromkeys(result["commit"][:7] for result in found))
     yield f"### {runs[0].data.partition(' (')[0]}\n"
     command = f"python benchmarks/papers.py tables --priority 3 --rows {runs[0].row}"
-    yield f"`{command}`; cuts {', '.join(cuts)}; commits {', '.join(commits)}.\n"
+    yield f"`{command}`; cuts {', '.join(shown.cuts)}; commits {', '.join(shown.commits)}.\n"
     yield (
         '<table class="sortable"><thead><tr>'
         + "".join(f"<th>{title}</th>" for title in COLUMNS)
         + "</tr></thead><tbody>"
     )
-    for label in labels:
-        of_label = [run for run in runs if run.label == label]
-        tuned = papers.results([run for run in runs if run.label == f"{label}, tuned"])
-        yield from lines(of_label[0], kept[label], tuned)
+    for cells in shown.lines.values():
+        yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table>\n"
 
 
-def lines(run: papers.Run, kept: papers.Trials, tuned: papers.Trials) -> Iterator[str]:
-    """A method's row for each score that is printed for it."""
+def measured(runs: list[papers.Run]) -> Section:
+    """What results there are of one data set of one table."""
+    labels = [
+        label for label in dict.fromkeys(run.label for run in runs) if not label.endswith((", trials", ", tuned"))
+    ]
+    section = Section()
+    for label in labels:
+        of_label = [run for run in runs if run.label == label]
+        kept = papers.results(of_label)
+        tuned = papers.results([run for run in runs if run.label == f"{label}, tuned"])
+        section.lines.update({(cells[0], cells[1]): cells for cells in lines(of_label[0], kept, tuned)})
+        for result in [result for found in (kept, tuned) for trials in found.values() for result in trials]:
+            section.cuts.append(result["partition"][:8])
+            section.commits.append(result["commit"][:7])
+    return section
+
+
+def lines(run: papers.Run, kept: papers.Trials, tuned: papers.Trials) -> Iterator[Cells]:
+    """A method's cells for each score that is printed for it."""
     view = run.scores[0].partition(".")[0]
     reference = all(value is None for value in run.published)
     for index, wanted in enumerate(run.scores):
@@ -109,23 +173,23 @@ def lines(run: papers.Run, kept: papers.Trials, tuned: papers.Trials) -> Iterato
         published = run.published[index]
         name = f"<em>{escape(run.label)}</em>" if reference else escape(run.label)
         cpu = [trials[0]["seed"]["cpu_seconds"] for trials in kept.values()]
-        yield (
-            "<tr>"
-            + "".join(
-                [
-                    f"<td>{name}</td><td>{path.replace('_', ' ').replace('.', ', ')}</td>",
-                    _cell([] if published is None else [published], papers._paper(run, index)),
-                    _cell(ours),
-                    _difference(ours, published),
-                    _cell(best),
-                    _difference(best, published),
-                    _cell(_values(kept, other[0]) if other else []),
-                    f"<td>{len(ours)}</td>",
-                    _cell(cpu, f"{statistics.fmean(cpu):.1f}" if cpu else NOT_YET),
-                ]
-            )
-            + "</tr>"
-        )
+        yield [
+            f"<td>{name}</td>",
+            f"<td>{path.replace('_', ' ').replace('.', ', ')}</td>",
+            _cell([] if published is None else [published], papers._paper(run, index)),
+            _cell(ours),
+            _difference(ours, published),
+            _cell(best),
+            _difference(best, published),
+            _cell(_values(kept, other[0]) if other else []),
+            f"<td>{len(ours)}</td>" if ours else EMPTY,
+            _cell(cpu, f"{statistics.fmean(cpu):.1f}" if cpu else NOT_YET),
+        ]
+
+
+def _seeds(cells: Cells) -> int:
+    count = cells[COLUMNS.index("seeds")]
+    return 0 if count == EMPTY else int(count.removeprefix("<td>").removesuffix("</td>"))
 
 
 def _values(kept: papers.Trials, wanted: str) -> list[float]:
@@ -134,13 +198,13 @@ def _values(kept: papers.Trials, wanted: str) -> list[float]:
 
 def _cell(values: list[float], text: str | None = None) -> str:
     if not values:
-        return f"<td>{NOT_YET}</td>"
+        return EMPTY
     return f'<td data-value="{statistics.fmean(values):.3f}">{papers._shown(values) if text is None else text}</td>'
 
 
 def _difference(values: list[float], published: float | None) -> str:
     if not values or published is None:
-        return f"<td>{NOT_YET}</td>"
+        return EMPTY
     gap = statistics.fmean(values) - published
     strength = sum(abs(gap) >= step for step in STEPS)
     colour = f' class="{"above" if gap > 0 else "below"}-{strength}"' if strength else ""

@@ -163,11 +163,31 @@ def test_tuning_is_by_validation_on_a_cut_of_its_own() -> None:
 def test_the_page_of_the_papers_tables() -> None:
     for run, test in zip(papers.read("tables")[1], [0.8, 0.8, 0.8, 0.83, 0.86, 0.89], strict=False):
         _keep(run, validation=0.5, test=test)
-    text = "\n".join(papers_page.page(TREE, papers.read("tables")[1]))
+    text = "\n".join(papers_page.page(TREE, papers.read("tables")[1], {}))
     assert "<td><em>local only</em></td><td>accuracy</td><td>–</td>" in text
     # 86.0 ± 3.0 against 81.13 is 4.87 points above: more than three, less than eight.
     assert '<td data-value="86.000">86.0 ± 3.0</td><td data-value="4.870" class="above-2">+4.9</td>' in text
     assert "cuts cccccccc; commits ddddddd." in text
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_page_keeps_what_was_measured_elsewhere(tmp_path: Path) -> None:
+    _, runs = papers.read("tables")
+    for run in runs[:6]:
+        _keep(run, validation=0.5, test=0.8)
+    text = "\n".join(papers_page.page(TREE, runs, {}))
+    for run in runs[1:6]:  # what is left: one seed of the references' three, and none of FedAvg's
+        run.place.unlink()
+    _keep(runs[0], validation=0.5, test=0.9)
+    assert "\n".join(papers_page.page(TREE, runs, papers_page.read(text))) == text
+    for run in runs[1:3]:
+        _keep(run, validation=0.5, test=0.9)
+    changed = papers_page.read("\n".join(papers_page.page(TREE, runs, papers_page.read(text))))
+    local, fedavg = [
+        cells for (_, score), cells in changed["fairfgl-2.Cora"].lines.items() if score == "<td>accuracy</td>"
+    ]
+    assert local[3] == '<td data-value="90.000">90.0 ± 0.0</td>'
+    assert fedavg[3] == '<td data-value="80.000">80.0 ± 0.0</td>'
 
 
 def test_every_method_of_the_tables_is_one_and_stands_in_a_paper() -> None:
