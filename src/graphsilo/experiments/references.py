@@ -52,6 +52,14 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     ).with_explicit(())
 
 
+def with_local(config: RunConfig) -> RunConfig:
+    """As it is run between machines: every silo also trains alone, at its own site, so that the page can say what
+    joining brought it. ``run.references`` says otherwise; a method that trains alone needs no such row."""
+    if config.says("run.references") or registry.load(config.method.name).alone:
+        return config
+    return config.model_copy(update={"run": config.run.model_copy(update={"references": ["local"]})})
+
+
 def gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:
     """Per metric, how far from local to global training a run gets."""
     closed = {}

@@ -12,6 +12,7 @@ import torch
 from msgspec.structs import replace
 
 from graphsilo import documents
+from graphsilo.errors import FederationError
 from graphsilo.experiments.checks import check_data, check_device, check_precision, check_resources, check_support
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
@@ -160,8 +161,8 @@ def run(
         for warning in record.warnings[len(first) :] if not label else ():
             observer.warned(warning)
         if config.run.references:
-            references = _references(config, simulation, record, folder, resume, observer, elsewhere)
-            record = replace(record, references=references)
+            references, missing = _references(config, simulation, record, folder, resume, observer, elsewhere)
+            record = replace(record, references=references, warnings=[*record.warnings, *missing])
         record = replace(record, process=usage.read())
         if folder is not None:
             results.write(folder, record, ledgers)
@@ -181,9 +182,14 @@ def _references(
     resume: bool,
     observer: Observer,
     elsewhere: Federations | None,
-) -> References:
-    """Run the reference rows that are asked for, each in a folder of its own."""
+) -> tuple[References, list[str]]:
+    """Run the reference rows that are asked for, each in a folder of its own.
+
+    Returns:
+        The rows; and why some are missing: silos at other machines may refuse one, and the run is worth keeping.
+    """
     rows: dict[str, Means] = {}
+    missing: list[str] = []
     gaps = None
     for name in REFERENCES:
         if name not in config.run.references:
@@ -191,15 +197,22 @@ def _references(
         place = None if folder is None else folder / "references" / name
         again = resume and place is not None and place.exists()
         reuse = simulation if name == "local" and not registry.load(config.method.name).pooled else None
-        result = run(
-            reference_config(config, name),
-            out=place,
-            resume=again,
-            observer=observer,
-            simulation=reuse,
-            elsewhere=None if elsewhere is None else elsewhere.for_reference(name),
-            label=name,
-        )
+        try:
+            result = run(
+                reference_config(config, name),
+                out=place,
+                resume=again,
+                observer=observer,
+                simulation=reuse,
+                elsewhere=None if elsewhere is None else elsewhere.for_reference(name),
+                label=name,
+            )
+        except FederationError as error:
+            if elsewhere is None:
+                raise
+            missing.append(f"the reference '{name}' is missing: {error}")
+            observer.warned(missing[-1])
+            continue
         summary, spent = result.record.summary, result.record.spent
         if registry.load(reference_method(name)).pooled:
             spent = replace(spent, upload_bytes=None, download_bytes=None)
@@ -207,7 +220,7 @@ def _references(
         rows[name] = Means(summary.test.metrics, beside)
     if "local" in rows and "global" in rows:
         gaps = gaps_closed(record.summary.test, rows["local"], rows["global"])
-    return References.of(rows, gaps)
+    return References.of(rows, gaps), missing
 
 
 def _description(config: RunConfig, method: Method, simulation: Participants, label: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.references import with_local
 from graphsilo.experiments.seed import CHECKPOINT_SHARE, LEAST_SECONDS
 from graphsilo.planning.plan import Connection, Cost, Plan, PlanFinding, Process
 from graphsilo.runtime.machine import Memory, free_disk
@@ -145,7 +146,7 @@ def plan_of(
         about, basis, trial.is_whole, trial.is_whole and (alike or len(first) >= rounds),
         Cost(cpu=loaded, wall=loaded), _sum(setup), _sum(first[:1]), later, evaluation,
         Cost(cpu=checkpoint, wall=checkpoint), Cost(cpu=finish, wall=finish), seed, run, processes, memory,
-        events.get("trained", {}).get("gpu", 0), disk, _findings(config, trial, weak, memory, disk, out),
+        events.get("trained", {}).get("gpu", 0), disk, _findings(config, trial, weak, memory, disk, out, line),
     )  # fmt: skip
 
 
@@ -237,7 +238,7 @@ def _disk(config: RunConfig, trial: Trial, out: Path | None) -> dict[str, float]
 
 def _findings(
     config: RunConfig, trial: Trial, weak: str, memory: Mapping[str, int | None], disk: Mapping[str, float],
-    out: Path | None,
+    out: Path | None, line: Connection | None,
 ) -> tuple[PlanFinding, ...]:  # fmt: skip
     """What a person should know, the gravest first."""
     found = []
@@ -271,6 +272,12 @@ def _findings(
     if config.run.references:
         names = ", ".join(config.run.references)
         text = f"the reference rows ({names}) are runs of their own and not part of this plan."
+        found.append(PlanFinding("note", text))
+    elif line is not None and with_local(config).run.references:
+        text = (
+            "between machines every silo also trains alone at its own site, for comparison, as many epochs as in this "
+            "run; it sends what evaluation sends, and is not part of this plan. run.references=[] leaves it out."
+        )
         found.append(PlanFinding("note", text))
     return tuple(found)
 

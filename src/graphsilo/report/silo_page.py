@@ -16,6 +16,7 @@ from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError
+from graphsilo.experiments.references import with_local
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.exposure import visible_to_silo
@@ -38,6 +39,10 @@ Facts = list[tuple[str, str]]
 
 _EVALUATION = {"silos": "evaluate", "federation": "evaluate_sums"}
 """The step by which clients are scored, by ``evaluation.report``."""
+_ALONE = (
+    "every silo trains alone at its own site, for comparison (method local): what evaluation sends leaves once more, "
+    "for each round; not with run.references=[]"
+)
 _ALMOST_NO_NOISE = 1e12
 """An ε."""
 
@@ -245,6 +250,7 @@ def _run(method: Method, settings: MethodConfig, config: RunConfig) -> Facts:
         ("length", f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"),
         ("sums", "masked (run.secure_sums)" if secure else "added up in plain by the coordinator"),
         ("scores", "of each silo" if report == "silos" else "of the federation as a whole (evaluation.report)"),
+        *([("afterwards", _ALONE)] if "local" in with_local(config).run.references else []),
     ]
 
 

@@ -22,6 +22,7 @@ from graphsilo.experiments.storage import disk
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.transport import Unreachable
 from kit.site_meddling import Meddling
+from kit.site_tables import assert_same
 
 
 def config_file(sites: Any, folder: Path, **overrides: Any) -> Path:
@@ -67,8 +68,8 @@ def test_stopped_job_continues_where_it_was(
 
     class Stopping(Observer):
         def progressed(self, progress: Progress) -> None:
-            seen.append(progress.round)
-            if progress.round == 2:
+            seen.extend([] if progress.label else [progress.round])
+            if progress.round == 2 and not progress.label:
                 jobs.ask_stop(jobs.get("1"))
 
     service = coordinator_of(sites, kit)
@@ -194,6 +195,42 @@ def test_a_command_given_again_takes_up_its_job(sites: Any, kit: Path, tmp_path:
     assert jobs.take_up(path).id == "0004-fedavg"
     jobs.write(replace(others[2], state="done"))
     assert jobs.take_up(path).id == "0005-fedavg"  # done in a folder of its own: a new run is meant
+
+
+def test_every_silo_trains_alone_at_its_site(sites: Any, kit: Path, tmp_path: Path) -> None:
+    """By default, and to the bit what one process finds; the status shows the job's own rounds."""
+    jobs = Jobs(kit)
+    jobs.submit(config_file(sites, tmp_path, method__rounds=3), out=tmp_path / "out")
+    jobs.submit(config_file(sites, tmp_path, method__rounds=3), out=tmp_path / "off", assignments=["run.references=[]"])
+    service = coordinator_of(sites, kit)
+    rounds: list[int] = []
+    service.status.listeners.append(lambda text: rounds.append(len(service.status.tree()["rounds"])))
+    assert [job.state for job in service.serve(until_idle=True)] == ["done", "done"]
+    whole = tmp_path / "whole"
+    run(sites.config(method__rounds=3, run__references=["local"]), out=whole)
+    apart, own = (
+        json.loads((folder / "references" / "local" / "result.json").read_text())
+        for folder in (tmp_path / "out", whole)
+    )
+    assert_same(own, apart)
+    for mine, theirs in zip(own["seeds"], apart["seeds"], strict=True):
+        assert [row["test"] for row in mine["clients"]] == [row["test"] for row in theirs["clients"]]
+    assert "references" not in json.loads((tmp_path / "off" / "result.json").read_text())
+    assert max(rounds) == 3
+    told = (kit / "run" / "coordinator.log").read_text()
+    assert told.count("every silo trains alone at its own site") == 1
+
+
+def test_a_silo_that_does_not_train_alone_costs_the_row_and_not_the_run(
+    make_sites: Callable[..., Any], kit: Path, tmp_path: Path
+) -> None:
+    sites = make_sites({"south": {"methods": ["fedavg"]}})
+    Jobs(kit).submit(config_file(sites, tmp_path, method__rounds=2), out=tmp_path / "out")
+    assert [job.state for job in coordinator_of(sites, kit).serve(until_idle=True)] == ["done"]
+    tree = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert "references" not in tree or "local" not in tree["references"]
+    (why,) = [text for text in tree["warnings"] if text.startswith("the reference 'local' is missing")]
+    assert "client 1 refuses: this silo does not take part in Local only" in why
 
 
 def test_what_silos_say_they_hold_is_told_and_bounded(sites: Any, tmp_path: Path) -> None:

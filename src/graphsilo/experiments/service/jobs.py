@@ -20,6 +20,7 @@ from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.participants import left_out
+from graphsilo.experiments.references import with_local
 from graphsilo.experiments.storage import disk
 from graphsilo.types import ClientId
 
@@ -169,7 +170,7 @@ def _checked(
     """The method of a configuration that silos apart can carry out, and the configuration as it is kept."""
     from graphsilo.experiments.service.run_over import check_remote
 
-    checked = settled(load_config(config, assignments=assignments), remote=True)
+    checked = with_local(settled(load_config(config, assignments=assignments), remote=True))
     checked.method_config()
     check_remote(checked)
     if names is not None and checked.run.without:

@@ -46,6 +46,13 @@ _WHERE_DATA_IS = ("data", "partition", "scenario", "perturb")
 """Sections that say where a simulation gets its data; between machines the silos say it."""
 
 
+ALONE = (
+    "after the run every silo trains alone at its own site, for comparison: about as much computing there again; what "
+    "leaves is what evaluation sends. run.references=[] leaves it out"
+)
+"""What the row of training alone costs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RemoteParticipants(Participants):
     """Participants of whom only the cards are known."""
@@ -193,6 +200,8 @@ def run_over(
             "schema": schema_tree(participants.schema), "sparse": sparse, "task": participants.task,
             "secure_sums": config.run.secure_sums, "report": config.evaluation.report,
         }  # fmt: skip
+        if "local" in config.run.references:
+            say(ALONE)
         result = run(
             config, out=out, resume=resume, observer=observer, simulation=participants, elsewhere=sites, report=report
         )

@@ -92,7 +92,9 @@ class Status:
     def progressed(self, progress: Progress) -> None:
         """A round has ended."""
         known = asdict(progress)
-        del known["label"]  # of a reference row; the status has no place for it
+        if known.pop("label"):  # a reference row after the run itself, whose curve stays as it is
+            self._working(f"for comparison, every silo trains alone: round {progress.round} of {progress.rounds}")
+            return
         scores = {name: known.pop(name) or {} for name in ("validation", "test")}
         with self._lock:
             self._rounds.append({**{name: known[name] for name in ("seed", "round", "seconds")}, **scores})
@@ -102,9 +104,12 @@ class Status:
 
     def worked(self, working: Working) -> None:
         """A step of a long piece of the server's work has ended."""
+        self._working(str(working))
+
+    def _working(self, text: str) -> None:
         with self._lock:
             if self._tree["job"] is not None:
-                self._tree["job"]["work"] = str(working)
+                self._tree["job"]["work"] = text
         self.write()
 
     def tree(self) -> dict[str, Any]:

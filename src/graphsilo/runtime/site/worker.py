@@ -109,7 +109,6 @@ class Session:
     config: MethodConfig
     clients: dict[ClientId, HostedClient]
     gates: dict[ClientId, Gate]
-    data: dict[ClientId, str]
     state: SiteState
     parties: Parties
 
@@ -130,6 +129,7 @@ class SiteWorker:
         self._silos: dict[tuple[Any, ...], Silo] = {}
         self._cards: dict[ClientId, dict[str, Any]] = {}
         self._warned: set[tuple[str, ClientId]] = set()
+        self._data: dict[tuple[str, ClientId], str] = {}  # hashes of what each run was trained on
 
     def answer(self, packet: Packet) -> bytearray:
         """The answer to one packet; what goes wrong is an answer, too."""
@@ -199,7 +199,6 @@ class SiteWorker:
         self.session = None
         clients: dict[ClientId, HostedClient] = {}
         gates: dict[ClientId, Gate] = {}
-        data: dict[ClientId, str] = {}
         refused: dict[ClientId, str] = {}
         parties = Parties(self._party, run)
         specs = {client: _spec(*wire) for client, wire in header["models"]}
@@ -243,7 +242,7 @@ class SiteWorker:
                 raise UnsupportedError(no_dense_products(spec))
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
-            data[client] = content_hash([silo.graph])
+            self._data[run, client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
             # Only where there is noise: who adds none needs no secret.
@@ -251,7 +250,7 @@ class SiteWorker:
             context = ClientContext(client, own, config, spec, seed, device, common, secret)
             clients[client] = HostedClient(kind(context), parties)
         state = SiteState(self.folder / "state", run)
-        session = Session(run, seed, method, config, clients, gates, data, state, parties)
+        session = Session(run, seed, method, config, clients, gates, state, parties)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
         self.session = session
@@ -339,8 +338,7 @@ class SiteWorker:
             if (folder / "result.json").exists():
                 continue  # the coordinator was killed before it noted that it had sent it
             own = {**tree, "silo": member.file.name, "silo_file": str(member.file.path), "client": client}
-            if self.session is not None and self.session.run == run:
-                own["silo_data"] = self.session.data.get(client)  # for predictions to compare, later on
+            own["silo_data"] = self._data.get((run, client))  # for predictions to compare, later on
             _write(folder / "config.yaml", documents.write(header["config"]).encode())
             _write(folder / "result.json", json.dumps(own, indent=1, allow_nan=False).encode() + b"\n")
         if self.session is not None and self.session.run == run:
