@@ -17,6 +17,10 @@ from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import RunError
 
 
+class BusyError(RunError):
+    """Another process is writing the folder."""
+
+
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Write a file so that it is either the old one or the whole new one, whatever happens.
 
@@ -134,7 +138,8 @@ def owned(folder: Path, busy: str = "") -> Iterator[None]:
         busy: What to say when another process holds it.
 
     Raises:
-        RunError: Another process holds it, or it cannot be made.
+        BusyError: Another process holds it.
+        RunError: It cannot be made.
     """
     try:
         import fcntl
@@ -151,7 +156,7 @@ def owned(folder: Path, busy: str = "") -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise RunError(
+            raise BusyError(
                 busy or f"another process is writing {folder}. Wait for it, stop it, or choose another --out."
             ) from None
         yield
