@@ -36,6 +36,7 @@ from children import RESULTS, ChildFailed, ChildStopped, commit, data_root, run_
 
 from graphsilo import documents
 from graphsilo.evaluate.significance import compare_paired
+from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 from graphsilo.random import numpy_generator
 
@@ -188,7 +189,8 @@ def rows_of_tables(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     if name in tree["methods"] and of_table.get(name, {}) is not None:
                         method = tree["methods"][name]
                         settings = {**method["set"], **of_table.get(name, {})}
-                        runs.append({**method, "label": name, "set": settings, "paper": name})
+                        spaces = method.get("spaces") or default_spaces(settings["method.name"])
+                        runs.append({**method, "spaces": spaces, "label": name, "set": settings, "paper": name})
                 for each in runs:
                     shown = views[each["set"]["method.name"]]
                     cells = [

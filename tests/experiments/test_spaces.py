@@ -1,0 +1,32 @@
+"""The spaces of methods."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.effects import settled
+from graphsilo.experiments.spaces import default_spaces
+from graphsilo.federation import registry
+
+WITHOUT = {"fedridge", "majority"}
+"""Their own rule chooses what there is to choose, or there is nothing."""
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_method_has_a_space_of_settings_that_it_takes_and_that_change_something(name):
+    spaces = default_spaces(name)
+    assert bool(spaces) != (name in WITHOUT)
+    for table in spaces:
+        for values in product(*table.values()):
+            settings = dict(zip(table, values, strict=True))
+            config = load_config(overrides={"method.name": name, **settings})
+            settled(config)
+            made = config.method_config()
+            assert {key: getattr(made, key.removeprefix("method.")) for key in settings} == settings
+
+
+def test_a_method_of_ones_own_has_none():
+    assert default_spaces("mine") == []
