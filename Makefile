@@ -28,10 +28,9 @@ install: .venv/.dev ## set up .venv with everything for development
 	@scripts/install dev
 	@touch .venv/.runtime $@
 
-quickstart: .venv/.runtime ## train five silos of a generated citation graph, under a minute; ends with a table and a report
+quickstart: .venv/.runtime ## train five silos of a generated citation graph; ends with a table and a report
 	@rm -rf runs/quickstart
-	$(BIN)/graphsilo run --data citation-sbm --clients 5 --method fedavg --rounds 30 --seeds 0,1,2 \
-		--reference local --reference fedridge --reference global --out runs/quickstart
+	$(BIN)/graphsilo demo --out runs/quickstart
 
 test: .venv/.dev ## run the tests (GRAPHSILO_SLOW=1: the slow ones too)
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) $(MARKS)

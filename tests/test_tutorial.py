@@ -41,7 +41,7 @@ def commands_of_the_page() -> list[str]:
     text = PAGE.read_text(encoding="utf-8").split(OWN_MACHINES)[0]
     blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    return [" ".join(line.split()) for line in lines if not line.startswith(("cp ", "cd "))]
+    return [" ".join(line.split()) for line in lines if not line.startswith(("graphsilo examples", "cd "))]
 
 
 def commands_of_the_script() -> list[str]:

@@ -13,6 +13,7 @@ import typer
 
 from graphsilo.cli.attack import attack
 from graphsilo.cli.doctor import doctor
+from graphsilo.cli.examples import demo, examples
 from graphsilo.cli.federation.commands import federation
 from graphsilo.cli.federation.join import join
 from graphsilo.cli.federation.serve import serve
@@ -25,7 +26,7 @@ from graphsilo.errors import ConfigError, nearest
 app = typer.Typer(
     name="graphsilo",
     help="Train graph neural networks over graphs that may not leave the place where they are kept.",
-    epilog="First steps: graphsilo run --rounds 20, then graphsilo list methods and graphsilo explain fedavg.",
+    epilog="First steps: graphsilo demo, then graphsilo list methods and graphsilo explain fedavg.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -319,6 +320,8 @@ app.add_typer(federation, name="federation")
 app.command()(serve)
 app.command()(join)
 app.command()(doctor)
+app.command(cls=Once)(demo)
+app.command(cls=Once)(examples)
 
 
 def references(names: list[str] | None) -> list[str] | None:

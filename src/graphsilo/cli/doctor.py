@@ -203,11 +203,12 @@ def _federation() -> Iterator[Said]:
     from graphsilo.experiments.config import load_config
     from graphsilo.experiments.predict import predict
     from graphsilo.experiments.runner import run
+    from graphsilo.runtime.machine import is_unix
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="graphsilo-doctor-") as folder:
         results = []
-        for workers in (1, 2):
+        for workers in (1, 2) if is_unix() else (1,):
             config = load_config(
                 None,
                 overrides={
@@ -226,8 +227,8 @@ def _federation() -> Iterator[Said]:
                 yield "broken", f"no page was drawn in {place}"
         predict(Path(folder) / "1", client=0)
     seconds = time.perf_counter() - started
-    if results[0] != results[1]:
+    if results[0] != results[-1]:
         yield "broken", "one process and two workers gave different numbers; are the packages the tested ones?"
         return
     text = f"trained, evaluated, reported and predicted in {seconds:.1f} s"
-    yield "ok", f"{text}; two worker processes gave the same numbers"
+    yield "ok", f"{text}; two worker processes gave the same numbers" if is_unix() else f"{text}, in one process"

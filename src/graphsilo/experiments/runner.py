@@ -35,6 +35,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.runtime.local.offloading import OffloadFolder
 from graphsilo.runtime.local.workers import WorkerPool
 from graphsilo.runtime.lost import StateLost
+from graphsilo.runtime.machine import needs_unix
 
 __all__ = ["Observer", "Result", "run"]
 
@@ -82,6 +83,8 @@ def run(
     method = registry.load(config.method.name)
     method_config = config.method_config()
     check_device(config.run.device, config.run.precision)
+    if config.run.workers > 1:
+        needs_unix("run.workers above 1")
     with ExitStack() as stack:
         if folder is not None:
             if not resume:

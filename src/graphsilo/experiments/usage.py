@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 
 from graphsilo.runtime import machine
@@ -25,14 +23,12 @@ class UsageMeter:
 
         Processes that were started on the way, such as workers, count once they have ended.
         """
-        largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         return {
             "cpu_seconds": _cpu_seconds() - self._cpu,
             "wall_seconds": time.perf_counter() - self._wall,
-            "peak_rss_bytes": max(machine.peak(), largest),
+            "peak_rss_bytes": max(machine.peak(), machine.ended().peak),
         }
 
 
 def _cpu_seconds() -> float:
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + ended.ru_utime + ended.ru_stime
+    return time.process_time() + machine.ended().cpu_seconds

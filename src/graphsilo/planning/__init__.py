@@ -26,7 +26,7 @@ from graphsilo.errors import ConfigError, GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.planning.estimate import Trial, plan_of
 from graphsilo.planning.plan import Connection, Plan
-from graphsilo.runtime.machine import memory, memory_use
+from graphsilo.runtime.machine import memory, memory_use, needs_unix
 
 __all__ = ["Connection", "Plan", "plan"]
 
@@ -54,6 +54,7 @@ def plan(
     """
     if not 0 < seconds < math.inf:
         raise ConfigError(f"seconds must be a finite number above 0; got {seconds:g}.")
+    needs_unix("graphsilo plan")
     machine = memory()
     with tempfile.TemporaryDirectory(prefix="graphsilo-plan-") as name:
         folder = Path(name)

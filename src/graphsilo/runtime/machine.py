@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-import resource
+import os
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from graphsilo.errors import UnsupportedError
+
 _CGROUP = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
 )
 """Limit and use of a container's memory, in version 2 and version 1 of control groups."""
+
+
+def is_unix() -> bool:
+    """Whether processes here have the sockets, signals and locks by which graphsilo's find and watch each other."""
+    return hasattr(os, "killpg")
+
+
+def needs_unix(what: str) -> None:
+    """Refuse what takes processes that talk to each other, where the system cannot do it.
+
+    Raises:
+        UnsupportedError: This is Windows.
+    """
+    if not is_unix():
+        raise UnsupportedError(
+            f"{what} needs Linux or macOS. On Windows, install graphsilo in the Windows Subsystem for Linux "
+            f"(`wsl --install`) and run the same command there."
+        )
 
 
 @dataclass(frozen=True)
@@ -71,10 +91,33 @@ def memory_use(process: int | str = "self") -> MemoryUse:
 
 def peak() -> int:
     """Most bytes of memory this process had so far; where the system reports no better, its parent's count, too."""
-    known = memory_use().peak
-    if known:
-        return known
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return memory_use().peak or _largest("RUSAGE_SELF")
+
+
+class Ended(NamedTuple):
+    """What processes that this one started, and that have ended, took; zeros where the system does not say."""
+
+    cpu_seconds: float
+    peak: int
+
+
+def ended() -> Ended:
+    """Processor seconds of all of them, and most bytes of memory of the largest."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return Ended(0.0, 0)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Ended(used.ru_utime + used.ru_stime, _largest("RUSAGE_CHILDREN"))
+
+
+def _largest(who: str) -> int:
+    """Most bytes of memory that ``getrusage`` knows of."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    largest = resource.getrusage(getattr(resource, who)).ru_maxrss
     return largest if sys.platform == "darwin" else largest * 1024
 
 

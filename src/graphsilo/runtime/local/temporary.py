@@ -16,14 +16,14 @@ def make_folder() -> tuple[Path, int | None]:
 
     None in place of the lock where the file system has no locks; such a folder is never taken for an abandoned one.
     """
-    import fcntl  # not on every system; neither are the sockets that worker processes inherit
-
     fresh = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
     handle = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     lock: int | None = handle
     try:
+        import fcntl
+
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except (ImportError, OSError):
         os.close(handle)
         (fresh / _LOCK).unlink()
         lock = None
@@ -37,8 +37,10 @@ def remove_abandoned() -> None:
     The lock says whether it has gone, which ends with the process. A process number would not do: it may have
     been given to another, or belong to another container that shares the temporary folder.
     """
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:
+        return  # no such locks on this system: nobody can say whose a folder is
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
