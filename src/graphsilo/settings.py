@@ -35,6 +35,20 @@ ABOVE_ZERO = "above 0"
 Conditions: TypeAlias = Mapping[str, Sequence[Any] | Literal["above 0"]]
 
 
+SYNONYMS = {
+    "learning_rate": "lr",
+    "epochs": "local_epochs",
+    "wd": "weight_decay",
+    "hidden_channels": "hidden",
+    "hidden_dim": "hidden",
+    "num_layers": "layers",
+    "num_clients": "clients",
+    "num_rounds": "rounds",
+    "fraction": "participation",
+}
+"""Words that other tools have for settings."""
+
+
 def setting(default: Any, description: str, *, source: str = "", when: Conditions | None = None, **bounds: Any) -> Any:
     """A setting of a group.
 
@@ -177,7 +191,8 @@ def _refusal(
         if item["type"] == "unknown":
             name = f"{path}.{context['name']}" if path else context["name"]
             known = [*context["known"], *beside]
-            hint = nearest(context["name"], known) if known else "it has no settings of its own."
+            word = SYNONYMS.get(context["name"], context["name"])
+            hint = nearest(word, known) if known else "it has no settings of its own."
             if path and hint.startswith("did you mean '"):
                 hint = hint.replace("'", f"'{path}.", 1)
             found.setdefault(name, f"unknown setting '{name}'{f' for {owner}' if owner else ''}; {hint}")
@@ -334,3 +349,31 @@ def rows(kind: type[Settings]) -> Iterator[tuple[str, Any, str, str, str]]:
         source = str(extra.get("source", "")) if isinstance(extra, dict) else ""
         default = field.get_default(call_default_factory=True)
         yield name, default, allowed(field.annotation, field.metadata, signs=True), field.description or "", source
+
+
+def choices(annotation: Any) -> list[str]:
+    """The words that a setting of this type takes, as they are written in a configuration file; empty where any do.
+
+    Example:
+        >>> choices(Literal["adam", "sgd"]), choices(bool), choices(float)
+        (['adam', 'sgd'], ['false', 'true'], [])
+    """
+    arms = [arm for arm, _ in _arms(annotation)]
+    words = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)]
+    return [written(word) for word in [*words, *([False, True] if bool in arms else [])]]
+
+
+def written(value: Any) -> str:
+    """A value as it is written in a configuration file.
+
+    Example:
+        >>> written(None), written(True), written([0.5, 1e-7])
+        ('none', 'true', '[0.5, 1e-07]')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(written, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -91,3 +91,32 @@ def test_a_stopped_run_says_how_to_go_on(small, tmp_path, number):
     log = (folder / "log.txt").read_text().splitlines()
     assert log[-1].endswith("stopped.")
     assert Path(folder / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("--lr 0.1", "there is no option --lr; the setting is 'method.lr'. Write --set method.lr=0.1."),
+        ("--learning-rate=0.05", "the setting is 'method.lr'. Write --set method.lr=0.05."),
+        ("--mu 0.1", "the setting is 'method.mu' (of fedpg, fedprox, moon). Write --set method.mu=0.1."),
+        ("--method fedprox --mu 0.3", "the setting is 'method.mu'. Write --set method.mu=0.3."),
+        ("--epochs", "the setting is 'method.local_epochs'. Write --set method.local_epochs=VALUE."),
+        ("--num-clients 3", "the setting is 'partition.clients'. Write --clients 3."),
+        ("--client 5", "no such option: --client"),
+        (
+            "--set method.learning_rate=1",
+            "unknown setting 'method.learning_rate' for fedavg; did you mean 'method.lr'?",
+        ),
+        ("--set learning_rate=1", "unknown setting 'learning_rate'; did you mean 'method.lr'?"),
+    ],
+)
+def test_a_setting_given_as_a_flag(call, words, text):
+    code, _, err = call("run", *words.split())
+    assert code == 2
+    assert text in " ".join(err.split())
+
+
+def test_a_command_without_settings_gives_no_hint(call):
+    code, _, err = call("report", "--lr", "3")
+    assert code == 2
+    assert "no such option" in err

@@ -85,7 +85,7 @@ def test_types_of_assignments():
         ("partition.client=3", r"^unknown setting 'partition\.client'; did you mean 'partition\.clients'\?$"),
         ("run.seedz=[1]", r"^unknown setting 'run\.seedz'; did you mean 'run\.seeds'\?$"),
         ("evaluation.evry=2", r"^unknown setting 'evaluation\.evry'; did you mean 'evaluation\.every'\?$"),
-        ("methd.mu=1", r"unknown setting 'methd\.mu'; did you mean 'method'\?"),
+        ("methd.mu=1", r"unknown setting 'methd\.mu'; did you mean 'method\.mu' \(of fedpg, fedprox, moon\)\?"),
         ("rounds=3", r"unknown setting 'rounds'; did you mean 'method\.rounds'\?"),
         ("mu=0.1", r"unknown setting 'mu'; did you mean 'method\.mu' \(of .*\)"),
         ("train.lr=0.1", r"unknown setting 'train\.lr'; did you mean 'method\.lr'\?"),

@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:
         if _is_usage_error(error):
-            _complain(_usage_text(error), error, debug)
+            _complain(_setting_text(error, given) or _usage_text(error), error, debug)
             return 2
         _complain(
             f"this is a bug in graphsilo, not your mistake: {type(error).__name__}: {error}. Run the same command with "
@@ -109,6 +109,30 @@ def _dispatch(arguments: list[str]) -> int:
 def _is_usage_error(error: Exception) -> bool:
     """Whether the argument parser raised it; by shape, because its classes moved between releases."""
     return hasattr(error, "format_message") and getattr(error, "exit_code", None) is not None
+
+
+def _setting_text(error: Exception, given: Sequence[str]) -> str:
+    """What to write where a setting was given as a flag, ``--lr 0.1``; empty where that is not what happened."""
+    flag = getattr(error, "option_name", "")
+    context = getattr(error, "ctx", None)
+    if (
+        not flag.startswith("--")
+        or context is None
+        or all(each.name != "assignments" for each in context.command.params)
+    ):
+        return ""
+    from graphsilo.experiments.config import called
+    from graphsilo.experiments.doors import FLAGS
+
+    typed = [part for word in given for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    after = dict(zip(typed, [*typed[1:], ""], strict=True))
+    found = called(flag.removeprefix("--"), {"method.name": after["--method"]} if "--method" in after else {})
+    if not found:
+        return ""
+    value = after[flag] if after.get(flag, "-")[:1] not in ("-", "") else "VALUE"
+    name = found.split("'")[1]
+    meant = f"{FLAGS[name]} {value}" if name in FLAGS else f"--set {name}={value}"
+    return f"there is no option {flag}; the setting is {found}. Write {meant}."
 
 
 def _usage_text(error: Exception) -> str:

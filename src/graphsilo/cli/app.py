@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from graphsilo.cli import complete
 from graphsilo.cli.attack import attack
 from graphsilo.cli.doctor import doctor
 from graphsilo.cli.examples import demo, examples
@@ -51,20 +52,29 @@ _tried = partial(typer.Option, rich_help_panel="How it is estimated")
 
 def _run_settings(
     config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.yaml", help="Settings; without it, flags and defaults decide.")
+        Path | None,
+        typer.Argument(
+            metavar="CONFIG.yaml",
+            help="Settings; without it, flags and defaults decide.",
+            autocompletion=complete.configurations,
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
         _what(
             metavar="NAME",
             help="Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.",
+            autocompletion=complete.data,
         ),
     ] = None,
     data_root: Annotated[
         Path | None,
         _what(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
     ] = None,
-    partition: Annotated[str | None, _what(metavar="RULE", help="Rule that cuts the data into clients.")] = None,
+    partition: Annotated[
+        str | None,
+        _what(metavar="RULE", help="Rule that cuts the data into clients.", autocompletion=complete.partitions),
+    ] = None,
     clients: Annotated[int | None, _what(metavar="K", help="Number of clients.")] = None,
     partition_seed: Annotated[
         int | None,
@@ -75,13 +85,25 @@ def _run_settings(
     ] = None,
     partition_file: Annotated[Path | None, _what(metavar="P.npz", help="A stored partition instead of a rule.")] = None,
     scenario: Annotated[
-        str | None, _what(metavar="NAME", help="What is asked at test time: seen, unseen, open, inductive.")
+        str | None,
+        _what(
+            metavar="NAME",
+            help="What is asked at test time: seen, unseen, open, inductive.",
+            autocompletion=complete.scenarios,
+        ),
     ] = None,
     task: Annotated[
-        str | None, _what(metavar="TASK", help="node, graph or link; else what the data is made for.")
+        str | None,
+        _what(
+            metavar="TASK", help="node, graph or link; else what the data is made for.", autocompletion=complete.tasks
+        ),
     ] = None,
-    model: Annotated[str | None, _what(metavar="NAME", help="Backbone that the clients run.")] = None,
-    method: Annotated[str | None, _what(metavar="NAME", help="Federated method.")] = None,
+    model: Annotated[
+        str | None, _what(metavar="NAME", help="Backbone that the clients run.", autocompletion=complete.models)
+    ] = None,
+    method: Annotated[
+        str | None, _what(metavar="NAME", help="Federated method.", autocompletion=complete.methods)
+    ] = None,
     rounds: Annotated[int | None, _what(metavar="N", help="Communication rounds.")] = None,
     seeds: Annotated[
         str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.")
@@ -92,6 +114,7 @@ def _run_settings(
             "--set",
             metavar="NAME=VALUE",
             help="Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
+            autocompletion=complete.settings,
         ),
     ] = None,
     reference: Annotated[
@@ -100,6 +123,7 @@ def _run_settings(
             metavar="ROW",
             help="Also run local, fedridge (one exact round), global, global_cut (centralised without cross-client "
             "edges), majority (the commonest class), or all; repeatable.",
+            autocompletion=complete.references,
         ),
     ] = None,
     without: Annotated[
@@ -109,9 +133,14 @@ def _run_settings(
         ),
     ] = None,
     workers: Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")] = None,
-    device: Annotated[str | None, _how(metavar="cpu|cuda", help="Device.")] = None,
+    device: Annotated[str | None, _how(metavar="cpu|cuda", help="Device.", autocompletion=complete.devices)] = None,
     precision: Annotated[
-        str | None, _how(metavar="float32|bfloat16", help="Of the dense matrix products of the clients' models.")
+        str | None,
+        _how(
+            metavar="float32|bfloat16",
+            help="Of the dense matrix products of the clients' models.",
+            autocompletion=complete.precisions,
+        ),
     ] = None,
 ) -> dict[str, Any]:
     """What the flags of a run say: the configuration's file, settings by dotted name, and those of ``--set``."""
@@ -218,7 +247,12 @@ def plan(
 
 @app.command("list")
 def list_command(
-    kind: Annotated[str, typer.Argument(metavar="methods|data|partitions|models|scenarios", help="What to list.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="methods|data|partitions|models|scenarios", help="What to list.", autocompletion=complete.lists
+        ),
+    ],
     data_root: DataRoot = None,
     debug: Debug = False,
 ) -> None:
@@ -241,7 +275,11 @@ def list_command(
 def explain(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="A method; or a model, partition rule, data set, scenario or section."),
+        typer.Argument(
+            metavar="NAME",
+            help="A method; or a model, partition rule, data set, scenario or section.",
+            autocompletion=complete.explained,
+        ),
     ],
     debug: Debug = False,
 ) -> None:
@@ -254,7 +292,9 @@ def explain(
 @app.command(cls=Once)
 def partition(
     data: Data = None,
-    rule: Annotated[str | None, typer.Option(metavar="RULE", help="Rule that cuts it.")] = None,
+    rule: Annotated[
+        str | None, typer.Option(metavar="RULE", help="Rule that cuts it.", autocompletion=complete.partitions)
+    ] = None,
     clients: Clients = None,
     seed: CutSeed = None,
     scenario: Annotated[str | None, typer.Option(metavar="NAME", help="Cut as this scenario needs it.")] = None,
@@ -281,7 +321,9 @@ def partition(
 
 @app.command(cls=Once)
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of finished runs.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of finished runs.", autocompletion=complete.runs)
+    ],
     metric: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Test metric to show; repeatable. Else the usual five.")
     ] = None,
@@ -302,7 +344,7 @@ def compare(
 
 @app.command(cls=Once)
 def report(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished run.", autocompletion=complete.runs)],
     out: Annotated[Path | None, typer.Option(metavar="F.html", help="File to write; else DIR/report.html.")] = None,
     debug: Debug = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphsilo.cli import complete
 from graphsilo.cli.terminal import paragraph, say, show, table
 from graphsilo.cli.values import Debug, whole_numbers
 
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def attack(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, with its data here.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="Folder of a finished run, with its data here.", autocompletion=complete.runs
+        ),
+    ],
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Attack to carry out, as named above; repeatable. Else all."),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphsilo.cli.terminal import bare, say, show, table
 from graphsilo.errors import ConfigError, GraphsiloError, nearest
 from graphsilo.experiments.doors import groups, option_names
-from graphsilo.settings import Settings, rows
+from graphsilo.settings import Settings, rows, written
 
 if TYPE_CHECKING:
     from graphsilo.federation.interface import Handler
@@ -117,7 +117,7 @@ def _settings(section: str, found: Iterable[Row]) -> None:
     say()
     grid = table("setting", "default", "values", "meaning")
     for name, default, values, meaning, source in found:
-        grid.add_row(name, _value(default), values, f"{meaning}{f' [{source}]' if source else ''}")
+        grid.add_row(name, written(default), values, f"{meaning}{f' [{source}]' if source else ''}")
     show(grid)
 
 
@@ -186,7 +186,7 @@ def _fields(message: type[Message]) -> list[tuple[str, str]]:
         if spec.recoverable:
             notes.append("gives features of single nodes away")
         if spec.only_with:
-            notes.append(f"only with {', '.join(f'{name}={_value(value)}' for name, value in spec.only_with)}")
+            notes.append(f"only with {', '.join(f'{name}={written(value)}' for name, value in spec.only_with)}")
         found.setdefault(KINDS[spec.kind] + _noted(notes), []).append(_field(spec))
     return [(", ".join(names), text) for text, names in found.items()] or [("nothing but the call", "–")]
 
@@ -258,14 +258,3 @@ def _explain_section(name: str) -> None:
 
 def _facts(facts: Facts) -> None:
     show(bare(facts))
-
-
-def _value(value: Any) -> str:
-    """A default as it is written in a configuration file."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphsilo.cli import complete
 from graphsilo.cli.terminal import is_terminal, say, show, table
 from graphsilo.cli.values import Debug, whole_numbers
 from graphsilo.errors import ConfigError
@@ -31,7 +32,7 @@ class SavedModel(StrEnum):
 
 
 def predict(
-    run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.", autocompletion=complete.runs)],
     client: Annotated[
         int | None, typer.Option(metavar="K", help="Whose model; not needed in a silo's own result folder.")
     ] = None,

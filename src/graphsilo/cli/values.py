@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from graphsilo.cli import complete
 from graphsilo.errors import ConfigError
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -16,7 +17,10 @@ DataRoot = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
 ]
-Data = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Data set, or a file of your own.")]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Data set, or a file of your own.", autocompletion=complete.data),
+]
 Clients = Annotated[int | None, typer.Option(metavar="K", help="Number of clients.")]
 CutSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.")]
 

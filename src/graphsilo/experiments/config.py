@@ -21,7 +21,7 @@ from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, groups, merge, option_names, spelled, tree_of
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.settings import Settings, setting
+from graphsilo.settings import SYNONYMS, Settings, setting
 from graphsilo.types import Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
@@ -514,6 +514,39 @@ def _suggestion(name: str, said: Mapping[str, Any]) -> str:
         name: As it came.
         said: What was said before, by dotted name: it may choose the method that has such a setting.
     """
+    if found := called(name.rpartition(".")[2], said):
+        return f"did you mean {found}?"
+    known = _here(said)
+    close = get_close_matches(name.rpartition(".")[2].lower(), known, n=1, cutoff=0.6)
+    head = nearest(name.partition(".")[0], _SAID)
+    if close and not head.startswith("did you mean"):
+        return f"did you mean {' or '.join(map(repr, known[close[0]]))}?"
+    return head
+
+
+def called(word: str, said: Mapping[str, Any]) -> str:
+    """The settings called so, or by another word of the field for it: ``'method.lr'`` for ``learning_rate``.
+
+    Args:
+        word: Without a section.
+        said: What was said before, by dotted name.
+
+    Returns:
+        Their dotted names in quotes, with whose they are where that is not what was chosen; empty for none.
+    """
+    word = word.lower().replace("-", "_")
+    word = SYNONYMS.get(word, word)
+    if names := _here(said).get(word):
+        return " or ".join(map(repr, names))
+    places = []
+    for section, others in _all_names():
+        owners = [other for other in others if word in option_names(section, other)]
+        places += [f"'{section}.{word}' (of {several(owners, 3)})"] if owners else []
+    return " or ".join(places)
+
+
+def _here(said: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Dotted names by last word, of all settings that what was said allows."""
     known: dict[str, list[str]] = {}
     defaults = RunConfig()
     for section, kind in SECTIONS.items():
@@ -524,20 +557,7 @@ def _suggestion(name: str, said: Mapping[str, Any]) -> str:
             names += sorted(option_names(section, str(chosen or getattr(getattr(defaults, section), key))))
         for field in dict.fromkeys(names):
             known.setdefault(field, []).append(f"{section}.{field}")
-    word = name.rpartition(".")[2]
-    head = nearest(name.partition(".")[0], _SAID)
-    if word in known:
-        return f"did you mean {' or '.join(map(repr, known[word]))}?"
-    if head.startswith("did you mean"):
-        return head
-    places = []
-    for section, others in _all_names():
-        owners = [other for other in others if word in option_names(section, other)]
-        places += [f"'{section}.{word}' (of {several(owners, 3)})"] if owners else []
-    if places:
-        return f"did you mean {' or '.join(places)}?"
-    close = get_close_matches(word.lower(), known, n=1, cutoff=0.6)
-    return f"did you mean {' or '.join(map(repr, known[close[0]]))}?" if close else head
+    return known
 
 
 def _all_names() -> list[tuple[str, Sequence[str]]]:
