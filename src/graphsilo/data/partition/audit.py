@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import both_directions, positions_inside
@@ -143,6 +142,8 @@ def audit(partition: Partition, graph: Graph) -> Audit:
 def _audit_client(
     partition: Partition, graph: Graph, client: int, edges: NDArray[np.int64], table: NodeIds
 ) -> ClientAudit:
+    from scipy.sparse.csgraph import connected_components  # which lists of rules do not need
+
     nodes = partition.nodes[client]
     added = 0
     if partition.added_edges is not None:
