@@ -261,7 +261,8 @@ def execute(run: Run, root: str, limit: float) -> str:
     except ChildStopped as error:
         return f"{name}: {error}"
     except ChildFailed as error:
-        if run.trials > 1:  # settings under which training diverges are a trial like any other, and never the best
+        # Settings under which training diverges are a trial like any other, and never the best.
+        if run.trials > 1 and str(error).startswith("graphsilo.errors."):
             write_json(run.place, {"failed": str(error), "overrides": run.overrides, "commit": commit()})
         return f"{name}: {error}"
     result["commit"] = commit()

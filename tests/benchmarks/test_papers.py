@@ -198,3 +198,25 @@ def test_every_method_of_the_tables_is_one_and_stands_in_a_paper() -> None:
     for method in tree["methods"].values():
         assert default_spaces(method["set"]["method.name"])
         load_config(overrides={"data.name": "Cora", "data.root": ".", **method["set"]})
+
+
+@pytest.mark.parametrize(
+    ("last_line", "kept"),
+    [
+        ("graphsilo.errors.TrainingError: the loss is not finite", True),
+        ("ModuleNotFoundError: No module named 'torch'", False),  # says nothing of the settings
+    ],
+)
+def test_only_a_refusal_of_graphsilo_is_a_failed_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_line: str, kept: bool
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise papers.ChildFailed(last_line)
+
+    monkeypatch.setattr(papers, "KEPT", tmp_path)
+    monkeypatch.setattr(papers, "run_code", fail)
+    run = papers.Run(
+        "f", "row", "data", "a", {"method.name": "fedavg"}, 0, ("own_local.accuracy",), (None,), (None,), 1, 2
+    )
+    assert last_line in papers.execute(run, "root", 1.0)
+    assert (run.kept is not None) == kept
