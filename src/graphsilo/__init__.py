@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphsilo.data.partition.artefact import Partition
     from graphsilo.errors import GraphsiloError
     from graphsilo.experiments.config import RunConfig
+    from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
     from graphsilo.planning import Plan
@@ -35,6 +36,7 @@ __all__ = [
     "Graph",
     "GraphCollection",
     "GraphsiloError",
+    "Observer",
     "Partition",
     "Plan",
     "Prediction",
@@ -56,6 +58,7 @@ _HOMES = {
     "Graph": "graphsilo.data.graph",
     "GraphCollection": "graphsilo.data.graph",
     "GraphsiloError": "graphsilo.errors",
+    "Observer": "graphsilo.experiments.observer",
     "Partition": "graphsilo.data.partition.artefact",
     "Plan": "graphsilo.planning",
     "Prediction": "graphsilo.experiments.predict",

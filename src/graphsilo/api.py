@@ -10,6 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +19,7 @@ from graphsilo.errors import ConfigError, RunError, UnsupportedError, nearest, s
 
 if TYPE_CHECKING:
     from graphsilo.attacks.record import AttackRecord
+    from graphsilo.cli.progress import LiveProgress, PlainProgress
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition import Partition
     from graphsilo.experiments.config import RunConfig
@@ -158,7 +160,7 @@ def run(
     out: PathName | None = None,
     resume: bool = False,
     report: bool = True,
-    progress: bool | Observer = False,
+    progress: bool | Observer | Sequence[bool | Observer] = False,
     **settings: Any,
 ) -> Result:
     """Train a federation and evaluate it.
@@ -192,7 +194,8 @@ def run(
         out: Folder for results, checkpoints, models and the report; None writes nothing.
         resume: Go on from the checkpoints in ``out``.
         report: Draw the report page, where there is a folder.
-        progress: Show progress on stderr; or an observer that is called after every round.
+        progress: True shows progress on stderr; or an observer that is told what happens, such as a tracker of
+            ``graphsilo.experiments.tracking``; or a list of them.
         settings: Single settings by dotted name, e.g. ``**{"evaluation.every": 5}``.
 
     Returns:
@@ -212,8 +215,8 @@ def run(
 
     if resume and out is None:
         raise ConfigError("graphsilo.run(resume=True) goes on with the run in a folder: name it with out=DIR.")
-    with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
-        scratch = Path(folder)
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphsilo-")))
         place = None if out is None else Path(out)
         arguments = {
             "data": data, "data_root": data_root, "partition": partition, "clients": clients,
@@ -222,12 +225,9 @@ def run(
             "workers": workers, "device": device, "precision": precision,
         }  # fmt: skip
         chosen = _configuration(config, _said(arguments, _dotted(run, settings), scratch))
-        observer, finish = _observer(progress)
+        observer = _observer(progress, stack)
         draw = _draw_report if report else None
-        try:
-            return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw, own=scratch)
-        finally:
-            finish()
+        return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw, own=scratch)
 
 
 def plan(
@@ -533,19 +533,32 @@ def _configuration(config: Any, call: Door) -> RunConfig:
     return configure(fspath(config) if isinstance(config, PathLike) else config, call)
 
 
-def _observer(progress: bool | Observer) -> tuple[Observer | None, Callable[[], None]]:
-    """Who follows the rounds, and what is called at the end."""
-    if not isinstance(progress, bool):
-        return progress, lambda: None
-    if not progress:
-        return None, lambda: None
+def _observer(progress: bool | Observer | Sequence[bool | Observer], stack: ExitStack) -> Observer:
+    """Who is told what happens; what is shown is shown to its end."""
+    from graphsilo.experiments.observer import Observer, Several
+    from graphsilo.experiments.tracking.base import Tracker
+
+    wanted = list(progress) if isinstance(progress, list | tuple) else [progress]
+    for item in wanted:
+        if not isinstance(item, bool | Observer):
+            raise _unusable("graphsilo.run(progress=...)", "True, a graphsilo.Observer or a list of them", item)
+    observers = [item for item in wanted if isinstance(item, Observer)]
+    if any(item is True for item in wanted):
+        shown = _shown_progress()
+        stack.callback(shown.finish)
+        for tracker in observers:
+            if isinstance(tracker, Tracker):
+                tracker.say = shown.warned
+        observers.insert(0, shown)
+    return Several(*observers)
+
+
+def _shown_progress() -> LiveProgress | PlainProgress:
     from graphsilo.cli.progress import LiveProgress, PlainProgress
 
     if sys.stderr.isatty():
-        live = LiveProgress(sys.stderr)
-        return live, live.finish
-    plain = PlainProgress(lambda line: print(line, file=sys.stderr, flush=True))
-    return plain, plain.finish
+        return LiveProgress(sys.stderr)
+    return PlainProgress(lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def _draw_report(folder: Path) -> None:

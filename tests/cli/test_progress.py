@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
-from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Several, Tracks, round_line, score, short_time
-from graphsilo.experiments.observer import Progress, Working
+from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Tracks, round_line, score, short_time
+from graphsilo.experiments.observer import Progress, RunStarted, Several, Working
 
-DESCRIPTION = {
-    "label": "FedAvg", "method": "fedavg",
-    "data": {"name": "toy", "nodes": 8, "edges": 20, "features": 3, "classes": 2},
-    "clients": 2, "rule": "random", "models": ["gcn"], "seeds": [4, 5], "rounds": 10, "workers": 1,
-}  # fmt: skip
+DESCRIPTION = RunStarted(
+    title="FedAvg", method="fedavg", data={"name": "toy", "nodes": 8, "edges": 20, "features": 3, "classes": 2},
+    clients=2, rule="random", models=["gcn"], seeds=[4, 5], rounds=10,
+)  # fmt: skip
 
 
 def event(number: int, *, seed: int = 4, rounds: int = 10, seconds: float = 1.0, measured: bool = True) -> Progress:
@@ -27,7 +27,7 @@ def event(number: int, *, seed: int = 4, rounds: int = 10, seconds: float = 1.0,
 def test_a_line_about_every_tenth_of_the_rounds():
     lines: list[str] = []
     observer = PlainProgress(lines.append)
-    observer.started({**DESCRIPTION, "rounds": 40})
+    observer.started(replace(DESCRIPTION, rounds=40))
     for number in range(1, 41):
         observer.progressed(event(number, rounds=40))
     assert lines[0] == (
@@ -47,7 +47,7 @@ def test_the_end_of_a_seed_is_noticed_when_it_stops_early():
     observer.progressed(event(6))
     observer.progressed(event(1, seed=5))
     assert any(line.startswith("FedAvg, seed 4 (1/2): done after 6 rounds (stopped early)") for line in lines)
-    observer.started({**DESCRIPTION, "label": "local"})
+    observer.started(replace(DESCRIPTION, label="local"))
     observer.progressed(event(10))
     observer.finish()
     assert [line.split(",")[0] for line in lines if "done after" in line] == ["FedAvg", "FedAvg", "Local only"]
@@ -94,7 +94,7 @@ def test_live_lines_fit_the_terminal(monkeypatch, width):
     monkeypatch.setenv("TERM", "xterm")
     screen = Terminal()
     live = LiveProgress(screen)
-    live.started({**DESCRIPTION, "rounds": 1000})
+    live.started(replace(DESCRIPTION, rounds=1000))
     for number in (1, 500, 1000):
         live.progressed(event(number, rounds=1000))
     row = live._row(live.tracks.current)

@@ -285,11 +285,7 @@ def test_remarks_reach_the_result_and_stay_with_the_run(tmp_path):
     base = {"data": SMALL, "partition": {"rule": "dirichlet", "alpha": 0.5, "clients": 2}, "model": {"hidden": 8}}
     told = []
 
-    class Listener:
-        def started(self, description): ...
-
-        def progressed(self, progress): ...
-
+    class Listener(graphsilo.Observer):
         def warned(self, text):
             told.append(text)
 

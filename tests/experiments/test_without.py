@@ -15,6 +15,7 @@ from graphsilo.data.silos.scenarios import build_silos
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import left_out
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -123,9 +124,9 @@ def test_workers_and_resume_give_the_same(tmp_path: Path) -> None:
     assert models(tmp_path / "plain", [0, 2, 3]) == models(tmp_path / "spread", [0, 2, 3])
     assert numbers(plain.tree) == numbers(spread.tree)
 
-    class Stop:
-        def started(self, description: Any) -> None:
-            assert description["clients"] == 3
+    class Stop(Observer):
+        def started(self, run: Any) -> None:
+            assert run.clients == 3
 
         def warned(self, text: str) -> None:
             pass

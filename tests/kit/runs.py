@@ -11,8 +11,8 @@ class Listener(Observer):
     def __init__(self):
         self.heard, self.first = [], None
 
-    def started(self, description):
-        self.first = description
+    def started(self, run):
+        self.first = run
 
     def progressed(self, progress):
         self.heard.append(progress)

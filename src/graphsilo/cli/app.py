@@ -21,7 +21,18 @@ from graphsilo.cli.federation.serve import serve
 from graphsilo.cli.gntk import gntk
 from graphsilo.cli.predict import predict
 from graphsilo.cli.silo.commands import silo
-from graphsilo.cli.values import Clients, CutSeed, Data, DataRoot, Debug, Once, clients_of, data_and_cut, whole_numbers
+from graphsilo.cli.values import (
+    Clients,
+    CutSeed,
+    Data,
+    DataRoot,
+    Debug,
+    Once,
+    Track,
+    clients_of,
+    data_and_cut,
+    whole_numbers,
+)
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -200,6 +211,7 @@ def run(
     ] = None,
     resume: Annotated[bool, _where("--resume", help="Go on with the run in --out from its last checkpoint.")] = False,
     no_report: Annotated[bool, _where("--no-report", help="Draw no report page.")] = False,
+    track: Track = None,
     debug: Debug = False,
 ) -> None:
     """Train a federation, evaluate it, and write results and a report."""
@@ -212,6 +224,7 @@ def run(
         quiet=quiet,
         draw_report=not no_report,
         debug=debug,
+        track=track or (),
     )
 
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from graphsilo.evaluate.metrics import leading
-from graphsilo.experiments.observer import Observer, Progress, Working
+from graphsilo.experiments.observer import Observer, Progress, RunStarted, Working
 from graphsilo.report.formats import REFERENCES, data_size, duration, percent
 
 if TYPE_CHECKING:
@@ -25,27 +25,23 @@ SILENT_SECONDS = 60.0
 """Longest time without a plain line while rounds go on."""
 
 
-def headline(description: Mapping[str, Any]) -> str:
+def headline(run: RunStarted) -> str:
     """What is run, in one line."""
-    data = description["data"]
+    data = run.data
     counts = [f"{data[key]} {key}" for key in ("graphs", "nodes", "edges", "features", "classes") if key in data]
     if "graphs" in data:
         counts = [item for item in counts if not item.endswith((" nodes", " edges"))]
-    seeds = list(description["seeds"])
-    clients = description["clients"]
-    rounds = description["rounds"]
-    workers = description.get("workers", 1)
     return (
-        f"{title(description['label'])} on {data['name']} ({', '.join(counts)}): "
-        f"{description['rule']}, {_many(clients, 'client')}; {', '.join(description['models'])}; "
-        f"{_many(rounds, 'round')}; {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
-        f"{f'; {workers} workers' if workers > 1 else ''}"
+        f"{title(run)} on {data['name']} ({', '.join(counts)}): "
+        f"{run.rule}, {_many(run.clients, 'client')}; {', '.join(run.models)}; "
+        f"{_many(run.rounds, 'round')}; {'seed' if len(run.seeds) == 1 else 'seeds'} {', '.join(map(str, run.seeds))}"
+        f"{f'; {run.workers} workers' if run.workers > 1 else ''}"
     )
 
 
-def title(label: str) -> str:
+def title(run: RunStarted) -> str:
     """The name of a run among those that belong together; reference rows have their own."""
-    return REFERENCES.get(label, label)
+    return REFERENCES.get(run.label, run.label) or run.title
 
 
 def _many(number: int, word: str) -> str:
@@ -97,10 +93,10 @@ class Tracks:
         self.name = ""
         self.current: Track | None = None
 
-    def begin(self, description: Mapping[str, Any]) -> Track | None:
+    def begin(self, run: RunStarted) -> Track | None:
         """Another run begins; returns the seed that has ended with it."""
         ended = self.finish()
-        self.name = title(description["label"])
+        self.name = title(run)
         return ended
 
     def advance(self, progress: Progress) -> tuple[Track | None, Track]:
@@ -170,9 +166,10 @@ class PlainProgress(Observer):
         self.tracks = Tracks()
         self._reported = 0.0
 
-    def started(self, description: Mapping[str, Any]) -> None:
-        self._end(self.tracks.begin(description))
-        self._print(headline(description))
+    def started(self, run: RunStarted) -> None:
+        self._end(self.tracks.begin(run))
+        if not run.is_finished:
+            self._print(headline(run))
 
     def progressed(self, progress: Progress) -> None:
         """Say where it is, if it is time to."""
@@ -225,12 +222,12 @@ class LiveProgress(Observer):
         )
         self._live.start()
 
-    def started(self, description: Mapping[str, Any]) -> None:
-        self._end(self.tracks.begin(description))
-        if not self._headed:
+    def started(self, run: RunStarted) -> None:
+        self._end(self.tracks.begin(run))
+        if not self._headed and not run.is_finished:
             self._headed = True
-            self._digits = max(3, len(str(description["rounds"])))
-            self.console.print(headline(description))
+            self._digits = max(3, len(str(run.rounds)))
+            self.console.print(headline(run))
             self.console.print()
             self.console.print(self._line(_HEADINGS, style="dim"))
 
@@ -342,26 +339,3 @@ class Log:
         except OSError as error:
             self._given_up = True
             print(f"graphsilo: {self.path} is not continued ({error.strerror}).", file=sys.stderr)
-
-
-class Several(Observer):
-    """Passes everything on to several observers."""
-
-    def __init__(self, *observers: Observer):
-        self.observers = observers
-
-    def started(self, description: Mapping[str, Any]) -> None:
-        for observer in self.observers:
-            observer.started(description)
-
-    def progressed(self, progress: Progress) -> None:
-        for observer in self.observers:
-            observer.progressed(progress)
-
-    def worked(self, working: Working) -> None:
-        for observer in self.observers:
-            observer.worked(working)
-
-    def warned(self, text: str) -> None:
-        for observer in self.observers:
-            observer.warned(text)

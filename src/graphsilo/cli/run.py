@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli import BEGUN, Interrupted, check_stopped, terminal
+from graphsilo.cli.values import trackers_of
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.observer import Observer, RunStarted
 
 if TYPE_CHECKING:
     from graphsilo.cli.progress import LiveProgress, PlainProgress
     from graphsilo.experiments.storage.records import RunRecord
+    from graphsilo.experiments.tracking import Tracker
 
 RUNS = Path("runs")
 """Where runs without --out go."""
@@ -34,17 +36,21 @@ def run_command(
     quiet: bool,
     draw_report: bool,
     debug: bool,
+    track: Sequence[str] = (),
 ) -> None:
     """Run a configuration and print what it came to; see the flags of ``graphsilo run``."""
     if resume:
         out = out or unfinished_run()
         path = path or _stored_config(out, given=bool(overrides or assignments))
     config = load_config(path, overrides=overrides, assignments=assignments)
+    trackers = trackers_of(track)
     claimed = out is None
     folder = claim_folder(config) if out is None else out.expanduser()
     existed = folder.exists() and not claimed
     try:
-        record, warned = _train(config, folder, resume=resume, quiet=quiet, draw_report=draw_report, debug=debug)
+        record, warned = _train(
+            config, folder, resume=resume, quiet=quiet, draw_report=draw_report, debug=debug, trackers=trackers
+        )
     except KeyboardInterrupt:
         raise Interrupted(_how_to_go_on(folder)) from None
     finally:
@@ -54,10 +60,18 @@ def run_command(
 
 
 def _train(
-    config: RunConfig, folder: Path, *, resume: bool, quiet: bool, draw_report: bool, debug: bool
+    config: RunConfig,
+    folder: Path,
+    *,
+    resume: bool,
+    quiet: bool,
+    draw_report: bool,
+    debug: bool,
+    trackers: Sequence[Tracker],
 ) -> tuple[RunRecord, list[str]]:
     """Run with progress on the screen and in the log; returns the result and the warnings that were shown."""
-    from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Several
+    from graphsilo.cli.progress import LiveProgress, Log, PlainProgress
+    from graphsilo.experiments.observer import Several
 
     log = Log(folder / "log.txt")
     written = PlainProgress(log)
@@ -71,7 +85,9 @@ def _train(
         if draw_report:
             _draw_report(run, several.warned, debug)
 
-    several = Several(begun, *([shown] if shown else []), written)
+    several = Several(begun, *([shown] if shown else []), written, *trackers)
+    for tracker in trackers:
+        tracker.say = several.warned
     try:
         from graphsilo.experiments.runner import run
 
@@ -99,8 +115,8 @@ class _Begun(Observer):
         self.yet = False
         self.warnings: list[str] = []
 
-    def started(self, description: Mapping[str, Any]) -> None:
-        self.yet = True
+    def started(self, run: RunStarted) -> None:
+        self.yet = self.yet or not run.is_finished
 
     def progressed(self, progress: Any) -> None:
         """A round has ended, and its checkpoint is written: a good moment to stop."""

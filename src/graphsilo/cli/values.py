@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -12,7 +12,19 @@ from typer.core import TyperCommand
 from graphsilo.cli import complete
 from graphsilo.errors import ConfigError
 
+if TYPE_CHECKING:
+    from graphsilo.experiments.tracking import Tracker
+
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND[:WHERE]",
+        help="Also keep what the run reports in mlflow (WHERE: its address), tensorboard (a folder), wandb (a project), "
+        "csv or jsonl (a file); repeatable.",
+        rich_help_panel="Where results go",
+    ),
+]
 DataRoot = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
@@ -107,3 +119,20 @@ def clients_of(texts: Sequence[str]) -> list[int | str]:
     if not parts:
         raise ConfigError("--without takes clients by number or name, such as 3 or er,icu; got nothing.")
     return [int(part) if part.isdecimal() else part for part in parts]
+
+
+def trackers_of(track: Sequence[str] | None, say: Callable[[str], None] | None = None) -> list[Tracker]:
+    """What ``--track`` names, and to whom trackers say what a person should know.
+
+    Raises:
+        ConfigError: There is no such tracker.
+        UnsupportedError: Its library is not installed.
+    """
+    if not track:
+        return []
+    from graphsilo.experiments.tracking import tracker
+
+    made = [tracker(text) for text in track]
+    for each in made:
+        each.say = say or each.say
+    return made

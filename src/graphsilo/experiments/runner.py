@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from graphsilo.errors import FederationError
 from graphsilo.experiments.checks import check_data, check_device, check_precision, check_resources, check_support
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
-from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.observer import Observer, RunEnded, RunStarted
 from graphsilo.experiments.participants import Federations, Participants
 from graphsilo.experiments.references import gaps_closed, reference_config, reference_method
-from graphsilo.experiments.seed import SeedRun
+from graphsilo.experiments.seed import SeedRun, tell_again
 from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
 from graphsilo.experiments.storage import disk, results
 from graphsilo.experiments.storage.checkpoint import Checkpoints
@@ -60,7 +60,7 @@ def run(
         config: What to run.
         out: Folder for the results; None writes nothing.
         resume: Go on from the folder's checkpoints.
-        observer: Receives progress.
+        observer: Is told what happens.
         simulation: Data prepared before, to share it between runs; or what is known of data that is elsewhere.
         elsewhere: Where the clients live, if not here.
         report: Called with the folder when everything is written, e.g. to draw the report page.
@@ -121,13 +121,19 @@ def run(
                 write_missing_embeddings(folder, config, method, simulation, config.run.seeds)
             if folder is not None and report is not None and not (folder / "report.html").exists():
                 report(folder)  # stopped between the result and its page
-            return Result(done, folder)
+            result = Result(done, folder)
+            observer.started(_started(config, method, simulation, label, settings, run_fingerprint, folder, done=True))
+            for index, kept_seed in enumerate(done.seeds):
+                tell_again(kept_seed, (kept_seed.seed, index + 1, len(done.seeds)), observer, label)
+            observer.ended(RunEnded(label=label, result=result))
+            return result
         if folder is not None:
             for source, target in kept.items():
                 disk.write_bytes(target, source.read_bytes())
             disk.write_text(folder / "config.yaml", documents.write(settings))
             simulation.keep(folder)
-        observer.started(_description(config, method, simulation, label))
+        observer.started(_started(config, method, simulation, label, settings, run_fingerprint, folder, resumed=resume))
+        stack.enter_context(_failing(observer, label))
         first = results.first_warnings(config, method, simulation)
         for warning in first:
             observer.warned(warning)
@@ -174,7 +180,19 @@ def run(
     record = replace(record, process=usage.read())  # with the page, and with workers that have ended
     if folder is not None:
         results.write_record(folder, record)
-    return Result(record, folder)
+    result = Result(record, folder)
+    observer.ended(RunEnded(label=label, result=result))
+    return result
+
+
+@contextmanager
+def _failing(observer: Observer, label: str) -> Iterator[None]:
+    """Report what ends a run before its time."""
+    try:
+        yield
+    except BaseException as error:
+        observer.ended(RunEnded(label=label, error=error))
+        raise
 
 
 def _references(
@@ -226,15 +244,33 @@ def _references(
     return References.of(rows, gaps), missing
 
 
-def _description(config: RunConfig, method: Method, simulation: Participants, label: str) -> dict[str, Any]:
-    return {
-        "label": label or method.title,
-        "method": method.name,
-        "data": simulation.data,
-        "clients": len(simulation.holders),
-        "rule": simulation.rule,
-        "models": sorted({spec.name for spec in simulation.models.values()}) if method.backbone else ["no backbone"],
-        "seeds": list(config.run.seeds),
-        "rounds": config.method_config().total_rounds,
-        "workers": config.run.workers,
-    }
+def _started(
+    config: RunConfig,
+    method: Method,
+    simulation: Participants,
+    label: str,
+    settings: Mapping[str, Any],
+    run_fingerprint: str,
+    folder: Path | None,
+    *,
+    resumed: bool = True,
+    done: bool = False,
+) -> RunStarted:
+    return RunStarted(
+        label=label,
+        method=method.name,
+        title=method.title,
+        data=simulation.data,
+        clients=len(simulation.holders),
+        names={row["client"]: row["silo"] for row in simulation.cut["per_client"] if row.get("silo")},
+        rule=simulation.rule,
+        models=sorted({spec.name for spec in simulation.models.values()}) if method.backbone else ["no backbone"],
+        seeds=list(config.run.seeds),
+        rounds=config.method_config().total_rounds,
+        workers=config.run.workers,
+        config=settings,
+        fingerprint=run_fingerprint,
+        out=folder,
+        resumed=resumed,
+        is_finished=done,
+    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,20 @@ from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import evaluate, modes_of, scored_clients, selection_metric
-from graphsilo.experiments.observer import Observer, Progress, Working
+from graphsilo.experiments.evaluation import (
+    SetScores,
+    evaluate,
+    modes_of,
+    scored_clients,
+    selection_metric,
+)
+from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
 from graphsilo.experiments.participants import Federations, Participants
-from graphsilo.experiments.progress import SeedProgress
+from graphsilo.experiments.progress import SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
-from graphsilo.experiments.storage.records import Seed, record_of, tree_of
+from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
 from graphsilo.federation.ledger import Ledger
@@ -39,6 +46,7 @@ from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
 from graphsilo.runtime.secure import SecureSums
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.training.work import Work
+from graphsilo.types import ClientId
 
 CHECKPOINT_SHARE = 0.05
 """Most of a run's time that checkpoints take, where nobody says how often they are written."""
@@ -84,6 +92,7 @@ class SeedRun:
         self._taken: dict[str, float] = {}
         self._failed_before: list[str] = []
         self._reported = 0.0
+        self._last_clients: Callable[[], list[ClientRound]] = list
 
     def federation(self, ledger: Ledger) -> Exchange:
         """Clients of this seed in this process, or where they live."""
@@ -114,10 +123,13 @@ class SeedRun:
         ledger = Ledger()
         if state is not None:
             ledger.extend(state["history"]["ledger"])
+        place = (self.seed, index + 1, len(self.config.run.seeds))
         if state is not None and state["result"] is not None:
             if folder is not None and self.config.evaluation.embeddings and isinstance(self.simulation, Simulation):
                 write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
-            return record_of(state["result"], Seed), ledger
+            kept = record_of(state["result"], Seed)
+            tell_again(kept, place, observer, label)
+            return kept, ledger
         started = time.perf_counter()
         if state is None and self.scaling.is_agreed:
             self._agree(ledger)
@@ -135,13 +147,11 @@ class SeedRun:
             now = time.perf_counter()
             if now - self._reported >= REPORT_SECONDS or work.done == work.steps:
                 self._reported = now
-                seeds = len(self.config.run.seeds)
-                observer.worked(
-                    Working(self.seed, index + 1, seeds, work.name, work.done, work.steps, now - started, label)
-                )
+                observer.worked(Working(*place, work.name, work.done, work.steps, now - started, label=label))
 
         server.after_step = after_step
         if state is None:
+            observer.seed_started(SeedStarted(*place, rounds=server.rounds, label=label))
             noted = noted or self._note_traffic(self._expected(server), observer, of=" of tensors")
             self._set_up(server, federation)
         else:
@@ -152,10 +162,16 @@ class SeedRun:
             self.progress = SeedProgress.from_state(state["progress"], rounds)
             self._kept_rounds = len(state["history"]["rounds"])
             self.best = Aggregates.from_state(state["best"])
-            if state.get("work") is not None:
-                self._continue_set_up(state["work"], server)
+            unfinished = state.get("work")
+            setup = None if unfinished is not None else _cost_tree(self.progress.setup)
+            rows = [_round_tree(row) for row in rounds]
+            observer.seed_started(SeedStarted(*place, rounds=server.rounds, setup=setup, rows=rows, label=label))
+            if unfinished is not None:
+                self._continue_set_up(unfinished, server)
                 self._set_up(server, federation)
         progress = self.progress
+        if state is None or state.get("work") is not None:
+            observer.set_up(SetUp(*place, row=_cost_tree(progress.setup), label=label))
         sent = {key: sum(row[key] for row in (progress.setup, *progress.rounds)) for key in _WAYS}
         for number in range(progress.round + 1, server.rounds + 1):
             if progress.stopped:
@@ -171,9 +187,9 @@ class SeedRun:
             sent = {key: size + last[key] for key, size in sent.items()}
             observer.progressed(
                 Progress(
-                    self.seed, index + 1, len(self.config.run.seeds), number, server.rounds, last.get("validation"),
-                    last.get("test"), progress.best_score, sent["upload_bytes"],
-                    sent["download_bytes"], time.perf_counter() - started, label,
+                    *place, number, server.rounds, last.get("validation"), last.get("test"), progress.best_score,
+                    sent["upload_bytes"], sent["download_bytes"], time.perf_counter() - started,
+                    row=_round_tree(last), each_client=self._last_clients, label=label,
                 )
             )  # fmt: skip
         result = seed_result(self.seed, progress, self.modes, self.simulation, federation.peak_rss_bytes())
@@ -183,6 +199,7 @@ class SeedRun:
                 result = structs.replace(result, study=study)
         if self.checkpoints:
             self.checkpoints.save(self.seed, {"result": tree_of(result)}, {"ledger": ledger.take()})
+        observer.seed_ended(SeedEnded(*place, result=result, label=label))
         return result, ledger
 
     def _note_traffic(self, expected: tuple[int, int], observer: Observer, *, of: str = "") -> bool:
@@ -289,6 +306,7 @@ class SeedRun:
         server.round(federation, number)
         row: dict[str, Any] = {"round": number, "participants": len(federation.participants)}
         failures = list(federation.failures)
+        asked = _Asked(federation.ledger.by_client, federation.spent, {failure.client for failure in failures})
         row.update(_bytes(federation.ledger.total("round", number)))
         if number % config.every == 0 or number == server.rounds:
             federation.at("evaluation", number)
@@ -297,6 +315,7 @@ class SeedRun:
                 minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
                 summed=config.report == "federation",
             )  # fmt: skip
+            asked = replace(asked, scores=scores.get(self.modes[0].split("_")[0], {}).get(first_set(self.modes[0])))
             better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds)
             if better and self.keeps_models:
                 whose = None if better is True else better
@@ -306,6 +325,7 @@ class SeedRun:
             row.update(progress.current)
             patience = self.config.run.early_stopping
             progress.stopped = patience is not None and progress.since_best >= patience
+        self._last_clients = partial(asked.clients, self.metric.name)
         if failures:
             row["failures"] = [str(failure) for failure in failures]
         row.update(self._clock.stop())
@@ -352,6 +372,46 @@ class SeedRun:
 
 
 _WAYS = ("upload_bytes", "download_bytes")
+
+
+def tell_again(seed: Seed, place: tuple[int, int, int], observer: Observer, label: str) -> None:
+    """Report a seed that was done before."""
+    tree = tree_of(seed)
+    rounds = len(seed.rounds)
+    started = SeedStarted(*place, rounds=rounds, setup=tree["setup"], rows=tree["rounds"], label=label)
+    observer.seed_started(started)
+    observer.seed_ended(SeedEnded(*place, result=seed, label=label))
+
+
+def _round_tree(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A round as result.json holds it."""
+    return tree_of(record_of(row, Round))
+
+
+def _cost_tree(row: Mapping[str, Any]) -> dict[str, Any]:
+    return tree_of(record_of(row, RoundCost))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is known of the clients after a round, to be put together if anybody wants to know."""
+
+    traffic: Mapping[ClientId, Mapping[str, int]]
+    spent: Mapping[ClientId, float]
+    failed: Collection[ClientId]
+    scores: SetScores | None = None
+
+    def clients(self, metric: str) -> list[ClientRound]:
+        """By number. Where only sums are seen, nobody has a score of its own."""
+        found = self.scores or SetScores()
+        validation, test = (dict(zip(found.clients, found.each(kind, metric), strict=True)) for kind in ("val", "test"))
+        return [
+            ClientRound(
+                client, traffic["up"], traffic["down"], self.spent.get(client, 0.0), validation.get(client),
+                test.get(client), client in self.failed,
+            )
+            for client, traffic in sorted(self.traffic.items())
+        ]  # fmt: skip
 
 
 class _Clock:

@@ -26,10 +26,13 @@ class Ledger:
         self.phase: Phase = "setup"
         self.round = 0
         self._totals: dict[tuple[str, int, str], int] = {}
+        self.by_client: dict[int, dict[str, int]] = {}
+        """Bytes up and down of each client since ``at`` was last called."""
 
     def at(self, phase: Phase, round: int) -> None:
         """Say what happens now."""
         self.phase, self.round = phase, round
+        self.by_client = {}
 
     def record(self, client: int, direction: Direction, handler: str, message: Encoded) -> None:
         """Note one message to or from a client. The header counts as ``control``."""
@@ -47,6 +50,7 @@ class Ledger:
             )
         total = (self.phase, self.round, direction)
         self._totals[total] = self._totals.get(total, 0) + size
+        self.by_client.setdefault(client, {"up": 0, "down": 0})[direction] += size
 
     def total(self, phase: Phase, round: int | None = None) -> dict[str, int]:
         """``{"up": bytes, "down": bytes}`` of one phase (of one round)."""

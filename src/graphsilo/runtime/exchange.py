@@ -47,6 +47,7 @@ class Exchange(Federation):
         self.clients = tuple(sorted(clients))
         self.ledger = ledger or Ledger()
         self.client_cpu_seconds = self.elsewhere_cpu_seconds = 0.0  # of clients' steps; of those in other processes
+        self.spent: dict[ClientId, float] = {}  # the same of each client, since ``at`` was last called
         self.participants: set[ClientId] = set()
         self.failures: list[Failure] = []
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
@@ -63,16 +64,20 @@ class Exchange(Federation):
         """Send each client its bytes and yield the answers in the order of clients."""
 
     @contextmanager
-    def _client_works(self) -> Iterator[None]:
+    def _client_works(self, client: ClientId) -> Iterator[None]:
         """What is done in it, in this process, is a client's step."""
         started = time.process_time()
         yield
-        self.client_cpu_seconds += time.process_time() - started
+        self._note_spent(client, time.process_time() - started)
 
-    def _client_worked(self, seconds: float) -> None:
-        """Another process spent this on clients' steps."""
-        self.client_cpu_seconds += seconds
+    def _client_worked(self, client: ClientId, seconds: float) -> None:
+        """Another process spent this on a client's step."""
+        self._note_spent(client, seconds)
         self.elsewhere_cpu_seconds += seconds
+
+    def _note_spent(self, client: ClientId, seconds: float) -> None:
+        self.client_cpu_seconds += seconds
+        self.spent[client] = self.spent.get(client, 0.0) + seconds
 
     def _check_counts(self, client: ClientId, message: Message) -> None:
         """Refuse a client that claims more items than its silo holds: it would outweigh everybody.
@@ -184,6 +189,7 @@ class Exchange(Federation):
         super().at(phase, round)
         self.participants = set()
         self.failures = []
+        self.spent = {}
 
     # -- for the runner, not for methods -------------------------------------------------------------------------
 

@@ -12,13 +12,14 @@ import pytest
 from graphsilo.cli.federation import view as federation_view
 from graphsilo.cli.federation.live import LiveScreen, PlainScreen, draw, screen
 from graphsilo.cli.progress import Tracks
-from graphsilo.experiments.observer import Observer, Progress
+from graphsilo.experiments.observer import Observer, Progress, RunStarted
 from kit.status import FAILED, NOW, RUNNING, Terminal, kit, site, sites_of, text_of
 
-DESCRIPTION = {
-    "label": "FedAvg", "data": {"name": "hospitals", "nodes": 80, "edges": 20, "features": 3, "classes": 2},
-    "clients": 3, "rule": "files", "models": ["gcn"], "seeds": [0, 1, 2], "rounds": 40,
-}  # fmt: skip
+DESCRIPTION = RunStarted(
+    title="FedAvg", method="fedavg",
+    data={"name": "hospitals", "nodes": 80, "edges": 20, "features": 3, "classes": 2},
+    clients=3, rule="files", models=["gcn"], seeds=[0, 1, 2], rounds=40,
+)  # fmt: skip
 
 
 def event(number: int, seed: int = 1) -> Progress:
@@ -157,7 +158,7 @@ def test_a_failed_job_leaves_nothing_to_the_next(tmp_path, monkeypatch):
     status.job(FAILED)
     second = show.observer()
     status.job(replace(RUNNING, id="0003-fedprox"))
-    second.started({**DESCRIPTION, "label": "FedProx"})
+    second.started(replace(DESCRIPTION, title="FedProx"))
     assert show.tracks.current is None
     show.close()
     assert "done after" not in stream.getvalue()

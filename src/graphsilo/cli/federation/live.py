@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from graphsilo.cli import terminal
 from graphsilo.cli.federation.view import TROUBLE, age, printable, sites_table, state
 from graphsilo.cli.progress import PlainProgress, Track, Tracks, end_line, headline, round_line
-from graphsilo.experiments.observer import Observer, Progress
+from graphsilo.experiments.observer import Observer, Progress, RunStarted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -107,11 +107,11 @@ class LiveScreen(Observer):
 
     # -- an observer: the status shows the server's work, and the events its warnings -----------------------------
 
-    def started(self, description: Mapping[str, Any]) -> None:
+    def started(self, run: RunStarted) -> None:
         """Say what is run; it stays on the screen."""
-        self._end(self.tracks.begin(description))
+        self._end(self.tracks.begin(run))
         self.tracks.current = None
-        self.console.print(printable(headline(description)))
+        self.console.print(printable(headline(run)))
 
     def progressed(self, progress: Progress) -> None:
         """Take note; the screen follows by itself."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from graphsilo.cli import Interrupted
-from graphsilo.cli.values import Debug
+from graphsilo.cli.values import Debug, Track, trackers_of
 from graphsilo.errors import ConfigError, FederationError
 
 
@@ -33,9 +33,11 @@ def serve(
         int, typer.Option(metavar="PORT", help="Port of the status page on this machine; 0 takes a free one, -1 none.")
     ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")] = False,
+    track: Track = None,
     debug: Debug = False,
 ) -> None:
     """Coordinate a federation: wait for its silos, carry out jobs, show how it goes."""
+    from graphsilo.experiments.observer import Several
     from graphsilo.experiments.service.coordinator import Coordinator
     from graphsilo.experiments.service.jobs import Jobs
     from graphsilo.experiments.service.watch import Status
@@ -50,6 +52,7 @@ def serve(
             f"{'--set' if assignments else '--out'} is about a CONFIG.yaml, and none was given: give it here, or with "
             f"`graphsilo federation submit`."
         )
+    trackers_of(track)  # refused now, not when the first job begins
     os.umask(0o077)  # results hold counts of the silos' classes
     own = coordinator_kit(kit)
     with contextlib.ExitStack() as stack:
@@ -81,7 +84,10 @@ def serve(
         try:
             if job is not None and job.state == "done":
                 status.say(f"job {job.id} was done before; nothing is run again")
-            done = coordinator.serve(observer=show.observer, until_idle=job is not None)
+            done = coordinator.serve(
+                observer=lambda: Several(show.observer(), *trackers_of(track, status.say)),
+                until_idle=job is not None,
+            )
         except KeyboardInterrupt:
             running = [item.id for item in jobs.all() if item.state == "running"]
             more = f" Job {running[0]} continues when this kit is served again." if running else ""

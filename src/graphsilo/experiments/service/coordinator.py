@@ -14,7 +14,7 @@ from typing import Any
 
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.observer import Observer, Progress, Working
+from graphsilo.experiments.observer import Observer, Progress, Several, Working
 from graphsilo.experiments.service.jobs import Job, Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.experiments.service.watch import Status
@@ -31,24 +31,22 @@ class Stopped(RunError):
     """Somebody asked for the job to be stopped."""
 
 
-class _Watching(Observer):
+class _Watching(Several):
     """Passes progress on, and stops the run when somebody asked for it."""
 
     def __init__(self, job: str, status: Status, inner: Observer, wanted_stop: Callable[[], bool]):
+        super().__init__(inner)
         self.job = job
-        self.status, self.inner, self.wanted_stop = status, inner, wanted_stop
-
-    def started(self, description: Mapping[str, Any]) -> None:
-        self.inner.started(description)
+        self.status, self.wanted_stop = status, wanted_stop
 
     def progressed(self, progress: Progress) -> None:
         self.status.progressed(progress)
-        self.inner.progressed(progress)
+        super().progressed(progress)
         self.check()
 
     def worked(self, working: Working) -> None:
         self.status.worked(working)
-        self.inner.worked(working)
+        super().worked(working)
         self.check()
 
     def check(self) -> None:
@@ -59,7 +57,7 @@ class _Watching(Observer):
 
     def warned(self, text: str) -> None:
         self.status.say(text)
-        self.inner.warned(text)
+        super().warned(text)
 
 
 class Coordinator:

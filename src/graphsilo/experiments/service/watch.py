@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 KEPT_EVENTS = 60
 KEPT_ROUNDS = 400
+_SHOWN = ("seed", "index", "seeds", "round", "rounds", "best", "upload_bytes", "download_bytes", "seconds")
 _EVERY = 1.0
 
 
@@ -91,11 +92,11 @@ class Status:
 
     def progressed(self, progress: Progress) -> None:
         """A round has ended."""
-        known = asdict(progress)
-        if known.pop("label"):  # a reference row after the run itself, whose curve stays as it is
+        if progress.label:  # a reference row after the run itself, whose curve stays as it is
             self._working(f"for comparison, every silo trains alone: round {progress.round} of {progress.rounds}")
             return
-        scores = {name: known.pop(name) or {} for name in ("validation", "test")}
+        known = {name: getattr(progress, name) for name in _SHOWN}
+        scores = {"validation": dict(progress.validation or {}), "test": dict(progress.test or {})}
         with self._lock:
             self._rounds.append({**{name: known[name] for name in ("seed", "round", "seconds")}, **scores})
             if self._tree["job"] is not None:

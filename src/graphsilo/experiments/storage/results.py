@@ -229,7 +229,7 @@ def first_warnings(config: RunConfig, method: Method, simulation: Participants) 
 
 def write(folder: Path, record: RunRecord, ledgers: list[tuple[int, Ledger]]) -> None:
     """The tables, then ``result.json``: where it stands, the run is complete."""
-    flat = [{"seed": seed.seed, **_flatten(tree_of(row))} for seed in record.seeds for row in seed.rounds]
+    flat = [{"seed": seed.seed, **flatten(tree_of(row))} for seed in record.seeds for row in seed.rounds]
     names = dict.fromkeys(["seed", *(name for row in flat for name in row)])
     disk.write_parquet(folder / "rounds.parquet", {name: [row.get(name) for row in flat] for name in names})
     rows = [(seed, *row) for seed, ledger in ledgers for row in ledger.rows()]
@@ -245,11 +245,11 @@ def write_record(folder: Path, record: RunRecord) -> None:
     disk.write_json(folder / "result.json", tree_of(record))
 
 
-def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
-            flat.update(_flatten(value, f"{prefix}{name}."))
+            flat.update(flatten(value, f"{prefix}{name}."))
         elif isinstance(value, list):
             flat[prefix + name] = "; ".join(str(item) for item in value)
         else:

@@ -35,7 +35,7 @@ class InProcess(Exchange):
         inboxes: dict[int, Inbox] = {}
         for client, encoded in outgoing.items():
             inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
-            with self._client_works():
+            with self._client_works(client):
                 answer = self.cache.call(client, handler, round, inbox)
             yield client, answer
 

@@ -284,7 +284,7 @@ class Workers(Exchange):
 
         def call(client: ClientId) -> Encoded | Failure:
             encoded = outgoing[client]
-            with self._client_works():
+            with self._client_works(client):
                 return self.here.call(client, handler, round, inboxes.setdefault(id(encoded), Inbox(encoded.data)))
 
         yield from self._in_order(handler, sorted(outgoing), waiting, call)
@@ -333,8 +333,8 @@ class Workers(Exchange):
     ) -> None:
         """Take one answer of a process."""
         header, payloads = self.pool.answer(index)
-        self._client_worked(header["cpu"])
         client = header["client"]
+        self._client_worked(client, header["cpu"])
         if "failure" in header:
             early[client] = Failure(client, handler, *header["failure"])
         else:

@@ -174,14 +174,14 @@ class Remote(Exchange):
         header = checked(site, packet).header
         found: dict[ClientId, Encoded | Failure] = {}
         expected = self._expected(handler)
-        spent = 0.0
+        spent: dict[ClientId, float] = {}
         try:
             for answer in header["answers"]:
                 client = int(answer["client"])
                 seconds = float(answer["cpu"])
                 if not 0 <= seconds < math.inf:
                     raise ValueError(f"{seconds} seconds")
-                spent += seconds
+                spent[client] = seconds
                 if "failure" in answer:
                     kind, reason = answer["failure"]
                     found[client] = Failure(client, handler, one_line(kind), one_line(reason))
@@ -204,7 +204,8 @@ class Remote(Exchange):
             raise FederationError(
                 f"site '{site}' was asked for clients {asked} and answered for {one_line(sorted(found))}."
             )
-        self._client_worked(spent)
+        for client, seconds in spent.items():
+            self._client_worked(client, seconds)
         return found
 
     def _expected(self, handler: str) -> dict[str, list[tuple[str, str]]]:
