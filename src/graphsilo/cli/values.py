@@ -20,8 +20,8 @@ Track = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KIND[:WHERE]",
-        help="Also keep what the run reports in mlflow (WHERE: its address), tensorboard (a folder), wandb (a project), "
-        "csv or jsonl (a file); repeatable.",
+        help="Also keep what the run reports in mlflow (WHERE: its address), tensorboard (a folder), wandb (a "
+        "project), csv or jsonl (a file); repeatable.",
         rich_help_panel="Where results go",
     ),
 ]

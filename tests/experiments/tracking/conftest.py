@@ -40,6 +40,7 @@ class Killed:
     def go(self, *, until=None, resume=False):
         arguments = [str(self.folder), str(self.workers), "yes" if resume else "no", "0.2" if until else "0", self.spec]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment.pop("WANDB_SERVICE", None)  # that of this process, which nobody kills
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, env=environment,
             start_new_session=True,

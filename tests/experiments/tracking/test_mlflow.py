@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_runs_metrics_and_files(tmp_path, small, server):
         assert history(client, mine, "upload_bytes") == [(row["round"], row["upload_bytes"]) for row in seed["rounds"]]
     assert {file.path for file in client.list_artifacts(whole.info.run_id)} == {"config.yaml", "result.json"}
     kept = client.download_artifacts(whole.info.run_id, "result.json", str(tmp_path))
-    assert json.loads(open(kept).read())["fingerprint"] == tree["fingerprint"]
+    assert json.loads(Path(kept).read_text())["fingerprint"] == tree["fingerprint"]
 
 
 def test_every_round_once_after_kill_9(tmp_path, killed, server, monkeypatch):

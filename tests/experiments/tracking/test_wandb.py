@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.tracking.wandb import records
 
 wandb = pytest.importorskip("wandb")
 pytestmark = pytest.mark.slow
 
 
-def records(folder, run_id):
-    from wandb.proto.wandb_internal_pb2 import Record
-    from wandb.sdk.internal.datastore import DataStore
-
+def records_of(folder, run_id):
     for path in sorted(folder.glob(f"wandb/*-{run_id}/run-{run_id}.wandb")):
-        store = DataStore()
-        store.open_for_scan(str(path))
-        while (data := store.scan_data()) is not None:
-            record = Record()
-            record.ParseFromString(data)
-            yield record
+        for _ in range(200):  # the process that writes it may still be at it
+            found = list(records(path))
+            if found and found[-1].WhichOneof("record_type") == "exit":
+                break
+            time.sleep(0.1)
+        assert path.read_bytes().startswith(b":W&B")
+        yield from found
 
 
 def curve(folder, run_id, name):
     found = []
-    for record in records(folder, run_id):
+    for record in records_of(folder, run_id):
         if record.WhichOneof("record_type") == "history":
             items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
             if name in items:
@@ -44,10 +44,10 @@ def test_offline_files_hold_the_rounds(tmp_path, small, monkeypatch):
     for seed in tree["seeds"]:
         wanted = [(row["round"], row["validation"]["accuracy"]) for row in seed["rounds"]]
         assert curve(tmp_path, f"{name}-{seed['seed']}", "validation/accuracy") == wanted
-    (facts,) = [one.run for one in records(tmp_path, f"{name}-3") if one.WhichOneof("record_type") == "run"][:1]
+    (facts,) = [one.run for one in records_of(tmp_path, f"{name}-3") if one.WhichOneof("record_type") == "run"][:1]
     assert (facts.project, facts.run_group, facts.job_type) == ("papers", name, "run")
-    whole = list(records(tmp_path, f"{name}-all"))
-    assert any(one.WhichOneof("record_type") == "request" or "artifact" in str(one)[:2000] for one in whole)
+    whole = list(records_of(tmp_path, f"{name}-all"))
+    assert [one.artifact.name for one in whole if one.WhichOneof("record_type") == "artifact"] == [f"graphsilo-{name}"]
 
 
 def test_every_round_once_after_kill_9(tmp_path, killed, monkeypatch):

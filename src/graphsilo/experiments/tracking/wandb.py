@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from graphsilo.experiments.observer import ClientRound, RunEnded, RunStarted, SeedEnded
 from graphsilo.experiments.tracking.base import Tracker, artefacts, library, numbers
+
+BLOCK = 32768
+_HEAD = b":W&B\xe1\xbe\x00"
+_PART = struct.Struct("<IHB")
 
 
 class WandB(Tracker):
@@ -74,6 +79,8 @@ class WandB(Tracker):
         self._open.pop((run.label, None)).finish()
 
     def _begin(self, label: str, seed: int | None) -> Any:
+        if (label, seed) in self._open:
+            return self._open[label, seed]
         run, group = self.runs[label], self.ids[""] if "" in self.ids else self.ids[label]
         name = f"{label or run.title} on {run.data['name']}, {'all seeds' if seed is None else f'seed {seed}'}"
         made = self._open[label, seed] = self._wandb.init(
@@ -94,23 +101,33 @@ class WandB(Tracker):
 
 def steps(folder: Path, run: str) -> Iterator[int]:
     """Steps of a run that lie in a folder's offline files."""
-    from wandb.proto.wandb_internal_pb2 import Record
-    from wandb.sdk.internal.datastore import DataStore
-
     for path in sorted(folder.glob(f"wandb/*-{run}/run-{run}.wandb")):
-        store = DataStore()
-        store.open_for_scan(str(path))
-        while (data := _next(store)) is not None:
-            record = Record()
-            record.ParseFromString(data)
+        for record in records(path):
             if record.WhichOneof("record_type") == "history":
                 yield int(record.history.step.num)
 
 
-def _next(store: Any) -> bytes | None:
-    """The next record; None at the end, also where a process was killed while it wrote."""
-    try:
-        found: bytes | None = store.scan_data()
-    except (AssertionError, OSError):
-        return None
-    return found
+def records(path: Path) -> Iterator[Any]:
+    """The records of an offline file, up to where a process was killed while it wrote.
+
+    The file is a log of blocks: a head of seven bytes, then parts, each with a checksum, its length, and whether it is
+    a whole record (1), or the first (2), a middle (3) or the last part (4) of one. No part crosses a block's end.
+    """
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data = path.read_bytes()
+    place, parts = len(_HEAD), b""
+    while place + _PART.size <= len(data):
+        if BLOCK - place % BLOCK < _PART.size:
+            place += BLOCK - place % BLOCK
+            continue
+        _, length, kind = _PART.unpack_from(data, place)
+        place += _PART.size
+        if kind == 0 or place + length > len(data):
+            return
+        parts = (parts if kind in (3, 4) else b"") + data[place : place + length]
+        place += length
+        if kind in (1, 4):
+            found = Record()
+            found.ParseFromString(parts)
+            yield found
