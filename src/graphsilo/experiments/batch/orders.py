@@ -25,7 +25,7 @@ from graphsilo.experiments.config import door_of, load_config
 from graphsilo.experiments.observer import Observer
 
 if TYPE_CHECKING:
-    from graphsilo.experiments.observer import Progress
+    from graphsilo.experiments.observer import Progress, RunStarted
 
 Order: TypeAlias = dict[str, Any]
 """``name``, ``config`` by dotted name, ``out``, ``followed``, and the version of graphsilo that it comes from."""
@@ -128,9 +128,9 @@ class _Followed(Observer):
     def __init__(self, folder: Path, after_round: Callable[[], None]):
         self.folder, self.after_round = folder, after_round
 
-    def started(self, description: Mapping[str, Any]) -> None:
+    def started(self, run: RunStarted) -> None:
         """The folder is this run's now; what was noted before it was stopped is noted again by the rounds."""
-        if (self.folder / STOP).exists():
+        if not run.is_finished and (self.folder / STOP).exists():
             raise Stopped
 
     def progressed(self, progress: Progress) -> None:
