@@ -18,15 +18,26 @@ def checkout() -> Path:
     return CHECKOUT
 
 
-@pytest.fixture(scope="session")
-def reference() -> ModuleType:
-    """``scripts/docs_reference.py``, which makes tables from the code."""
-    spec = importlib.util.spec_from_file_location("docs_reference", CHECKOUT / "scripts" / "docs_reference.py")
+def script(name: str) -> ModuleType:
+    """A module of ``scripts``."""
+    spec = importlib.util.spec_from_file_location(name, CHECKOUT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def reference() -> ModuleType:
+    """``scripts/docs_reference.py``, which makes tables from the code."""
+    return script("docs_reference")
+
+
+@pytest.fixture(scope="session")
+def formulas() -> ModuleType:
+    """``scripts/docs_math.py``, which draws formulas."""
+    return script("docs_math")
 
 
 @pytest.fixture(scope="session")

@@ -87,13 +87,29 @@ def test_a_browser_asks_nobody(site: Path) -> None:
             errors: list[str] = []
             page.on("request", lambda request: asked.append(request.url))
             page.on("pageerror", lambda error: errors.append(str(error)))
-            for path in ("index.html", "methods/fedavg.html", "configuration.html", "python.html"):
-                page.goto(home + path, wait_until="networkidle")
-                wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-                assert wide == 0, f"{path} is wider than the window"
+            shown = ("index.html", "sites.html", "which-method.html", "methods/fairfgl.html")
+            for width in (390, 1280):
+                page.set_viewport_size({"width": width, "height": 900})
+                for path in (*shown, "methods/fedavg.html", "configuration.html", "python.html"):
+                    page.goto(home + path, wait_until="networkidle")
+                    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                    assert wide == 0, f"{path} is wider than a window of {width}"
+            for path in ("methods/fedridge.html", "methods/fedavg.html"):
+                page.goto(home + path)
+                heights = page.evaluate(
+                    "[...document.querySelectorAll('math')].map((m) => m.getBoundingClientRect().height)"
+                )
+                assert len(heights) > 5
+                assert min(heights) > 5, "a formula is not drawn"
+            page.goto((site / "methods" / "fedavg.html").as_uri())  # from a folder, without a server
+            page.fill(".md-search__input", "secure sums")
+            page.wait_for_selector(".md-search-result__item")
+            first = page.locator(".md-search-result__item a").first.get_attribute("href") or ""
+            assert first.startswith("file:")
+            assert "privacy.html" in first
             browser.close()
     finally:
         server.shutdown()
         server.server_close()
-    assert [address for address in asked if not address.startswith((home, "data:", "blob:"))] == []
+    assert [address for address in asked if not address.startswith((home, "data:", "blob:", site.as_uri()))] == []
     assert errors == []
