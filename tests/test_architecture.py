@@ -104,7 +104,7 @@ def test_light_rooms_do_not_import_torch(path: Path) -> None:
 
 
 def test_importing_the_command_line_does_not_import_torch() -> None:
-    heavy = ("torch", "torch_geometric", "sklearn", "sknetwork", "pyarrow", "plotly", "matplotlib")
+    heavy = ("torch", "torch_geometric", "sklearn", "sknetwork", "pyarrow", "matplotlib")
     code = f"import sys, json, graphsilo.cli; print(json.dumps([m for m in {heavy!r} if m in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

@@ -12,7 +12,7 @@ from cost.fit import Growth, Middle
 from graphsilo.experiments.storage.disk import write_text
 from graphsilo.report.formats import data_size, duration, percent
 from graphsilo.report.html import page
-from graphsilo.report.plot import Figure, Plot, choices, colour, dash, layout_of, plain, short, symbol
+from graphsilo.report.plot import Axis, Figure, Line, Plot, choices, short
 
 HERE = Path(__file__).resolve().parent
 NONE = "–"
@@ -51,10 +51,9 @@ def write(
     """
     sections = [part for part in [*describe(tree, before), *others] if part.tables or part.figures]
     lede = _lede(tree)
-    figures = [figure for part in sections for figure in part.figures]
     context = {"title": f"Costs at {tree['code']}", "lede": lede, "sections": sections,
                "choices": {part.key: choices(part.figures) for part in sections}}  # fmt: skip
-    write_text(folder / "index.html", page("page.html.j2", context, figures, folder=HERE))
+    write_text(folder / "index.html", page("page.html.j2", context, folder=HERE))
     written = folder / "index.md"
     write_text(written, markdown(f"Costs at {tree['code']}", lede, sections))
     return written
@@ -211,14 +210,14 @@ def _growth(tree: Mapping[str, Any]) -> Section:
         mine = [curve for curve in curves if curve.axis == axis]
         plots: dict[str, Plot] = {}
         for name, title in readings.QUANTITIES.items():
-            data = [
-                _line(place, curve, name) for place, curve in enumerate(mine) if min(curve.costs.get(name, [0])) > 0
+            lines = [
+                Line(curve.method, curve.sizes, [short(cost) for cost in curve.costs[name]], place, place // 8)
+                for place, curve in enumerate(mine)
+                if min(curve.costs.get(name, [0])) > 0
             ]
-            if data:
-                layout = layout_of(mine[0].title[:1].upper() + mine[0].title[1:], title)
-                for direction in ("xaxis", "yaxis"):
-                    layout[direction] |= {"type": "log", "dtick": 1, "exponentformat": "power"}
-                plots[name] = {"data": data, "layout": layout}
+            if lines:
+                x = Axis(mine[0].title[:1].upper() + mine[0].title[1:], log=True)
+                plots[name] = Plot(x, Axis(title, log=True), tuple(lines))
         if plots:
             plots = {name: plots[name] for name in sorted(plots, key=lambda name: name != "round")}
             figures.append(
@@ -249,20 +248,6 @@ def _growth(tree: Mapping[str, Any]) -> Section:
         tables,
         figures,
     )
-
-
-def _line(place: int, curve: readings.Curve, name: str) -> Plot:
-    costs = curve.costs[name]
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": plain(curve.method),
-        "x": curve.sizes,
-        "y": [short(cost) for cost in costs],
-        "line": {"color": colour(place), "dash": dash(place), "width": 2},
-        "marker": {"color": colour(place), "size": 8, "symbol": symbol(place)},
-        "hovertemplate": f"%{{x:,}}: %{{y:.3~g}}<extra>{plain(curve.method)}</extra>",
-    }
 
 
 def _range(sizes: Sequence[float]) -> str:

@@ -193,7 +193,7 @@ def test_the_page_has_everything_and_escapes_it(tmp_path: Path) -> None:
     assert "× 1.50" in text
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "a &lt;cpu&gt;" in html
-    assert 'data-figure="growth-clients"' in html
+    assert 'id="growth-clients"' in html
     assert "http-equiv" in html
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("torch", "torch_geometric", "pandas", "sklearn", "sknetwork", "pyarrow", "plotly", "numpy")
+HEAVY = ("torch", "torch_geometric", "pandas", "sklearn", "sknetwork", "pyarrow", "numpy")
 
 
 def imported_by(*arguments: str) -> set[str]:

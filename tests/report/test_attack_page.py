@@ -48,11 +48,11 @@ def test_the_page_says_what_was_learned(record):
 
 def test_the_figure_has_a_mark_for_each_that_was_tried(record):
     (figure,) = attack_page.describe(record)[1]
-    prior, above, below = figure.plots["success"]["data"]
-    assert prior["x"] == [0.55, 0.1]
-    assert (above["x"], above["y"]) == ([0.9], [1])
-    assert above["error_x"]["array"] == pytest.approx([0.05])
-    assert (below["x"], below["y"]) == ([0.6], [0])
+    prior, below, above = figure.plots["success"].marks
+    assert prior.x == [0.1, 0.55]
+    assert (above.name, above.x, above.y) == ("above the prior", [0.9], [0])
+    assert above.reach == [(0.8, 0.95)]
+    assert (below.x, below.y) == ([0.6], [1])
     assert attack_page.drawn([outcome()], "none", 0) is None
 
 
@@ -70,5 +70,5 @@ def test_it_is_drawn(record: AttackRecord, browser: Any, tmp_path: Path) -> None
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.goto(attack_page.write(tmp_path).as_uri())
-    page.wait_for_selector(".main-svg")
+    page.wait_for_selector(".wide svg circle")
     assert said == []

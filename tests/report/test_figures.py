@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from graphsilo.experiments.storage.records import RunRecord, record_of
 from graphsilo.report import figures, run_page
-from graphsilo.report.formats import Spread
-from graphsilo.report.record import load
+from graphsilo.report.formats import Names, Spread
+from graphsilo.report.html import render
+from graphsilo.report.plot import Bars, Dots, Heat
+from graphsilo.report.record import Ledger, load
 from kit import result_tree
 
 
@@ -18,16 +21,22 @@ def test_label_map_shows_shares_and_keeps_counts() -> None:
     partition = record_of(result_tree(partition={"per_client": per_client}), RunRecord).partition
     figure = figures.label_map(partition, ["A", "A"])
     assert figure is not None
-    [trace] = figure.plots["labels"]["data"]
-    assert trace["z"] == [[75.0, 25.0], [0.0, 0.0]]
-    assert trace["customdata"] == [[3, 1], [0, 0]]
-    assert trace["x"] == ["A (0)", "A (1)"]  # equal names would share a column
+    plot = figure.plots["labels"]
+    [heat] = plot.marks
+    assert isinstance(heat, Heat)
+    assert heat.values.tolist() == [[75.0, 25.0], [0.0, 0.0]]
+    assert heat.counts is not None
+    assert heat.counts.tolist() == [[3, 1], [0, 0]]
+    assert plot.x.names == ("A (0)", "A (1)")  # equal names could not be told apart
+    assert plot.y.names == ("5", "7")
 
 
 def test_confusion_colours_the_share_of_the_true_class() -> None:
     figure = figures.confusion([[8, 2], [0, 0]])
     assert figure is not None
-    assert figure.plots["confusion"]["data"][0]["z"] == [[80.0, 20.0], [0.0, 0.0]]
+    [heat] = figure.plots["confusion"].marks
+    assert isinstance(heat, Heat)
+    assert heat.values.tolist() == [[80.0, 20.0], [0.0, 0.0]]
     assert figures.confusion([[0, 0], [0, 0]]) is None
     assert figures.confusion([]) is None
 
@@ -35,19 +44,33 @@ def test_confusion_colours_the_share_of_the_true_class() -> None:
 def test_a_thousand_clients_stay_small(tmp_path: Path, sample: ModuleType) -> None:
     run = load(sample.make_run(tmp_path / "run", clients=1000, classes=40, rounds=2, seeds=1))
     drawn = {figure.name: figure for figure in run_page.describe(run)[1]}
-    assert len(drawn["label-map"].plots["labels"]["data"][0]["z"]) == 600
+    [heat] = drawn["label-map"].plots["labels"].marks
+    assert isinstance(heat, Heat)
+    assert heat.values.shape == (600, 40)
     assert "600 of 1000" in drawn["label-map"].caption
-    assert len(drawn["homophily"].plots["homophily"]["data"][0]["x"]) == 20
-    assert sum(drawn["homophily"].plots["homophily"]["data"][0]["y"]) == 1000
-    assert {len(trace["x"]) for trace in drawn["uploads"].plots["uploads"]["data"]} == {40}
+    [bars] = drawn["homophily"].plots["homophily"].marks
+    assert isinstance(bars, Bars)
+    assert (len(bars.values), sum(value or 0 for value in bars.values)) == (20, 1000)
+    assert "uploads" not in drawn  # everybody sends the same
+    assert len(render(run)) < 700_000
 
 
 def test_a_class_nobody_has_leaves_a_gap() -> None:
-    figure = figures.per_class([Spread(0.5, None, 1), None])
+    figure = figures.per_class([Spread(0.5, None, 1), None, Spread(0.25, 0.05, 3)])
     assert figure is not None
-    assert figure.plots["f1"]["data"][0]["x"] == [50.0, None]
+    [dots] = figure.plots["f1"].marks
+    assert isinstance(dots, Dots)
+    assert (dots.x, dots.y) == ([50.0, 25.0], [0.0, 2.0])
+    assert dots.reach == [(50.0, 50.0), (20.0, 30.0)]
 
 
-def test_text_from_outside_is_no_markup_for_plotly() -> None:
-    names = figures.class_labels(2, ["<b>x</b>", "%{customdata}"])
-    assert names == ["&lt;b&gt;x&lt;/b&gt;", "% {customdata}"]
+def test_sizes_that_are_alike_are_no_figure() -> None:
+    rows = [{"client": place, "train": 48 + place, "accuracy": 0.5} for place in range(7)]
+    assert figures.client_scores(rows, "accuracy") is None
+    assert figures.client_scores([*rows, {"client": 7, "train": 96, "accuracy": 0.5}], "accuracy") is not None
+    sent = {who: {"model": 1000.0} for who in range(3)}
+    ledger = Ledger({"up": {"model": 3000.0}}, {"up": sent}, {}, [])
+    assert figures.uploads(ledger) is None
+    figure = figures.uploads(replace(ledger, by_client={"up": {**sent, 3: {"model": 1500.0}}}), Names({3: "north"}))
+    assert figure is not None
+    assert figure.plots["uploads"].y.names == ("north", "0", "1", "2")

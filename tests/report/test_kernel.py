@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from graphsilo.report.kernel import describe, figure, summary, table
 
 
@@ -51,25 +49,23 @@ def test_nodes_that_look_alike_are_said():
     assert all(len(row["cells"]) == 6 for row in table(found)["rows"])
 
 
-def test_bars():
-    drawn = figure(record())
-    traces = drawn.plots["bound"]["data"]
-    assert [trace["name"] for trace in traces] == ["Whole graph", "Cut graph", "Mended graph"]
-    assert traces[1]["y"] == [1.5, 3.0, None]
-    assert drawn.plots["bound"]["layout"]["yaxis"].get("type") != "log"
-    assert len({trace["marker"]["color"] for trace in traces}) == 3
-    json.dumps(drawn.plots, allow_nan=False)
+def test_dots():
+    plot = figure(record()).plots["bound"]
+    assert [mark.name for mark in plot.marks] == ["Whole graph", "Cut graph", "Mended graph"]
+    assert (plot.marks[1].x, plot.marks[1].y) == ([1.5, 3.0], [0, 1])  # the third silo has none
+    assert not plot.x.log
+    assert len({mark.series for mark in plot.marks}) == 3
 
 
 def test_two_alike_with_different_labels_need_decades():
     silos = [*record()["silos"], {"client": 3, "nodes": 5, "global": 50.0, "cut": 51.0, "mended": 50.5}]
-    assert figure(record(silos=silos)).plots["bound"]["layout"]["yaxis"]["type"] == "log"
+    assert figure(record(silos=silos)).plots["bound"].x.log
 
 
 def test_without_mended_graphs():
     context, drawn = describe(without_mending())
     assert context["table"]["columns"] == ["Nodes", "Whole graph", "Cut graph"]
-    assert [trace["name"] for trace in drawn[0].plots["bound"]["data"]] == ["Whole graph", "Cut graph"]
+    assert [mark.name for mark in drawn[0].plots["bound"].marks] == ["Whole graph", "Cut graph"]
     assert context["drawn"] == drawn
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from graphsilo.report import html, studies
+from graphsilo.report import studies
 from graphsilo.report.plot import Figure
+from graphsilo.report.svg import draw
 
 REAL = np.array([[1.0, 0.0, 5.0], [0.0, 1.0, 5.0], [1.0, 1.0, 5.0]])
 STUDY = {
@@ -56,20 +55,21 @@ def test_figures_of_clients_that_gave_both():
         assert list(figure.plots) == ["client 0"]
     assert context["choices"] == [("client 0", "Client 0")]
     scatter, heat = (figure.plots["client 0"] for figure in drawn)
-    assert [len(trace["x"]) for trace in scatter["data"]] == [3, 2]
-    assert scatter["data"][0]["customdata"] == ["odd", "even", "odd"]
+    assert [len(mark.x) for mark in scatter.marks] == [3, 2]
+    assert scatter.marks[0].tips == ["real, odd", "real, even", "real, odd"]
     # Sorted by class; the constant third feature varies least and still fits.
-    assert heat["data"][0]["z"] == [[0.0, 1.0, 5.0], [1.0, 0.0, 5.0], [1.0, 1.0, 5.0]]
-    assert heat["data"][1]["xaxis"] == "x2"
-    assert (heat["data"][0]["zmin"], heat["data"][0]["zmax"]) == (0.0, 5.0)
+    real, synthetic = heat.marks
+    assert real.values.tolist() == [[0.0, 1.0, 5.0], [1.0, 0.0, 5.0], [1.0, 1.0, 5.0]]
+    assert (real.left, synthetic.left) == (0, 4)  # beside each other, with a gap
+    assert real.top == 5.0
 
 
 def test_large_features_are_thinned_out():
     draw = np.random.default_rng(0)
     study = {0: {"real_features": draw.random((1000, 300)), "synthetic_features": draw.random((900, 300))}}
     _, (scatter, heat) = studies.describe(study)
-    assert {len(trace["x"]) for trace in scatter.plots["client 0"]["data"]} == {studies.MAX_POINTS}
-    shapes = {np.shape(trace["z"]) for trace in heat.plots["client 0"]["data"]}
+    assert {len(mark.x) for mark in scatter.plots["client 0"].marks} == {studies.MAX_POINTS}
+    shapes = {mark.values.shape for mark in heat.plots["client 0"].marks}
     assert shapes == {(studies.MAP_ROWS, studies.MAP_COLUMNS)}
 
 
@@ -94,4 +94,4 @@ def test_figures_can_stand_in_a_page():
     _, drawn = studies.describe(STUDY)
     for figure in drawn:
         assert isinstance(figure, Figure)
-        assert json.loads(html.json_for_html(figure.plots))
+        assert all(picture.startswith("<svg") for _, pictures in draw(figure) for _, picture in pictures)

@@ -192,7 +192,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         notes = _copy_notes(present, names)
         if all(isinstance(item, GraphCollection) for item in loaded):
             collections = [item for item in loaded if isinstance(item, GraphCollection)]
-            made = _prepare_graphs(config, method, collections)
+            made = _named(_prepare_graphs(config, method, collections), collections)
             return replace(made, notes=(*made.notes, *notes))
         single = {place: item for place, item in present.items() if isinstance(item, Graph)}
         if config.partition.split == "auto":
@@ -236,7 +236,18 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
     made = _simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
+    if isinstance(loaded, list):
+        made = _named(made, loaded)
     return replace(made, notes=(*made.notes, *notes))
+
+
+def _named(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulation:
+    """The same, where every client holds a data set of its own, with these sets' names for the report."""
+    if len(held) != made.num_holders:
+        return made
+    rows = [{**row, "silo": held[row["client"]].name} for row in made.cut["per_client"]]
+    distinct = len({row["silo"] for row in rows}) == len(rows)
+    return replace(made, cut={**made.cut, "per_client": rows}) if distinct else made
 
 
 def _called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:

@@ -10,7 +10,7 @@ from graphsilo.attacks.record import AttackRecord, Outcome
 from graphsilo.experiments.storage import disk
 from graphsilo.report.formats import MISSING, listed, short_hash
 from graphsilo.report.html import page
-from graphsilo.report.plot import MUTED, Figure, Plot, colour, layout_of, plain, short, symbol
+from graphsilo.report.plot import Axis, Dots, Figure, Plot, short
 from graphsilo.report.record import Context
 
 NAME = "attack.html"
@@ -40,7 +40,8 @@ def write(run_dir: Path, out: Path | None = None) -> Path:
 
 def render(record: AttackRecord) -> str:
     """The page as HTML."""
-    return page("attack.html.j2", *describe(record))
+    context, _ = describe(record)
+    return page("attack.html.j2", context)
 
 
 def describe(record: AttackRecord) -> tuple[Context, list[Figure]]:
@@ -119,53 +120,27 @@ def held(outcomes: Sequence[Outcome]) -> list[str]:
 
 def drawn(outcomes: Sequence[Outcome], name: str, seed: int) -> Figure | None:
     """Success with its interval, and the prior beside it."""
-    known = [one for one in outcomes if one.value is not None][::-1]
+    known = [one for one in outcomes if one.value is not None]
     if not known:
         return None
-    layout = layout_of("Success, from 0 to 1", "")
-    layout["xaxis"] |= {"range": [-0.02, 1.02]}
-    places = [f"{plain(one.attack)}: {_short(one.figure)}, {one.attacker}" for one in known]
-    layout["yaxis"] |= {"tickvals": list(range(len(known))), "ticktext": places, "range": [-0.7, len(known) - 0.3]}
-    traces: list[Plot] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "without the run",
-            "x": [one.prior for one in known],
-            "y": list(range(len(known))),
-            "marker": {"color": MUTED, "size": 9, "symbol": "line-ns-open", "line": {"width": 2}},
-            "hovertemplate": "%{x:.3f}<extra>without the run</extra>",
-        }
-    ]
-    for place, (title, wins) in enumerate((("above the prior", True), ("not above the prior", False))):
+    places = tuple(f"{one.attack}: {_short(one.figure)}, {one.attacker}" for one in known)
+    priors = [(at, one.prior) for at, one in enumerate(known) if one.prior is not None]
+    tips = [f"{places[at]}: {value:.3f} without the run" for at, value in priors]
+    marks = [Dots("without the run", [v for _, v in priors], [at for at, _ in priors], 5, tips, hollow=True)]
+    for series, (title, wins) in enumerate((("not above the prior", False), ("above the prior", True))):
         chosen = [(at, one) for at, one in enumerate(known) if one.succeeds == wins]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": title,
-                "x": [short(one.value or 0.0) for _, one in chosen],
-                "y": [at for at, _ in chosen],
-                "marker": {"color": colour(1 - place), "size": 9, "symbol": symbol(place)},
-                "error_x": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [short((one.high or 0.0) - (one.value or 0.0)) for _, one in chosen],
-                    "arrayminus": [short((one.value or 0.0) - (one.low or 0.0)) for _, one in chosen],
-                    "color": colour(1 - place),
-                    "thickness": 1.5,
-                    "width": 3,
-                },
-                "hovertemplate": f"%{{x:.3f}}<extra>{title}</extra>",
-            }
-        )
+        values = [short(one.value or 0.0) for _, one in chosen]
+        tips = [f"{places[at]}: {value:.3f}" for (at, _), value in zip(chosen, values, strict=True)]
+        reach = [(short(one.low or 0.0), short(one.high or 0.0)) for _, one in chosen]
+        marks.append(Dots(title, values, [at for at, _ in chosen], series, tips, reach))
+    plot = Plot(Axis("Success, from 0 to 1", low=0.0, high=1.0), Axis(names=places), tuple(marks))
     return Figure(
         name,
-        "Each attack's success with its 95 % interval. The grey mark is what one would guess without the run; an "
+        "Each attack's success with its 95 % interval. The grey ring is what one would guess without the run; an "
         "attack tells something where its whole interval is to the right of it.",
         f"Success of {len(known)} attacks on seed {seed}, with intervals and priors",
         80 + 26 * len(known),
-        {"success": {"data": traces, "layout": layout}},
+        {"success": plot},
     )
 
 

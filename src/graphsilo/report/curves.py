@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,46 +10,35 @@ import numpy as np
 from graphsilo.evaluate.metrics import metric_of, ordered
 from graphsilo.experiments.storage.records import Seed
 from graphsilo.report.formats import MODES, in_sentence, mean, words
-from graphsilo.report.plot import (
-    DASHES,
-    HOVER,
-    Figure,
-    Plot,
-    axis_title,
-    colour,
-    dash,
-    layout_of,
-    line_trace,
-    plain,
-    short,
-    size_unit,
-    spaced,
-    symbol,
-)
+from graphsilo.report.plot import Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, spaced
 from graphsilo.report.record import Run
 
-_POINTS = 400
+_POINTS = 200
 _SEED_LINES = 10
+_EVEN = 0.02
+"""Largest part by which the bytes of rounds may differ for megabytes to say no more than rounds do."""
+
+_Band = tuple[list[float], list[float], list[float], list[float]]
+"""x, mean, and the edges of one standard deviation to each side; these are empty with one seed."""
 
 
 def curves(run: Run) -> list[Figure]:
-    """Validation and test scores by round and by megabytes sent, one choice per metric.
+    """Validation and test scores by round, and by megabytes where rounds differ in these; one choice per metric.
 
-    Thin lines are seeds, the thick line is their mean over the rounds that all of them reached; diamonds mark the
-    round that validation chose.
+    Lines are means over the seeds at the rounds that all of them reached, bands one standard deviation to each side;
+    dots mark the rounds that validation chose.
     """
     tracks = [_Track(seed) for seed in run.seeds]
     names = ordered(name for track in tracks for name in track.metrics)
-    if not any(len(track.rounds) for track in tracks) or not names:
+    if max((len(track.rounds) for track in tracks), default=0) < 2 or not names:
         return []
     if run.main_metric in names:
         names = [run.main_metric] + [name for name in names if name != run.main_metric]
-    kinds = (
-        ("rounds", "round", "By communication round. Thin lines are single seeds, thick lines their mean; diamonds "
-         "mark the round that validation chose."),
-        ("size", "cumulative megabytes", "By megabytes that crossed the silos' boundaries so far, both directions and "
-         "all clients together, set-up included."),
-    )  # fmt: skip
+    band = "; bands: one standard deviation over seeds to each side" if len(tracks) > 1 else ""
+    kinds = [("rounds", "round", f"By communication round, mean over seeds{band}. Dots: rounds that validation chose.")]
+    if not all(track.is_even for track in tracks):
+        kinds.append(("size", "cumulative megabytes", "By megabytes that crossed the silos' boundaries so far, both "
+                      "directions and all clients together, set-up included."))  # fmt: skip
     chart = f"Line chart of validation and test {in_sentence(names[0])}"
     return [
         Figure(
@@ -64,23 +53,23 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
     """Mean test scores of several runs, by round and by megabytes; one choice per metric."""
     tracks = [[_Track(seed) for seed in run.seeds] for run in runs]
     names = ordered(name for group in tracks for track in group for name in track.metrics)
+    kinds = [("compare-rounds", False, "Test score by communication round, mean over seeds; bands: one standard "
+              "deviation to each side.")]  # fmt: skip
+    costs = [track.per_round for group in tracks for track in group]
+    if not all(track.is_even for group in tracks for track in group) or max(costs) > (1 + _EVEN) * min(costs):
+        kinds.append(("compare-size", True, "Test score by megabytes sent so far, both directions, set-up included."))
     figures = []
-    for key, by_size, caption in (
-        ("compare-rounds", False, "Test score by communication round, mean over seeds."),
-        ("compare-size", True, "Test score by megabytes sent so far, both directions, set-up included."),
-    ):
+    for key, by_size, caption in kinds:
         plots = {}
         for name in names:
-            data = []
+            lines = []
             for position, (group, label) in enumerate(zip(tracks, labels, strict=True)):
-                x, y = _mean_line(group, "test", name, by_size=by_size)
+                x, y, low, high = _mean_line(group, "test", name, by_size=by_size)
                 if x:
-                    style = {"color": colour(position), "dash": dash(position), "width": 2.2}
-                    data.append(line_trace(x, y, label, style))
-            if data:
-                title = axis_title(name)
-                layout = layout_of("MB sent and received", title) if by_size else _round_layout(title, data)
-                plots[name] = {"data": data, "layout": layout}
+                    lines.append(Line(label, x, y, position, position // 8, low, high))
+            if lines:
+                x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)
+                plots[name] = Plot(x_axis, Axis(axis_title(name)), tuple(lines))
         if plots:
             first = next(iter(plots))
             figures.append(
@@ -92,41 +81,29 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
 def trade_off(
     labels: Sequence[str], megabytes: Sequence[float | None], scores: Sequence[Any], name: str
 ) -> Figure | None:
-    """Score against megabytes per run, deviations as whiskers; None with fewer than two complete pairs."""
-    data = []
-    for position, (label, size, score) in enumerate(zip(labels, megabytes, scores, strict=True)):
-        if size is None or score is None:
-            continue
-        factor = metric_of(name).factor
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": label,
-                "x": [size],
-                "y": [short(factor * score.mean)],
-                "error_y": {
-                    "type": "data",
-                    "array": [short(factor * (score.std or 0))],
-                    "color": colour(position),
-                    "thickness": 1.2,
-                },
-                "marker": {"color": colour(position), "size": 11, "symbol": symbol(position)},
-                "hovertemplate": f"%{{y:.1f}}, %{{x:,.2f}} MB<extra>{plain(label)}</extra>",
-            }
-        )
-    if len(data) < 2:
+    """Score against megabytes per run, where runs differ in these; None with fewer than two complete pairs."""
+    known = [
+        (position, label, size, score)
+        for position, (label, size, score) in enumerate(zip(labels, megabytes, scores, strict=True))
+        if size is not None and score is not None
+    ]
+    sizes = [size for _, _, size, _ in known]
+    if len(known) < 2 or max(sizes) <= (1 + _EVEN) * min(sizes):
         return None
-    layout = layout_of("MB sent and received per seed", axis_title(name))
-    positive = all(trace["x"][0] > 0 for trace in data)  # type: ignore[index]
-    if positive and max(trace["x"][0] for trace in data) > 30 * min(trace["x"][0] for trace in data):  # type: ignore[index]
-        layout["xaxis"] |= {"type": "log", "dtick": 1}
+    factor = metric_of(name).factor
+    dots = []
+    for position, label, size, score in known:
+        y, wide = factor * score.mean, factor * (score.std or 0)
+        dots.append(Dots("", [size], [short(y)], position, [f"{label}: {y:.1f}, {size:,.2f} MB"],
+                         [(short(y - wide), short(y + wide))], [label]))  # fmt: skip
+    log = min(sizes) > 0 and max(sizes) > 30 * min(sizes)
     return Figure(
         "trade-off",
-        "Score against communication: up and to the left is better. Whiskers are one standard deviation over seeds.",
+        "Score against communication: up and to the left is better. Lines: one standard deviation over seeds to each "
+        "side.",
         f"Scatter of {in_sentence(name)} against megabytes per run",
         360,
-        {name: {"data": data, "layout": layout}},
+        {name: Plot(Axis("MB sent and received per seed", log=log), Axis(axis_title(name)), tuple(dots))},
     )
 
 
@@ -134,11 +111,13 @@ _SECONDS = {"cpu_seconds": "processor", "server_cpu_seconds": "of it server", "w
 
 
 def round_cost(run: Run) -> list[Figure]:
-    """Bytes and seconds of each round, mean over seeds."""
+    """Bytes of each round where these vary, and seconds, mean over seeds."""
     rounds = _mean_rounds(run, ("upload_bytes", "download_bytes", *_SECONDS))
+    if len(rounds["round"]) < 2:
+        return []
     figures = []
     sizes = [value for key in ("upload_bytes", "download_bytes") for value in rounds[key] if value]
-    if sizes:
+    if sizes and any(_varies(rounds[key]) for key in ("upload_bytes", "download_bytes")):
         factor, unit = size_unit(max(sizes))
         figures.append(
             Figure(
@@ -174,12 +153,17 @@ def server_work(run: Run) -> list[Figure]:
     for title, curves_of in found.items():
         plots = {}
         for name, lines in curves_of.items():
-            data = []
-            for position, (number, points) in enumerate(lines):
-                style = {"color": colour(position), "dash": DASHES[position % len(DASHES)], "width": 2}
-                y = [None if value is None else short(value) for _, value in points]
-                data.append(line_trace([float(step) for step, _ in points], y, f"seed {number}", style, digits=3))
-            plots[name] = {"data": data, "layout": layout_of("Step", words(name))}
+            marks = tuple(
+                Line(
+                    f"seed {number}",
+                    [float(step) for step, _ in points],
+                    [None if value is None else short(value) for _, value in points],
+                    position,
+                    position % 4,
+                )
+                for position, (number, points) in enumerate(lines)
+            )
+            plots[name] = Plot(Axis("Step", whole=True), Axis(words(name)), marks)
         figures.append(
             Figure(
                 f"work-{title}",
@@ -211,6 +195,9 @@ class _Track:
         each = [row.upload_bytes + row.download_bytes for row in rows]
         start = seed.setup.upload_bytes + seed.setup.download_bytes
         self.size: list[float] = ((start + np.cumsum(each)) / 1e6)[picked].tolist() if rows else []
+        self.per_round = sum(each) / max(1, len(each))
+        # Where every round costs the same and set-up nothing to speak of, bytes are rounds in another unit
+        self.is_even = not _varies(each) and start <= max(self.per_round, 1)
 
     def line(self, group: str, name: str, mode: str | None = None) -> dict[int, float]:
         """Score by round, where it was recorded; of the reported mode or another."""
@@ -222,68 +209,57 @@ class _Track:
         return dict(zip(self.rounds, self.size, strict=True))
 
 
+def _varies(values: Sequence[float | None]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and max(known) - min(known) > _EVEN * max(known)
+
+
 def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
     factor = metric_of(name).factor
-    data: list[Plot] = []
+    marks: list[Mark] = []
     for position, group in enumerate(("validation", "test")):
-        style = {"color": colour(position), "dash": "dash" if group == "validation" else "solid"}
-        if len(tracks) > 1:
-            for track in tracks[:_SEED_LINES]:
-                x, y = _mean_line([track], group, name, by_size=by_size)
-                if x:
-                    thin = line_trace(x, y, f"{group}, seed {track.seed}", {**style, "dash": "solid", "width": 1})
-                    data.append(
-                        thin | {"opacity": 0.45, "hoverinfo": "skip", "showlegend": False, "legendgroup": group}
-                    )
-        x, y = _mean_line(tracks, group, name, by_size=by_size)
+        x, y, low, high = _mean_line(tracks, group, name, by_size=by_size)
         if x:
-            data.append(line_trace(x, y, words(group), {**style, "width": 2.4}) | {"legendgroup": group})
+            dash = int(group == "validation")
+            marks.append(Line(words(group), x, y, position, dash, low, high))
     modes = dict.fromkeys(mode for track in tracks for row in track.rows for mode in row.modes or {})
     for position, mode in enumerate(modes, start=2):
-        x, y = _mean_line(tracks, "test", name, by_size=by_size, mode=mode)
+        x, y, *_ = _mean_line(tracks, "test", name, by_size=by_size, mode=mode)
         if x:
-            dotted: Plot = {"color": colour(position), "dash": "dot", "width": 1.8}
-            data.append(line_trace(x, y, f"Test, {MODES.get(mode, words(mode))}", dotted))
-    chosen: list[tuple[float, float]] = []
+            marks.append(Line(f"Test, {MODES.get(mode, words(mode))}", x, y, position, 2))
+    chosen: list[tuple[float, float, int]] = []
     for track in tracks:
         line, sizes = track.line("test", name), track.sizes()
         if track.best in line:
             where = sizes[track.best] if by_size else track.best
-            chosen.append((where, short(factor * line[track.best])))
+            chosen.append((where, short(factor * line[track.best]), track.seed))
     if chosen:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "chosen round",
-                "x": [short(x) for x, _ in chosen],
-                "y": [y for _, y in chosen],
-                "marker": {
-                    "symbol": "diamond",
-                    "size": 9,
-                    "color": colour(1),
-                    "line": {"color": HOVER, "width": 1.2},
-                },
-                "hovertemplate": "%{y:.1f} at %{x}<extra>chosen round</extra>",
-            }
-        )
-    layout = layout_of("MB sent and received", axis_title(name)) if by_size else _round_layout(axis_title(name), data)
-    return {"data": data, "layout": layout}
+        tips = [f"seed {seed}: {y:.1f} at the chosen round" for _, y, seed in chosen]
+        marks.append(Dots("", [short(x) for x, *_ in chosen], [y for _, y, _ in chosen], 1, tips))
+    x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)
+    return Plot(x_axis, Axis(axis_title(name)), tuple(marks))
 
 
-def _mean_line(
-    tracks: Sequence[_Track], group: str, name: str, *, by_size: bool, mode: str | None = None
-) -> tuple[list[float], list[float]]:
-    """Mean over the seeds that recorded the score, at the rounds that all of these reached."""
+def _mean_line(tracks: Sequence[_Track], group: str, name: str, *, by_size: bool, mode: str | None = None) -> _Band:
+    """Mean over the seeds that recorded the score, at the rounds that all of these reached, and its band."""
     lines = [(line, track.sizes()) for track in tracks if (line := track.line(group, name, mode))]
     if not lines:
-        return [], []
+        return [], [], [], []
     common = sorted(set.intersection(*(set(line) for line, _ in lines)))
-    factor = metric_of(name).factor
-    y = [short(factor * float(np.mean([line[when] for line, _ in lines]))) for when in common]
-    if not by_size:
-        return [float(when) for when in common], y
-    return [short(float(np.mean([sizes[when] for _, sizes in lines]))) for when in common], y
+    values = metric_of(name).factor * np.array([[line[when] for line, _ in lines] for when in common]).reshape(
+        len(common), len(lines)
+    )
+    middle = values.mean(axis=1)
+    wide = values.std(axis=1, ddof=1) if len(lines) > 1 else None
+    edges = ([], []) if wide is None else (_short(middle - wide), _short(middle + wide))
+    at: Callable[[int], float] = float
+    if by_size:
+        at = lambda when: short(float(np.mean([sizes[when] for _, sizes in lines])))  # noqa: E731
+    return [at(when) for when in common], _short(middle), *edges
+
+
+def _short(values: Any) -> list[float]:
+    return [short(value) for value in values.tolist()]
 
 
 def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
@@ -297,20 +273,10 @@ def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
 
 
 def _cost_plot(rounds: Mapping[str, list[Any]], series: Mapping[str, str], factor: float, unit: str) -> Plot:
-    data = []
-    for position, (key, title) in enumerate(series.items()):
-        if any(value is not None for value in rounds[key]):
-            y = [None if value is None else short(value / factor) for value in rounds[key]]
-            style = {"color": colour(position), "dash": DASHES[position], "width": 2}
-            data.append(line_trace(rounds["round"], y, title, style, digits=3))
-    layout = _round_layout(unit, data)
-    layout["yaxis"]["rangemode"] = "tozero"
-    return {"data": data, "layout": layout}
-
-
-def _round_layout(y_title: str, data: Sequence[Plot]) -> Plot:
-    """A layout over rounds; few rounds get a tick each, for there is no round 1.5."""
-    layout = layout_of("Round", y_title)
-    if max((x for trace in data for x in trace["x"]), default=0) <= 12:
-        layout["xaxis"]["dtick"] = 1
-    return layout
+    lines = [
+        Line(title, rounds["round"], [None if value is None else short(value / factor) for value in rounds[key]],
+             position, position)
+        for position, (key, title) in enumerate(series.items())
+        if any(value is not None for value in rounds[key])
+    ]  # fmt: skip
+    return Plot(Axis("Round", whole=True), Axis(unit, low=0.0), tuple(lines))

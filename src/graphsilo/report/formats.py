@@ -7,7 +7,7 @@ Markdown table and the LaTeX table round alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,26 @@ REFERENCE_MEANINGS = {
     "global_cut": "one place holds everything but the edges between silos",
     "global": "one place holds everything",
 }
+
+
+@dataclass(frozen=True)
+class Names:
+    """What clients are called: by the names of their silos, where they have any, else by number."""
+
+    known: Mapping[int, str]
+
+    @classmethod
+    def of(cls, partition: PartitionFacts) -> Names:
+        """Those that the result holds."""
+        return cls({holder.client: holder.silo for holder in partition.per_client if holder.silo})
+
+    def short(self, client: int) -> str:
+        """For an axis or a table: "north", "3"."""
+        return self.known.get(client, str(client))
+
+    def title(self, client: int) -> str:
+        """For a sentence: "north", "client 3"."""
+        return self.known.get(client, f"client {client}")
 
 
 def references_explained(keys: Iterable[str]) -> str:

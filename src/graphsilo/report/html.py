@@ -1,8 +1,9 @@
 """The report pages: one HTML file each, which loads nothing from anywhere.
 
-plotly.js, the style and the figures' data are inside the file. A content security policy forbids everything else: only
-the two scripts whose hashes it names may run, and no address can be asked, so that a page opened years later, or on a
-machine without a network, shows the same.
+Figures are drawn here, as SVG; the page's one script adds what is handy (sorting, a value under the pointer), and all
+that the page says can be read without it. A content security policy forbids everything else: only the script whose hash
+it names may run, and no address can be asked, so that a page opened years later, or on a machine without a network,
+shows the same.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.experiments.storage import disk
 from graphsilo.report import comparison_page, run_page
 from graphsilo.report.formats import MISSING, number
-from graphsilo.report.plot import DARK, Figure
+from graphsilo.report.numbers import numbers
+from graphsilo.report.plot import Figure, palette
 from graphsilo.report.record import Context, Run, load
+from graphsilo.report.svg import draw
 
 if TYPE_CHECKING:
     import jinja2
@@ -63,40 +66,35 @@ def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, *, baselin
 
 def render(run: Run) -> str:
     """The report page of a run, as HTML."""
-    return page("run.html.j2", *run_page.describe(run))
+    context, _ = run_page.describe(run)
+    return page("run.html.j2", context)
 
 
 def render_comparison(runs: Sequence[Run], *, baseline: str | None = None) -> str:
     """The comparison page of runs in memory, as HTML."""
-    return page("comparison.html.j2", *comparison_page.describe(runs, baseline=baseline))
+    context, _ = comparison_page.describe(runs, baseline=baseline)
+    return page("comparison.html.j2", context)
 
 
-def page(template: str, context: Context, drawn: Sequence[Figure], *, folder: Path | None = None) -> str:
+def page(template: str, context: Context, *, folder: Path | None = None) -> str:
     """A page as HTML.
 
     Args:
         template: Name of its template, which extends ``base.html.j2``.
         context: What the template shows.
-        drawn: The page's figures.
         folder: Where the template is, if not among the package's.
     """
     from markupsafe import Markup
 
-    scripts = [script_text(_plotly())] if drawn else []
-    scripts.append(script_text(packaged("report.js")))
-    data = {
-        "figures": {figure.name: {"group": figure.group, "plots": figure.plots} for figure in drawn},
-        "dark": DARK,
-    }
+    script = script_text(packaged("report.js"))
     return (
         environment(folder)
         .get_template(template)
         .render(
             **context,
-            style=Markup(packaged("report.css")),
-            scripts=[Markup(script) for script in scripts],
-            policy=_policy(scripts),
-            page_data=Markup(json_for_html(data)),
+            style=Markup(palette() + packaged("report.css")),
+            scripts=[Markup(script)],
+            policy=_policy([script]),
             missing=MISSING,
         )
     )
@@ -107,13 +105,25 @@ def environment(folder: Path | None = None) -> jinja2.Environment:
     import jinja2
 
     places = [jinja2.FileSystemLoader([] if folder is None else folder), jinja2.FunctionLoader(packaged)]
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.ChoiceLoader(places),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= {"choices": _choices}
+    return made
+
+
+def _choices(figure: Figure) -> list[Context]:
+    """Every plot of a figure as the template shows it: its pictures, and its numbers."""
+    from markupsafe import Markup
+
+    return [
+        {"name": name, "pictures": [(kind, Markup(picture)) for kind, picture in pictures], "numbers": numbers(plot)}
+        for (name, pictures), plot in zip(draw(figure), figure.plots.values(), strict=True)
+    ]
 
 
 def packaged(name: str) -> str:
@@ -121,12 +131,6 @@ def packaged(name: str) -> str:
     from importlib import resources
 
     return resources.files("graphsilo.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
 
 
 def script_text(text: str) -> str:

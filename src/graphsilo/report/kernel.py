@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphsilo.report.formats import MISSING, integer, number
-from graphsilo.report.plot import Figure, Plot, colour, layout_of, present
+from graphsilo.report.plot import Axis, Dots, Figure, Plot, present
 from graphsilo.report.record import Context
 
 GRAPHS = {"global": "Whole graph", "cut": "Cut graph", "mended": "Mended graph"}
@@ -95,36 +95,28 @@ def table(record: Mapping[str, Any]) -> Context | None:
 
 
 def figure(record: Mapping[str, Any]) -> Figure | None:
-    """Bars per silo, one for each graph that its nodes are seen on."""
+    """Dots per silo, one for each graph that its nodes are seen on."""
     names = shown(record)
     silos = record.get("silos") or []
     if not names:
         return None
-    layout = layout_of("Client", "Bound term")
-    layout |= {"barmode": "group", "bargap": 0.25}
-    layout["xaxis"] |= {"type": "category"}
+    clients = [str(row.get("client")) for row in silos]
     values = [value for row in silos for name in names if (value := number(row.get(name))) is not None]
-    # Where two nodes that see the same have different labels the term is a hundred times larger: bars need decades.
-    if min(values) > 0 and max(values) > 20 * min(values):
-        layout["yaxis"] |= {"type": "log"}
-    traces: list[Plot] = [
-        {
-            "type": "bar",
-            "name": GRAPHS[name],
-            "x": [str(row.get("client")) for row in silos],
-            "y": [number(row.get(name)) for row in silos],
-            "marker": {"color": colour(place)},
-            "hovertemplate": f"client %{{x}}: %{{y:.4g}}<extra>{GRAPHS[name]}</extra>",
-        }
-        for place, name in enumerate(names)
-    ]
+    # Where two nodes that see the same have different labels the term is a hundred times larger: that needs decades.
+    log = min(values) > 0 and max(values) > 20 * min(values)
+    dots = []
+    for series, name in enumerate(names):
+        known = [(place, value) for place, row in enumerate(silos) if (value := number(row.get(name))) is not None]
+        tips = [f"client {clients[place]}, {GRAPHS[name].lower()}: {value:.4g}" for place, value in known]
+        dots.append(Dots(GRAPHS[name], [value for _, value in known], [place for place, _ in known], series, tips))
+    plot = Plot(Axis("Bound term", log=log), Axis(names=tuple(f"client {who}" for who in clients)), tuple(dots))
     return Figure(
         "kernel-bound",
         "The bound's term over each silo's own nodes, as they see the whole graph, their cut graph and, where it was "
-        "mended, their mended graph. Mending should move it from the second bar towards the first.",
-        f"Bars of the bound's term for {len(silos)} clients on {len(names)} graphs",
-        340,
-        {"bound": {"data": traces, "layout": layout}},
+        "mended, their mended graph. Mending should move it from the cut graph's towards the whole graph's.",
+        f"Dots of the bound's term for {len(silos)} clients on {len(names)} graphs",
+        int(min(100 + 24 * len(silos), 900)),
+        {"bound": plot},
     )
 
 

@@ -1,23 +1,19 @@
-"""What all figures share: plain plotly.js descriptions, one palette, one layout.
+"""What a figure is: axes and marks as plain values, and one palette. ``svg`` draws them.
 
-A figure is data and layout in dictionaries; nothing here needs plotly, which only draws them in the reader's browser.
-Colours are named once, for light pages; ``DARK`` says what the page's script puts in their place in the dark. The
-series colours follow Okabe and Ito, "Color Universal Design" (2008), darkened to reach 3:1 contrast on white.
+The series colours follow Okabe and Ito, "Color Universal Design" (2008), darkened to reach 3:1 contrast on white. A
+mark names its colour by position; the page's style says what it is, in the light and in the dark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.evaluate.metrics import metric_of
-
-Plot: TypeAlias = "dict[str, Any]"
-"""``{"data": [traces], "layout": {...}}`` as plotly.js takes it."""
 
 SERIES = {
     "#0072b2": "#5ab4e6",  # blue
@@ -29,26 +25,121 @@ SERIES = {
     "#8c2d3a": "#f08a94",  # wine
     "#6b7a00": "#c3d154",  # olive
 }
-INK, MUTED, GRID, HOVER, CLEAR = "#1c2430", "#5d6878", "#e3e7ed", "#fdfdfe", "rgba(0,0,0,0)"
-DARK = SERIES | {
-    INK: "#e6e9ee",
-    MUTED: "#9aa5b4",
-    GRID: "#2c3440",
-    HOVER: "#222a34",
+"""Light colour to dark colour."""
+SCALE = {
     "#f2f5f9": "#1d242e",
     "#c6dbef": "#1f4467",
     "#6baed6": "#2a6fa6",
     "#2171b5": "#63aede",
     "#08306b": "#d6ecfb",
 }
-"""Light colour to dark colour."""
-_COLOURS = list(SERIES)
-DASHES = ("solid", "dash", "dot", "dashdot")
-SCALE = [[0, "#f2f5f9"], [0.25, "#c6dbef"], [0.5, "#6baed6"], [0.75, "#2171b5"], [1, "#08306b"]]
+"""From no share to the largest, evenly spaced."""
+STEPS = 13
+"""Colours of a heat map."""
 
 
-CATEGORIES = {"type": "category", "gridcolor": CLEAR, "ticks": ""}
-"""An axis of names."""
+@dataclass(frozen=True)
+class Axis:
+    """One direction of a plot.
+
+    Attributes:
+        title: What is shown along it, with its unit.
+        names: Of the places 0, 1, 2, … along it; empty where it shows numbers.
+        low, high: Its ends; by default where the marks end.
+        log: Whether equal steps are equal factors.
+        whole: Whether there is nothing between whole numbers.
+    """
+
+    title: str = ""
+    names: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line, named at its end; a single point is drawn as a dot.
+
+    Attributes:
+        series: Position of its colour.
+        low, high: Edges of the band around it; empty without one.
+        quiet: A thin line without a name, which stands behind the others.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    series: int = 0
+    dash: int = 0
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Points, each with what it says to who points at it.
+
+    Attributes:
+        reach: (from, to) of the line through each point, along ``x`` where y has names, else along ``y``.
+        labels: Text beside each point.
+        small: Many points.
+        hollow: Rings instead of discs.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    series: int = 0
+    tips: Sequence[str] = ()
+    reach: Sequence[tuple[float, float]] = ()
+    labels: Sequence[str] = ()
+    small: bool = False
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars from 0: along x for each name of the y axis, or along y at ``at``, ``width`` wide."""
+
+    values: Sequence[float | None]
+    series: int = 0
+    tips: Sequence[str] = ()
+    at: Sequence[float] = ()
+    width: float = 1.0
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Cells [rows, columns] under the names of the axes, from 0 (pale) to ``top``.
+
+    Attributes:
+        counts: What a cell says to who points at it, beside its value.
+        unit: Of the values, in the key.
+        written: Whether the values stand in the cells.
+        left: Where the first column stands along x.
+    """
+
+    values: NDArray[np.float64]
+    top: float
+    counts: NDArray[np.int64] | None = None
+    unit: str = "%"
+    written: bool = False
+    left: int = 0
+
+
+Mark: TypeAlias = Line | Dots | Bars | Heat
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Marks on two axes, the first ones behind."""
+
+    x: Axis
+    y: Axis
+    marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True)
@@ -72,16 +163,6 @@ class Figure:
     group: str = ""
 
 
-def colour(position: int) -> str:
-    """The colour of the series at a position; they repeat after eight, see ``dash``."""
-    return _COLOURS[position % len(SERIES)]
-
-
-def dash(position: int) -> str:
-    """The line pattern that tells a repeated colour from its first use."""
-    return DASHES[position // len(SERIES) % len(DASHES)]
-
-
 def choices(drawn: Sequence[Figure]) -> list[tuple[str, str]]:
     """What the reader can choose among figures of one group: plot name and title."""
     names = dict.fromkeys(name for figure in drawn for name in figure.plots)
@@ -93,54 +174,9 @@ def present(*found: Figure | None) -> list[Figure]:
     return [figure for figure in found if figure is not None]
 
 
-def layout_of(x_title: str, y_title: str, *, legend: bool = True) -> Plot:
-    """Axes, fonts and margins that all figures share."""
-    axis = {
-        "gridcolor": GRID,
-        "linecolor": GRID,
-        "zeroline": False,
-        "automargin": True,
-        "tickfont": {"color": MUTED, "size": 12},
-    }
-    title = {"font": {"color": MUTED, "size": 12.5}, "standoff": 10}
-    return {
-        "paper_bgcolor": CLEAR,
-        "plot_bgcolor": CLEAR,
-        "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13, "color": INK},
-        "margin": {"l": 52, "r": 12, "t": 12, "b": 44},
-        "showlegend": legend,
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "y": 1.02,
-            "yanchor": "bottom",
-            "font": {"size": 12},
-            "traceorder": "normal",
-        },
-        "hoverlabel": {"bgcolor": HOVER, "bordercolor": GRID, "font": {"color": INK, "size": 12}},
-        "hovermode": "closest",
-        "xaxis": {**axis, "title": {**title, "text": x_title}},
-        "yaxis": {**axis, "title": {**title, "text": y_title}},
-    }
-
-
-def line_trace(x: Sequence[Any], y: Sequence[Any], name: str, style: Plot, *, digits: int = 1) -> Plot:
-    """A line; a single point is drawn as a marker, which a line of one point would not be."""
-    return {
-        "type": "scatter",
-        "mode": "lines" if len(x) > 1 else "markers",
-        "name": plain(name),
-        "x": list(x),
-        "y": list(y),
-        "line": style,
-        "marker": {"color": style["color"], "size": 9},
-        "hovertemplate": f"%{{y:,.{digits}f}}<extra>{plain(name)}</extra>",
-    }
-
-
 def axis_title(name: str) -> str:
     """A metric as an axis names it."""
-    return f"{metric_of(name).title} in percent" if metric_of(name).is_share else metric_of(name).title
+    return f"{metric_of(name).title}, %" if metric_of(name).is_share else metric_of(name).title
 
 
 def size_unit(largest: float) -> tuple[float, str]:
@@ -153,16 +189,32 @@ def spaced(count: int, limit: int) -> NDArray[np.int64]:
     return np.arange(count) if count <= limit else np.linspace(0, count - 1, limit).astype(np.int64)
 
 
-def plain(text: str) -> str:
-    """Text without what plotly.js reads as markup or as a template."""
-    return str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "% {")
-
-
 def short(value: float) -> float:
     """Five significant digits: nobody reads more in a figure, and pages stay small."""
     return float(f"{value:.5g}")
 
 
-def symbol(position: int) -> str:
-    """The marker shape that goes with the colour at a position."""
-    return ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")[position % 8]
+def ramp() -> list[tuple[str, str]]:
+    """The colours of a heat map, light and dark, ``STEPS`` of them."""
+    return list(zip(_between(list(SCALE)), _between(list(SCALE.values())), strict=True))
+
+
+def _between(colours: Sequence[str]) -> list[str]:
+    known = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours], dtype=float)
+    at = np.linspace(0, len(colours) - 1, STEPS)
+    mixed = np.stack([np.interp(at, np.arange(len(colours)), part) for part in known.T], axis=1).round().astype(int)
+    return [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in mixed.tolist()]
+
+
+def palette() -> str:
+    """The colours as a style: ``--s0`` … of series, ``--h0`` … of a heat map."""
+    light, dark = (
+        "".join(
+            [
+                *(f"--s{i}:{pair[shade]};" for i, pair in enumerate(SERIES.items())),
+                *(f"--h{i}:{pair[shade]};" for i, pair in enumerate(ramp())),
+            ]
+        )
+        for shade in (0, 1)
+    )
+    return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"

@@ -18,7 +18,7 @@ from graphsilo.evaluate.metrics import ordered
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.records import RunRecord, Scores, Seed, read_run
-from graphsilo.report.formats import Spread, spread
+from graphsilo.report.formats import Names, Spread, spread
 
 KIND_WORDS = {
     "model": ("model weights", "model weights after local training", "model weights to start the round from"),
@@ -161,6 +161,11 @@ class Run:
     def main_metric(self) -> str:
         """The metric of the headline: accuracy where it was scored, else the first scored."""
         return next(iter(self.metrics()), "accuracy")
+
+    @property
+    def names(self) -> Names:
+        """What its clients are called."""
+        return Names.of(self.result.partition)
 
     @property
     def modes(self) -> list[str]:

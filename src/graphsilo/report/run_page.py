@@ -58,10 +58,10 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
     bound, bound_drawn = kernel.describe(run.kernel) if run.kernel else (None, [])
     drawn = {
         "curves": curves.curves(run),
-        "partition": present(figures.label_map(partition, names), figures.homophily(partition)),
-        "clients": present(figures.client_scores(rows, run.main_metric)),
+        "partition": present(figures.label_map(partition, names, run.names), figures.homophily(partition)),
+        "clients": present(figures.client_scores(rows, run.main_metric, run.names)),
         "classes": present(figures.confusion(_pooled_confusion(run), names), figures.per_class(_per_class(run), names)),
-        "ledger": present(figures.kinds(run.ledger), figures.uploads(run.ledger)) if run.ledger else [],
+        "ledger": present(figures.uploads(run.ledger, run.names)) if run.ledger else [],
         "cost": [*curves.server_work(run), *curves.round_cost(run)],
         "study": study_drawn,
         "kernel": bound_drawn,

@@ -232,7 +232,7 @@ def render(explained: Explained, before: Facts, stays: str) -> str:
         "attacked": sorted({each.data for each in explained.attacks}),
         "size": journal.size,
     }
-    return html.page("silo.html.j2", context, [])
+    return html.page("silo.html.j2", context)
 
 
 # -- the run -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphsilo.report.figures import class_labels
 from graphsilo.report.formats import MISSING, integer, number, words
-from graphsilo.report.plot import CLEAR, MUTED, SCALE, Figure, Plot, choices, colour, layout_of, present, spaced
+from graphsilo.report.plot import Axis, Dots, Figure, Heat, Plot, choices, present, spaced
 from graphsilo.report.record import Context
 
 Study: TypeAlias = Mapping[Any, Mapping[str, Any]]
@@ -66,12 +66,12 @@ def plane(study: Study, class_names: Sequence[str] | None = None) -> Figure | No
         real, synthetic = (features[spaced(len(features), MAX_POINTS)] for features, _ in both)
         at, shares = principal_plane(np.concatenate([real, synthetic]))
         kinds = ((REAL, at[: len(real)], both[0][1]), (SYNTHETIC, at[len(real) :], both[1][1]))
-        traces = []
+        marks = []
         for place, (kind, points, labels) in enumerate(kinds):
             shown = None if labels is None else labels[spaced(len(labels), MAX_POINTS)]
-            traces.append(_dots(kind, points, shown, class_names, place))
-        titles = [f"Component {axis + 1} ({100 * share:.0f} % of variance)" for axis, share in enumerate(shares)]
-        plots[f"client {client}"] = {"data": traces, "layout": layout_of(*titles)}
+            marks.append(_dots(kind, points, shown, class_names, place))
+        x, y = (Axis(f"Component {axis + 1} ({100 * share:.0f} % of variance)") for axis, share in enumerate(shares))
+        plots[f"client {client}"] = Plot(x, y, tuple(marks))
     if not plots:
         return None
     return Figure(
@@ -94,32 +94,17 @@ def feature_map(study: Study, class_names: Sequence[str] | None = None) -> Figur
         columns = np.sort(np.argsort(-real.std(axis=0), kind="stable")[:MAP_COLUMNS])
         low = float(min(real[:, columns].min(), synthetic[:, columns].min()))
         high = float(max(real[:, columns].max(), synthetic[:, columns].max()))
-        layout = layout_of("Real: features", "Nodes, by class", legend=False)
-        layout["xaxis"] |= {"domain": [0, 0.48], "type": "category", "gridcolor": CLEAR, "showticklabels": False}
-        layout["yaxis"] |= {"autorange": "reversed", "gridcolor": CLEAR, "showticklabels": False}
-        second = layout_of("Synthetic: features", "", legend=False)
-        layout["xaxis2"] = layout["xaxis"] | {"domain": [0.52, 1], "title": second["xaxis"]["title"]}
-        layout["yaxis2"] = layout["yaxis"] | {"anchor": "x2", "title": {"text": ""}}
-        traces = []
-        for place, (features, labels) in enumerate(both):
+        top = high - low or 1.0
+        parts = []
+        for features, labels in both:
             order = np.arange(len(features)) if labels is None else np.argsort(labels, kind="stable")
-            rows = order[spaced(len(order), MAP_ROWS)]
-            traces.append(
-                {
-                    "type": "heatmap",
-                    "z": np.round(features[np.ix_(rows, columns)], 4).tolist(),
-                    "customdata": [[name] * len(columns) for name in _names(labels, rows, class_names)],
-                    "x": [str(column) for column in columns],
-                    "colorscale": SCALE,
-                    "zmin": low,
-                    "zmax": high if high > low else low + 1.0,
-                    "showscale": place == 1,
-                    "colorbar": {"tickfont": {"color": MUTED}, "thickness": 11, "outlinewidth": 0},
-                    "hovertemplate": "%{customdata}, feature %{x}: %{z:.3f}<extra></extra>",
-                    **({"xaxis": "x2", "yaxis": "y2"} if place else {}),
-                }
-            )
-        plots[f"client {client}"] = {"data": traces, "layout": layout}
+            parts.append(features[np.ix_(order[spaced(len(order), MAP_ROWS)], columns)] - low)
+        second = len(columns) + max(1, len(columns) // 20)
+        x = Axis("Features: real, then synthetic", ("",) * (second + len(columns)))
+        y = Axis("Nodes, by class", ("",) * max(map(len, parts)))
+        span = f"above the least ({low:.3g})"
+        marks = tuple(Heat(part, top, unit=span, left=place * second) for place, part in enumerate(parts))
+        plots[f"client {client}"] = Plot(x, y, marks)
     if not plots:
         return None
     return Figure(
@@ -197,22 +182,10 @@ def _dots(
     labels: NDArray[np.int64] | None,
     class_names: Sequence[str] | None,
     place: int,
-) -> Plot:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": words(kind),
-        "x": np.round(points[:, 0], 4).tolist(),
-        "y": np.round(points[:, 1], 4).tolist(),
-        "customdata": _names(labels, np.arange(len(points)), class_names),
-        "marker": {
-            "color": colour(place),
-            "size": 7 if place else 6,
-            "opacity": 0.6,
-            "symbol": "diamond" if place else "circle",
-        },
-        "hovertemplate": f"{kind}, %{{customdata}}<extra></extra>",
-    }
+) -> Dots:
+    tips = [f"{kind}, {name}" for name in _names(labels, np.arange(len(points)), class_names)]
+    x, y = (np.round(points[:, axis], 4).tolist() for axis in (0, 1))
+    return Dots(words(kind), x, y, place, tips, small=True, hollow=kind == SYNTHETIC)
 
 
 def _text(value: Any) -> str:

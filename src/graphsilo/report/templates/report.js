@@ -1,61 +1,95 @@
 "use strict";
 (() => {
-  const page = JSON.parse(document.getElementById("page-data").textContent);
-  const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
-  const holders = [...document.querySelectorAll("[data-figure]")];
-  const chosen = {};
-  const config = {
-    responsive: true,
-    displaylogo: false,
-    modeBarButtons: [["toImage", "resetScale2d"]],
+  // A name and a value under the pointer, and beside what has the focus
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.setAttribute("aria-hidden", "true");
+  tip.hidden = true;
+  document.body.append(tip);
+  const say = (text, x, y) => {
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    const wide = tip.offsetWidth;
+    tip.style.left = `${Math.max(6, Math.min(x + 14, window.scrollX + document.documentElement.clientWidth - wide - 6))}px`;
+    tip.style.top = `${y + 16}px`;
   };
+  const rounded = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
 
-  // Figures name their colours for light pages; the dark ones stand beside them
-  const recolour = (value) => {
-    if (typeof value === "string") return page.dark[value] ?? value;
-    if (Array.isArray(value)) return typeof value[0] === "number" && typeof value[1] !== "string" ? value : value.map(recolour);
-    if (value !== null && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recolour(item)]));
-    }
-    return value;
+  // What the lines of a figure are worth at the place under the pointer: from the pictures' own paths
+  const along = (svg, event) => {
+    const [x0, x1, left, right, y0, y1, bottom, top] = svg.dataset.scales.split(",").map(Number);
+    const [xLog, yLog] = [...svg.dataset.log].map((sign) => sign === "1");
+    const box = svg.getBoundingClientRect();
+    const at = ((event.clientX - box.left) * svg.viewBox.baseVal.width) / box.width;
+    const value = (place, low, high, from, to, log) => {
+      const share = (place - from) / (to - from);
+      return log ? low * (high / low) ** share : low + (high - low) * share;
+    };
+    let nearest = null;
+    const rows = [...svg.querySelectorAll("path[data-name]")].map((path) => {
+      const points = path.getAttribute("d").slice(1).split("L").map((point) => point.split(" ").map(Number));
+      const best = points.reduce((one, other) => (Math.abs(other[0] - at) < Math.abs(one[0] - at) ? other : one));
+      if (nearest === null || Math.abs(best[0] - at) < Math.abs(nearest - at)) nearest = best[0];
+      return [path.dataset.name, best];
+    });
+    svg.querySelector(".cursor")?.remove();
+    if (nearest === null || Math.abs(nearest - at) > 40) return "";
+    const cursor = document.createElementNS(svg.namespaceURI, "path");
+    cursor.setAttribute("class", "cursor");
+    cursor.setAttribute("d", `M${nearest} ${top}V${bottom}`);
+    svg.prepend(cursor);
+    const head = `${svg.dataset.x} ${rounded(value(nearest, x0, x1, left, right, xLog))}`;
+    const lines = rows.filter(([, point]) => Math.abs(point[0] - nearest) < 1)
+      .map(([name, point]) => `${name}: ${rounded(value(point[1], y0, y1, bottom, top, yLog))}`);
+    return [head, ...lines].join("\n");
   };
+  document.addEventListener("pointermove", (event) => {
+    const marked = event.target.closest?.("[data-tip]");
+    const svg = event.target.closest?.("svg[data-scales]");
+    const text = marked ? marked.dataset.tip : svg ? along(svg, event) : "";
+    say(text, event.pageX, event.pageY);
+  });
+  document.addEventListener("pointerleave", () => say(""));
+  document.addEventListener("focusin", (event) => {
+    const box = event.target.getBoundingClientRect();
+    say(event.target.dataset?.tip ?? "", box.left + window.scrollX - 14, box.bottom + window.scrollY - 10);
+  });
+  document.addEventListener("focusout", () => say(""));
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") say(""); });
 
-  const draw = (holder, dark) => {
-    const figure = page.figures[holder.dataset.figure];
-    const names = Object.keys(figure.plots);
-    const wanted = chosen[figure.group];
-    const plot = figure.plots[names.includes(wanted) ? wanted : names[0]];
-    // plotly.js writes into what it is given
-    const { data, layout } = dark ? recolour(plot) : structuredClone(plot);
-    const quiet = dark ? page.dark["#5d6878"] : "#5d6878";
-    layout.height = Number(holder.dataset.height);
-    layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: quiet, activecolor: quiet };
-    // A vector image needs no detour through a canvas, which the page's policy would not allow
-    const image = { format: "svg", filename: holder.dataset.figure };
-    return Plotly.react(holder, data, layout, { ...config, toImageButtonOptions: image });
-  };
-  const drawAll = (dark = prefersDark.matches) => holders.forEach((holder) => draw(holder, dark));
-
-  if (holders.length) {
-    if (window.Plotly) {
-      drawAll();
-      prefersDark.addEventListener("change", () => drawAll());
-      window.addEventListener("beforeprint", () => drawAll(false));
-      window.addEventListener("afterprint", () => drawAll());
-    } else {
-      holders.forEach((holder) => { holder.innerHTML = '<p class="failed">The figure could not be drawn.</p>'; });
-    }
-  }
+  // A picture with its colours written into it, since the page's style does not travel with the file
+  const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font"];
+  document.querySelectorAll("figure.panel[id]").forEach((figure) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "save";
+    button.textContent = "SVG";
+    button.setAttribute("aria-label", `Save this figure as SVG: ${figure.id}`);
+    button.addEventListener("click", () => {
+      const shown = [...figure.querySelectorAll("svg")].find((svg) => svg.getClientRects().length);
+      if (!shown) return;
+      const copy = shown.cloneNode(true);
+      const [from, to] = [shown, copy].map((svg) => [svg, ...svg.querySelectorAll("*")]);
+      to.forEach((node, place) => {
+        const style = getComputedStyle(from[place]);
+        KEPT.forEach((name) => node.style.setProperty(name, style.getPropertyValue(name)));
+      });
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" }));
+      link.download = `${figure.id}.svg`;
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+    figure.querySelector("figcaption").prepend(button);
+  });
 
   document.querySelectorAll("select[data-group]").forEach((select) => {
-    const apply = () => {
-      chosen[select.dataset.group] = select.value;
-      const title = select.selectedOptions[0].textContent;
-      holders.filter((holder) => page.figures[holder.dataset.figure].group === select.dataset.group).forEach((holder) => {
-        holder.setAttribute("aria-label", `${holder.dataset.label} (${title})`);
-        draw(holder, prefersDark.matches);
-      });
-    };
+    const apply = () => document.querySelectorAll(`figure[data-group="${select.dataset.group}"]`).forEach((figure) => {
+      const parts = [...figure.querySelectorAll(".choice")];
+      const wanted = parts.find((part) => part.dataset.choice === select.value) ?? parts[0];
+      parts.forEach((part) => { part.hidden = part !== wanted; });
+    });
     select.addEventListener("change", apply);
     // A browser that restores the choice after a reload does not say so
     if (select.selectedIndex > 0) apply();

@@ -1,0 +1,455 @@
+"""Figures as SVG, drawn once for a wide and once for a narrow place, so that text keeps its size on a phone.
+
+No script is needed to see them and none of their text is markup. What a script may add (a value under the pointer)
+finds what it needs in ``data-`` attributes.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+
+import numpy as np
+
+from graphsilo.report.formats import integer
+from graphsilo.report.plot import SERIES, STEPS, Axis, Bars, Dots, Figure, Heat, Line, Mark, Plot, ramp
+
+WIDTHS = {"wide": 540, "narrow": 326}
+"""Pixels of a figure in one of two columns of a page, and on a phone."""
+MAX_CELLS = 1200
+"""Above this a heat map is an image: a shape for each cell would be a megabyte."""
+_LETTER = 6.4
+"""About what a letter takes in 12-pixel text."""
+_LINE = 14.0
+
+
+def draw(figure: Figure) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Every choice of a figure: its name, and its picture for each of ``WIDTHS`` as (class, SVG)."""
+    return [
+        (name, [(kind, _picture(plot, width, figure.height)) for kind, width in WIDTHS.items()])
+        for name, plot in figure.plots.items()
+    ]
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+
+    def __call__(self, value: float) -> float:
+        if self.log:
+            share = math.log(max(value, self.low) / self.low) / (math.log(self.high / self.low) or 1.0)
+        else:
+            share = (value - self.low) / ((self.high - self.low) or 1.0)
+        return self.start + (self.end - self.start) * share
+
+    def ticks(self, apart: float, whole: bool) -> list[float]:
+        """Round values, at least ``apart`` pixels from each other."""
+        if self.log:
+            decades = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
+            if len(decades) > 1:
+                every = max(1, math.ceil(len(decades) * apart / abs(self.end - self.start)))
+                return [10.0**power for power in decades[::every]]
+            return [self.low, self.high]
+        room = max(1, int(abs(self.end - self.start) / apart))
+        step = nice((self.high - self.low) / room)
+        step = max(1.0, float(round(step))) if whole else step
+        first = math.ceil(self.low / step - 1e-9)
+        return [place * step for place in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def nice(step: float) -> float:
+    """The next of 1, 2, 5, 10, … at least as large.
+
+    Example:
+        >>> nice(0.3), nice(7)
+        (0.5, 10.0)
+    """
+    if step <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= step * (1 - 1e-9))
+
+
+def number(value: float) -> str:
+    """A tick's value: 0.25, 12, 1.5 k where thousands would not fit."""
+    if value and (abs(value) < 1e-3 or abs(value) >= 1e6):
+        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{value:,.6g}".replace(",", "\u202f").replace("-", "−")
+
+
+def _picture(plot: Plot, width: int, height: int) -> str:
+    frame = _Frame(plot, width, height)
+    parts = [*frame.axes()]
+    for mark in plot.marks:
+        parts += _DRAWN[type(mark)](mark, frame)
+    parts += frame.names()
+    x, y = frame.x, frame.y
+    data = ""
+    if any(isinstance(mark, Line) for mark in plot.marks):
+        ends = [x.low, x.high, x.start, x.end, y.low, y.high, y.start, y.end]
+        log = f"{int(x.log)}{int(y.log)}"
+        data = (
+            f' data-scales="{",".join(f"{end:.6g}" for end in ends)}" data-log="{log}" data-x="{_text(plot.x.title)}"'
+        )
+    return (
+        f'<svg viewBox="0 0 {width} {frame.height:g}" width="{width}" height="{frame.height:g}" aria-hidden="true"'
+        f"{data}>{''.join(parts)}</svg>"
+    )
+
+
+class _Frame:
+    """Where things are: scales, margins, and the names of lines."""
+
+    def __init__(self, plot: Plot, width: int, height: int):
+        self.plot, self.width, self.height = plot, width, float(height)
+        self.lines = [mark for mark in plot.marks if isinstance(mark, Line) and not mark.quiet]
+        self.dots = [mark for mark in plot.marks if isinstance(mark, Dots) and mark.name]
+        heat = next((mark for mark in plot.marks if isinstance(mark, Heat)), None)
+        named = [line.name for line in self.lines if line.name]
+        end = max((_wide(name) for name in named), default=0.0) + 10
+        # Names stand at the ends of lines; where they would take the plot's place, above it
+        self.above = end > 0.27 * width
+        self.keys = [(line.name, line.series, "line", line.dash) for line in self.lines] if self.above else []
+        if len(self.dots) > 1 or (self.dots and self.lines):
+            self.keys += [(mark.name, mark.series, "dot", 0) for mark in self.dots]
+        names = plot.y.names
+        top = 8.0 + (_LINE if plot.y.title else 0)
+        self.key_rows = _rows([name for name, *_ in self.keys], width)
+        top += (_LINE + 4) * len(self.key_rows) + (30 if heat is not None else 0)
+        bottom = 24.0 + (_LINE + 2 if plot.x.title else 0)
+        right = 12.0 if self.above or not named else end
+        labels = max((_wide(label) for mark in self.dots for label in mark.labels), default=0.0)
+        x_low, x_high = _limits(plot, 0)
+        y_low, y_high = _limits(plot, 1)
+        left = 12.0
+        if names:
+            left = min(0.42 * width, max(map(_wide, names), default=0.0)) + 12
+        self.y = _Scale(y_low, y_high, self.height - bottom, top, plot.y.log)
+        if names:  # from top to bottom, as a table
+            self.y = replace(self.y, start=top, end=self.height - bottom)
+        self.y_ticks = [] if names else self.y.ticks(34, plot.y.whole)
+        if not names:
+            left = max((_wide(number(tick)) for tick in self.y_ticks), default=0.0) + 12
+        self.left, self.right, self.top, self.bottom = left, width - right, top, self.height - bottom
+        self.x = _Scale(x_low, x_high, left, self.right - (min(labels, 0.3 * width) if labels else 0), plot.x.log)
+        wanted = 46 + 7 * len(number(x_high))
+        self.x_ticks = [] if plot.x.names else self.x.ticks(wanted, plot.x.whole)
+
+    def axes(self) -> list[str]:
+        """Grid, ticks and titles; names of places instead of ticks where an axis has them."""
+        plot, found = self.plot, []
+        if plot.y.title:
+            found.append(_label(0, 12, plot.y.title, "axis"))
+        row = 12 + (_LINE + 4 if plot.y.title else 0)
+        for keys in self.key_rows:
+            at = 0.0
+            for position in keys:
+                name, series, kind, dash = self.keys[position]
+                sign = (
+                    f'<path class="s{series % len(SERIES)} d{dash}" d="M{at:g} {row - 4:g}h18"/>'
+                    if kind == "line"
+                    else f'<circle class="f{series % len(SERIES)}" cx="{at + 9:g}" cy="{row - 4:g}" r="4"/>'
+                )
+                found.append(sign + _label(at + 23, row, name, f"t{series % len(SERIES)}"))
+                at += 23 + _wide(name) + 16
+            row += _LINE + 4
+        if not plot.y.names:
+            for tick in self.y_ticks:
+                at = self.y(tick)
+                found.append(f'<path class="grid" d="M{self.left:g} {at:.1f}H{self.right:g}"/>')
+                found.append(_label(self.left - 7, at + 4, number(tick), "tick", "end"))
+        else:
+            step = abs(self.y(1) - self.y(0))
+            apart = max(1, math.ceil(12 / step)) if step else 1
+            room = int((self.left - 10) / _LETTER)
+            for place, name in list(enumerate(plot.y.names))[::apart]:
+                short = name if len(name) <= room else f"{name[: max(1, room - 1)]}…"
+                found.append(_label(self.left - 8, self.y(place) + 4, short, "name", "end"))
+        if plot.x.names:
+            found += self._x_names()
+        else:
+            for tick in self.x_ticks:
+                at = self.x(tick)
+                if plot.y.names:
+                    found.append(f'<path class="grid" d="M{at:.1f} {self.top:g}V{self.bottom:g}"/>')
+                else:
+                    found.append(f'<path class="grid" d="M{at:.1f} {self.bottom:g}v4"/>')
+                found.append(_label(at, self.bottom + 17, number(tick), "tick", "middle"))
+        if plot.x.title:
+            found.append(_label(self.right, self.height - 3, plot.x.title, "axis", "end"))
+        return found
+
+    def _x_names(self) -> list[str]:
+        names = self.plot.x.names
+        if not any(names):
+            return []
+        step = abs(self.x(1) - self.x(0))
+        room = max(1, int((step - 3) / _LETTER))
+        longest = max(map(len, names))
+        if longest <= room:
+            return [_label(self.x(i), self.bottom + 15, name, "name", "middle") for i, name in enumerate(names)]
+        # Too long to stand side by side: numbered, with the numbers' names in the rows
+        return [_label(self.x(i), self.bottom + 15, str(i + 1), "name", "middle") for i in range(len(names))]
+
+    def names(self) -> list[str]:
+        """Names of lines at their ends, none on another."""
+        ends = []
+        for line in () if self.above else self.lines:
+            known = _known(line)
+            if known and line.name:
+                ends.append((self.y(known[-1][1]), line))
+        places = apart([at for at, _ in ends], _LINE, self.top + 4, self.bottom)
+        return [
+            _label(self.right + 7, place + 4, line.name, f"t{line.series % len(SERIES)}")
+            for place, (_, line) in zip(places, ends, strict=True)
+        ]
+
+
+def apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
+    """Places near those wanted and at least ``least`` from each other, in the same order of size.
+
+    Example:
+        >>> apart([10, 11, 40], 8, 0, 100)
+        [6.5, 14.5, 40]
+    """
+    groups: list[list[float]] = []  # of each: sum of wanted places less their offsets, and how many
+    for at in sorted(wanted):
+        groups.append([at, 1])
+        while len(groups) > 1:
+            (above, many), (below, more) = groups[-2:]
+            first = above / many - least * (many - 1) / 2
+            second = below / more - least * (more - 1) / 2
+            if first + least * many <= second + 1e-9:
+                break
+            groups[-2:] = [[above + below, many + more]]
+    placed: list[float] = []
+    for total, many in groups:
+        first = total / many - least * (many - 1) / 2
+        placed += [first + least * place for place in range(int(many))]
+    if placed:
+        shift = max(0.0, low - placed[0]) - max(0.0, placed[-1] - high)
+        placed = [at + shift for at in placed]
+    order = sorted(range(len(wanted)), key=lambda place: wanted[place])
+    return [at for _, at in sorted(zip(order, placed, strict=True))]
+
+
+# -- marks -----------------------------------------------------------------------------------------------------------
+
+
+def _line(line: Line, frame: _Frame) -> list[str]:
+    points = [(frame.x(x), frame.y(y)) for x, y in _known(line)]
+    if not points:
+        return []
+    series = line.series % len(SERIES)
+    found = []
+    if line.low:
+        upper = [(frame.x(x), frame.y(y)) for x, y in zip(line.x, line.high, strict=True)]
+        lower = [(frame.x(x), frame.y(y)) for x, y in zip(line.x, line.low, strict=True)]
+        found.append(f'<path class="band f{series}" d="{_path([*upper, *reversed(lower)])}Z"/>')
+    if len(points) == 1:
+        return [*found, f'<circle class="f{series}" cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="4.5"/>']
+    quiet = " quiet" if line.quiet else ""
+    name = "" if line.quiet else f' data-name="{_text(line.name)}"'
+    return [*found, f'<path class="s{series} d{line.dash % 4}{quiet}"{name} d="{_path(points)}"/>']
+
+
+def _known(line: Line) -> list[tuple[float, float]]:
+    """Its points that have a value."""
+    return [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None and math.isfinite(y)]
+
+
+def _dots(mark: Dots, frame: _Frame) -> list[str]:
+    series, found = mark.series % len(SERIES), []
+    across = bool(frame.plot.y.names)
+    for place, (x, y) in enumerate(zip(mark.x, mark.y, strict=True)):
+        at = frame.x(x), frame.y(y)
+        if mark.reach:
+            low, high = mark.reach[place]
+            span = (
+                f"M{frame.x(low):.1f} {at[1]:.1f}H{frame.x(high):.1f}"
+                if across
+                else f"M{at[0]:.1f} {frame.y(low):.1f}V{frame.y(high):.1f}"
+            )
+            found.append(f'<path class="reach s{series}" d="{span}"/>')
+        tip = f' data-tip="{_text(mark.tips[place])}"' if mark.tips else ""
+        size = 2.6 if mark.small else 4.5
+        kind = f"ring s{series}" if mark.hollow else f"f{series}"
+        found.append(f'<circle class="{kind}"{tip} cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{size}"/>')
+    for (x, y), text in zip(_beside(mark, frame), mark.labels, strict=False):
+        found.append(_label(x, y, text, f"t{series}"))
+    return found
+
+
+def _beside(mark: Dots, frame: _Frame) -> list[tuple[float, float]]:
+    """Where the labels of points stand: right of them, none on another."""
+    wanted = [frame.y(y) for y in mark.y]
+    places = apart(wanted, _LINE, frame.top + 4, frame.bottom)
+    return [(frame.x(x) + 9, place + 4) for x, place in zip(mark.x, places, strict=True)]
+
+
+def _bars(mark: Bars, frame: _Frame) -> list[str]:
+    series, found = mark.series % len(SERIES), []
+    for place, value in enumerate(mark.values):
+        if value is None:
+            continue
+        tip = f' data-tip="{_text(mark.tips[place])}"' if mark.tips else ""
+        if mark.at:
+            left, right = frame.x(mark.at[place] - mark.width / 2), frame.x(mark.at[place] + mark.width / 2)
+            top = frame.y(value)
+            shape = (
+                f'x="{left + 0.5:.1f}" y="{top:.1f}" width="{right - left - 1:.1f}" height="{frame.bottom - top:.1f}"'
+            )
+        else:
+            thick = min(16.0, 0.7 * abs(frame.y(1) - frame.y(0)))
+            start = frame.x(max(0.0, frame.x.low))
+            shape = (
+                f'x="{start:.1f}" y="{frame.y(place) - thick / 2:.1f}" width="{frame.x(value) - start:.1f}" '
+                f'height="{thick:.1f}"'
+            )
+        found.append(f'<rect class="f{series}"{tip} {shape}/>')
+    return found
+
+
+def _heat(mark: Heat, frame: _Frame) -> list[str]:
+    rows, columns = mark.values.shape
+    shares = np.clip(mark.values / (mark.top or 1.0), 0, 1)
+    steps = np.rint(shares * (STEPS - 1)).astype(int)
+    wide, high = frame.x(1) - frame.x(0), frame.y(1) - frame.y(0)
+    left, top = frame.x(mark.left) - wide / 2, frame.y(0) - high / 2
+    found = [] if mark.left else _heat_key(mark, frame)
+    if mark.values.size > MAX_CELLS:
+        place = f'x="{left:.1f}" y="{top:.1f}" width="{wide * columns:.1f}" height="{high * rows:.1f}"'
+        data = base64.b64encode(_png(steps)).decode()
+        return [*found, f'<image {place} preserveAspectRatio="none" href="data:image/png;base64,{data}"/>']
+    x_names, y_names = frame.plot.x.names, frame.plot.y.names
+    gap = 1.0 if min(wide, high) > 6 else 0.0
+    for row in range(rows):
+        for column in range(columns):
+            count = "" if mark.counts is None else f"{integer(int(mark.counts[row, column]))}, "
+            value = f"{mark.values[row, column]:.1f} {mark.unit}".strip()
+            tip = f"{y_names[row]}, {x_names[column + mark.left]}: {count}{value}"
+            step = steps[row, column]
+            found.append(
+                f'<rect class="h{step}" data-tip="{_text(tip)}" x="{left + column * wide:.1f}" '
+                f'y="{top + row * high:.1f}" width="{wide - gap:.1f}" height="{high - gap:.1f}"/>'
+            )
+            if mark.written and wide > 22:
+                ink = "on" if step > STEPS // 2 else "off"
+                found.append(
+                    _label(
+                        left + (column + 0.5) * wide, top + (row + 0.5) * high + 4, f"{mark.values[row, column]:.0f}",
+                        ink, "middle",
+                    )
+                )  # fmt: skip
+    return found
+
+
+def _heat_key(mark: Heat, frame: _Frame) -> list[str]:
+    """Ten cells from 0 to the top, above the map."""
+    y = frame.top - 24
+    cells = "".join(
+        f'<rect class="h{step}" x="{28 + 9 * step}" y="{y:g}" width="9" height="9"/>' for step in range(STEPS)
+    )
+    end = 28 + 9 * STEPS
+    return [
+        _label(20, y + 9, "0", "tick", "end"),
+        cells,
+        _label(end + 7, y + 9, f"{number(mark.top)} {mark.unit}", "tick"),
+    ]
+
+
+_DRAWN: dict[type[Mark], Callable[..., list[str]]] = {Line: _line, Dots: _dots, Bars: _bars, Heat: _heat}
+
+
+# -- pieces ----------------------------------------------------------------------------------------------------------
+
+
+def _limits(plot: Plot, direction: int) -> tuple[float, float]:
+    """The ends of an axis: those that it has, else where the marks end, with a little room."""
+    axis: Axis = (plot.x, plot.y)[direction]
+    if axis.names:
+        return -0.5, len(axis.names) - 0.5
+    values: list[float] = []
+    for mark in plot.marks:
+        if isinstance(mark, Line):
+            values += (
+                mark.x if direction == 0 else [value for value in (*mark.y, *mark.low, *mark.high) if value is not None]
+            )
+        elif isinstance(mark, Dots):
+            values += mark.x if direction == 0 else mark.y
+            if bool(plot.y.names) == (direction == 0):
+                values += [edge for edges in mark.reach for edge in edges]
+        elif isinstance(mark, Bars):
+            along_x = not mark.at
+            if along_x == (direction == 0):
+                values += [0.0, *(value for value in mark.values if value is not None)]
+            else:
+                values += [edge for at in mark.at for edge in (at - mark.width / 2, at + mark.width / 2)]
+    values = [value for value in values if math.isfinite(value) and (value > 0 or not axis.log)]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    if axis.log:
+        return (axis.low or low / 1.15), (axis.high or high * 1.15)
+    pad = 0.0 if any(isinstance(mark, Bars) for mark in plot.marks) else 0.04 * (high - low)
+    if direction == 0 and any(isinstance(mark, Line) for mark in plot.marks):
+        pad = 0.0
+    if high - low <= 1e-12 * max(1.0, abs(high)):
+        pad = max(0.5 if axis.whole else 0.05 * abs(high), 1e-6)
+    return (low - pad if axis.low is None else axis.low), (high + pad if axis.high is None else axis.high)
+
+
+def _rows(names: Sequence[str], width: float) -> list[list[int]]:
+    """Which keys stand in which row above the plot."""
+    rows: list[list[int]] = []
+    at = 0.0
+    for position, name in enumerate(names):
+        wide = 23 + _wide(name) + 16
+        if not rows or at + wide > width:
+            rows.append([])
+            at = 0.0
+        rows[-1].append(position)
+        at += wide
+    return rows
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def _label(x: float, y: float, text: str, kind: str, anchor: str = "") -> str:
+    where = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{where}>{_text(text)}</text>'
+
+
+def _wide(text: str) -> float:
+    return _LETTER * len(text)
+
+
+def _text(text: str) -> str:
+    return escape(str(text), quote=True)
+
+
+def _png(steps: np.ndarray) -> bytes:
+    """A picture with a pixel per cell, in the colours of a heat map."""
+    height, width = steps.shape
+    colours = b"".join(bytes.fromhex(light[1:]) for light, _ in ramp())
+    rows = b"".join(b"\0" + row.tobytes() for row in steps.astype(np.uint8))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        chunk(kind, data)
+        for kind, data in ((b"IHDR", head), (b"PLTE", colours), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    )
