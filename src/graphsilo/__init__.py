@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
     from graphsilo.planning import Plan
+    from graphsilo.report.grid import Grid
     from graphsilo.report.tables import Comparison
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Graph",
     "GraphCollection",
     "GraphsiloError",
+    "Grid",
     "Observer",
     "Partition",
     "Plan",
@@ -58,6 +60,7 @@ _HOMES = {
     "Graph": "graphsilo.data.graph",
     "GraphCollection": "graphsilo.data.graph",
     "GraphsiloError": "graphsilo.errors",
+    "Grid": "graphsilo.report.grid",
     "Observer": "graphsilo.experiments.observer",
     "Partition": "graphsilo.data.partition.artefact",
     "Plan": "graphsilo.planning",

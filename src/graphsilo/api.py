@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
     from graphsilo.planning import Plan
-    from graphsilo.report import Comparison, record
+    from graphsilo.report import Comparison, Grid, record
 
 PathName: TypeAlias = "str | PathLike[str]"
 Section: TypeAlias = "str | Mapping[str, Any]"
@@ -282,30 +282,45 @@ def compare(
     *runs: PathName | Result,
     metrics: Sequence[str] | None = None,
     baseline: str | None = None,
+    mode: str | None = None,
+    target: float | None = None,
+    published: bool | str = False,
     report: PathName | None = None,
-) -> Comparison:
+) -> Comparison | Grid:
     """Put runs side by side: mean and deviation over seeds, paired significance, costs.
+
+    Runs over several data sets, cuts or scenarios make a table with these as columns and methods as rows, in which
+    each column is compared by itself, and methods are ranked over the columns.
 
     Args:
         runs: Folders of finished runs, or what ``run`` returned.
-        metrics: Test metrics to show; None takes the usual five.
+        metrics: Test metrics to show, such as ``macro_f1`` or with their view ``aggregate.macro_f1``; None takes the
+            usual five, of several data sets the first.
         baseline: Label or folder name of the run to test against; None takes the best of each metric.
+        mode: View of the metrics that name none: ``own`` or ``aggregate`` (whose model), ``pooled`` or ``worst`` (how
+            clients are averaged); None is what each run reports.
+        target: Validation accuracy as a share: adds bytes and rounds until it is reached.
+        published: Show published scores beside, where a paper has any; ``"FairFGL"`` or ``"FairFGL/II"`` says whose.
         report: Also write a page with figures to this file.
 
     Returns:
-        The comparison; ``graphsilo.report.to_markdown``, ``to_latex`` and ``to_csv`` write it as text.
+        A ``Comparison``, or of several data sets a ``Grid`` of them; ``graphsilo.report.to_markdown``, ``to_latex`` and
+        ``to_csv`` write either as text.
 
     Raises:
         RunError: A folder cannot be read.
-        ConfigError: An unknown metric or baseline.
+        ConfigError: An unknown metric, view, paper or baseline.
     """
     from graphsilo.experiments.storage import disk
-    from graphsilo.report import html, tables
+    from graphsilo.report import grid, html
 
     loaded = [_as_record(run, place + 1) for place, run in enumerate(runs)]
+    asked: dict[str, Any] = {
+        "metrics": metrics, "baseline": baseline, "mode": mode, "target": target, "published": published,
+    }  # fmt: skip
     if report is not None:
-        disk.write_text(Path(report), html.render_comparison(loaded, baseline=baseline))
-    return tables.compare_runs(loaded, metrics=metrics, baseline=baseline)
+        disk.write_text(Path(report), html.render_comparison(loaded, **asked))
+    return grid.compare_runs(loaded, **asked)
 
 
 def predict(

@@ -14,7 +14,13 @@ import pytest
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.evaluate.metrics import METRICS, Metric, accuracy
 from graphsilo.report.formats import spread
-from graphsilo.report.tables import Row, _differences, comparison, to_csv, to_latex, to_markdown
+from graphsilo.report import Comparison, Grid
+from graphsilo.report import comparison as any_comparison
+from graphsilo.report.comparable import distinct_labels
+from graphsilo.report.record import load
+from graphsilo.report.tables import Row, _differences, beside
+from graphsilo.report.views import columns
+from graphsilo.report.writers import to_csv, to_latex, to_markdown
 from kit import result_tree
 
 
@@ -26,6 +32,13 @@ def run(root: Path, name: str, scores: list[float], *, metric: str = "accuracy",
     content = result_tree([{metric: score} for score in scores], **titles | more)
     (folder / "result.json").write_text(json.dumps(content))
     return folder
+
+
+def comparison(folders: list[Path], **asked: Any) -> Comparison:
+    """Of runs that answer one question."""
+    table = any_comparison(folders, **asked)
+    assert isinstance(table, Comparison)
+    return table
 
 
 def reference(accuracy: float, std: float | None = None) -> dict[str, Any]:
@@ -132,7 +145,10 @@ def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
         partition={"hash": "sha256:bbbb"},
         config={"scenario": {"name": "unseen"}, "method": {"rounds": 50, "lr": 0.01}, "run": {"workers": 2}},
     )
-    table = comparison([one, two])
+    runs = [load(one), load(two)]
+    table = beside(runs, distinct_labels(runs), columns(runs, None))
+    assert (table.best, table.differences) == ({"accuracy": ()}, {})
+    assert table.legend[-1] == "Nothing is bold or marked: the runs are not comparable."
     told = " ".join(table.warnings)
     for part in (
         "data differ (one: Cora, 2708 nodes, ",
@@ -144,7 +160,7 @@ def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
         assert part in told
     assert table.notes == ("method.rounds differs (one: 100; two: 50).",)
     assert r"method.rounds differs (one: 100; two: 50)." in to_markdown(table)
-    assert "\n% method.rounds differs (one: 100; two: 50).\n" in to_latex(table)
+    assert r"\par\smallskip\footnotesize method.rounds differs (one: 100; two: 50). Warning: The " in to_latex(table)
     rows = list(csv.DictReader(io.StringIO(to_csv(table))))
     assert [row["remarks"].startswith("method.rounds differs (one: 100; two: 50). Warning: ") for row in rows] == [
         True
@@ -185,14 +201,16 @@ def test_gap_uses_the_references_of_a_comparable_run(tmp_path: Path) -> None:
     folders = [run(tmp_path, "a", [0.75], references=references), run(tmp_path, "b", [0.80])]
     assert [row.gap["accuracy"] for row in comparison(folders).rows] == [0.25, pytest.approx(0.5)]
     elsewhere = run(tmp_path, "c", [0.80], data={"name": "CiteSeer"})
-    assert comparison([folders[0], elsewhere]).rows[1].gap["accuracy"] is None
+    apart = any_comparison([folders[0], elsewhere])
+    assert isinstance(apart, Grid)
+    assert apart.tables[1].rows[0].gap["accuracy"] is None
 
 
 def test_markdown(tmp_path: Path) -> None:
     folders = [run(tmp_path, "a|b_*", [0.8, 0.82]), run(tmp_path, "<b>", [0.7, 0.72])]
     text = to_markdown(comparison(folders))
     assert text.splitlines()[:4] == [
-        "| Method | Accuracy | Sent | Received | CPU | of it server |",
+        "| Method | Accuracy, % | Sent | Received | CPU | of it server |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
         r"| a\|b\_\* | **81.0 ± 1.4** | 1.0 kB | 2.0 kB | 1.0 s | – |",
         r"| \<b\> | 71.0 ± 1.4 | 1.0 kB | 2.0 kB | 1.0 s | – |",
@@ -200,7 +218,7 @@ def test_markdown(tmp_path: Path) -> None:
 
 
 def test_latex_is_escaped_and_bold(tmp_path: Path) -> None:
-    text = to_latex(comparison([run(tmp_path, r"50%_&\x{$", [0.8, 0.82]), run(tmp_path, "b", [0.7])]), costs=True)
+    text = to_latex(comparison([run(tmp_path, r"50%_&\x{$", [0.8, 0.82]), run(tmp_path, "b", [0.7, 0.6])]), costs=True)
     assert r"50\%\_\&\textbackslash{}x\{\$ & \textbf{81.0} $\pm$ 1.4 & 1.0 kB & 2.0 kB & 1.0 s & -- \\" in text
     assert [r"\toprule" in text, r"\midrule" in text, r"\bottomrule" in text] == [True] * 3
     assert r"\begin{tabular}{lrrrrr}" in text

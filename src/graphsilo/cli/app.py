@@ -338,7 +338,19 @@ def compare(
         list[Path], typer.Argument(metavar="DIR...", help="Folders of finished runs.", autocompletion=complete.runs)
     ],
     metric: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Test metric to show; repeatable. Else the usual five.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Test metric to show, or VIEW.METRIC; repeatable. Else the usual five."),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="VIEW", help="own, aggregate, pooled, worst, …; else what each run reports.")
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Also bytes and rounds until validation accuracy is there, e.g. 0.8."),
+    ] = None,
+    published: Annotated[bool, typer.Option("--published", help="Also the papers' scores, where they match.")] = False,
+    paper: Annotated[
+        str | None, typer.Option(metavar="PAPER[/TABLE]", help="Whose published scores; else who has most of them.")
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(metavar="RUN", help="Folder or label of the run to test against; else the best.")
@@ -349,10 +361,19 @@ def compare(
     report: Annotated[Path | None, typer.Option(metavar="F.html", help="Also write a page with figures.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Put finished runs side by side: mean, deviation, significance over seeds, costs."""
+    """Put finished runs side by side: mean, deviation, significance over seeds, costs; several data sets as columns."""
     from graphsilo.cli.compare import compare_command
 
-    compare_command(runs, metrics=metric, baseline=baseline, form=format.value, page=report)
+    compare_command(
+        runs,
+        metrics=metric,
+        baseline=baseline,
+        mode=mode,
+        target=target,
+        published=paper or published,
+        form=format.value,
+        page=report,
+    )
 
 
 @app.command(cls=Once)

@@ -5,63 +5,67 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from graphsilo.cli.terminal import Sheet, say, show
-from graphsilo.evaluate.metrics import metric_of
-from graphsilo.report import Comparison, comparison, to_csv, to_latex, to_markdown, write_comparison
-from graphsilo.report.formats import COST_TITLES, MISSING, cost_texts, percent, plus_minus
+from graphsilo.report import comparison, to_csv, to_latex, to_markdown, write_comparison
+from graphsilo.report.grid import Table
+from graphsilo.report.layout import Layout, layout
+
+WRITERS = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}
 
 
 def compare_command(
-    runs: Sequence[Path], *, metrics: Sequence[str] | None, baseline: str | None, form: str, page: Path | None
+    runs: Sequence[Path],
+    *,
+    metrics: Sequence[str] | None,
+    baseline: str | None,
+    mode: str | None,
+    target: float | None,
+    published: bool | str,
+    form: str,
+    page: Path | None,
 ) -> None:
     """Print a comparison, and write its page where one is wanted.
 
     Raises:
         RunError: A folder cannot be read.
-        ConfigError: An unknown metric or baseline.
+        ConfigError: An unknown metric, view, paper or baseline.
     """
-    found = comparison(runs, metrics=metrics, baseline=baseline)
+    asked: dict[str, Any] = {
+        "metrics": metrics, "baseline": baseline, "mode": mode, "target": target, "published": published,
+    }  # fmt: skip
+    found = comparison(runs, **asked)
     if page is not None:
-        write_comparison(runs, page, baseline=baseline)
-    match form:
-        case "markdown":
-            sys.stdout.write(to_markdown(found))
-        case "latex":
-            sys.stdout.write(to_latex(found))
-        case "csv":
-            sys.stdout.write(to_csv(found))
-        case _:
-            _print(found)
-            if page is not None:
-                say()
-                say(f"Report: {page}")
+        write_comparison(runs, page, **asked)
+    if form in WRITERS:
+        sys.stdout.write(WRITERS[form](found))
+        return
+    print_table(found)
+    if page is not None:
+        say()
+        say(f"Report: {page}")
 
 
-def _print(found: Comparison) -> None:
-    show(sheet(found).draw())
+def print_table(found: Table) -> None:
+    """The table on stdout, and what must be known to read it."""
+    drawn = layout(found)
+    show(sheet(drawn).draw())
     say()
-    legend = [text.replace("bold: best mean", "*: best mean") for text in found.legend]
-    for text in (*legend, *found.notes, *(f"Warning: {text}" for text in found.warnings)):
-        say(text)
+    for text in (*drawn.legend, *drawn.below):
+        say(text.replace("bold: best mean", "*: best mean"))
 
 
-def sheet(found: Comparison) -> Sheet:
-    """The comparison as a table: a star at the best means, † and ‡ as the legend says."""
-    gaps = [name for name in found.metrics if any(row.gap.get(name) is not None for row in found.rows)][:1]
-    columns = [metric_of(name).title for name in found.metrics]
-    columns += [f"Gap closed ({metric_of(name).title})" for name in gaps] + list(COST_TITLES)
-    rows: list[tuple[str, list[str], str]] = []
-    for row in found.references:
-        scores = [plus_minus(row.scores[name], name) for name in found.metrics]
-        rows.append((row.label, [*scores, *[MISSING] * len(gaps), *cost_texts(row.spent)], "dim"))
-    several = len(found.rows) > 1
-    for position, row in enumerate(found.rows):
-        cells = []
-        for name in found.metrics:
-            best = "*" if several and position in found.best.get(name, ()) else ""
-            cells.append(f"{plus_minus(row.scores[name], name)}{best}{found.mark(name, position)}")
-        cells += [MISSING if row.gap[name] is None else f"{percent(row.gap[name], 0)} %" for name in gaps]
-        cells += cost_texts(row.spent)
-        rows.append((row.label, cells, ""))
-    return Sheet("Test, %", columns, rows)
+def sheet(drawn: Layout) -> Sheet:
+    """The table for the terminal: a star at the best means, † and ‡ as the legend says."""
+    is_percent = {heading.unit for heading in drawn.headings if heading.unit} == {"%"}
+    columns = [f"{heading.group} {heading.title if is_percent else heading.text}".strip() for heading in drawn.headings]
+    rows = [
+        (
+            line.label,
+            [f"{cell.text}{'*' if cell.best else ''}{cell.mark}" for cell in line.cells],
+            "dim" if line.is_reference else "",
+        )
+        for line in drawn.lines
+    ]
+    return Sheet("Test, %" if is_percent else "Test", columns, rows)

@@ -3,116 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 from graphsilo.evaluate.metrics import metric_of
-from graphsilo.report import tables
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.formats import (
-    COST_TITLES,
-    COSTS,
     MISSING,
-    cost_texts,
-    in_sentence,
     listed,
-    percent,
-    plus_minus,
     short_hash,
     sortable,
 )
+from graphsilo.report.grid import Grid, Table
+from graphsilo.report.layout import layout
 from graphsilo.report.plot import Figure, choices, present
 from graphsilo.report.record import Context, Run
 from graphsilo.report.run_page import sentence
+from graphsilo.report.tables import Comparison, Row
+from graphsilo.report.writers import to_csv, to_latex, to_markdown
 
 
-def describe(runs: Sequence[Run], *, baseline: str | None = None) -> tuple[Context, list[Figure]]:
-    """Everything the comparison page shows, and its figures.
-
-    Raises:
-        RunError: No run came.
-        ConfigError: ``baseline`` is none of the runs.
-    """
-    table = tables.compare_runs(runs, baseline=baseline)
-    pairs = list(zip(table.rows, runs, strict=True))
-    labels = [row.label for row in table.rows]
+def describe(runs: Sequence[Run], table: Table) -> tuple[Context, list[Figure]]:
+    """Everything the comparison page shows of runs and their table, and its figures."""
+    tables = table.tables if isinstance(table, Grid) else (table,)
+    placed: dict[Path | None, list[tuple[Comparison, Row]]] = {}
+    for each in tables:
+        for row in each.rows:
+            placed.setdefault(row.path, []).append((each, row))
+    pairs = [(*placed[run.path].pop(0), run) for run in runs]
+    # In one figure a method of several columns is several lines
+    labels = [f"{row.label}, {each.title}" if each.title else row.label for each, row, _ in pairs]
     main = table.metrics[0] if table.metrics else "accuracy"
     curves = overlaid_curves(runs, labels)
     sizes = [
         None if row.spent.upload_bytes is None else (row.spent.upload_bytes + (row.spent.download_bytes or 0)) / 1e6
-        for row in table.rows
+        for _, row, _ in pairs
     ]
-    trade = trade_off(labels, sizes, [row.scores.get(main) for row in table.rows], main)
+    # Scores of different data sets have no trade-off between them
+    trade = trade_off(labels, sizes, [row.scores.get(main) for _, row, _ in pairs], main) if len(tables) == 1 else None
     data = list(dict.fromkeys(run.result.data.name for run in runs))
     context: Context = {
         "title": f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",
         "sentence": f"{listed(labels)}.",
         "warnings": [
             *table.warnings,
-            *(f"{row.label}: {text}" for row, run in pairs for text in run.problems),
+            *(f"{label}: {text}" for label, run in zip(labels, runs, strict=True) for text in run.problems),
         ],
-        "table": _comparison_table(table),
+        "table": _table(table),
         "legend": table.legend,
-        "differences": _difference_tables(table),
+        "differences": [found for each in tables for found in _difference_tables(each)],
         "notes": table.notes,
         "runs": [
             {
-                "label": row.label,
+                "label": label,
                 "folder": run.path.resolve().name,
                 "seeds": ", ".join(map(str, row.seeds)),
                 "sentence": sentence(run),
                 "fingerprint": short_hash(run.result.fingerprint),
             }
-            for row, run in pairs
+            for label, (_, row, run) in zip(labels, pairs, strict=True)
         ],
-        "markdown": tables.to_markdown(table),
-        "latex": tables.to_latex(table),
-        "csv": tables.to_csv(table),
+        "markdown": to_markdown(table),
+        "latex": to_latex(table),
+        "csv": to_csv(table),
         "drawn": {"curves": curves, "trade": present(trade)},
         "metric_choices": choices(curves),
     }
     return context, [*curves, *present(trade)]
 
 
-def _comparison_table(table: tables.Comparison) -> Context:
-    gap = next((name for name in table.metrics if any(row.gap[name] is not None for row in table.rows)), None)
-    columns = [metric_of(name).title for name in table.metrics]
-    columns += [f"Gap closed, {in_sentence(gap)}"] if gap else []
-    rows = []
-    for position, row in enumerate(table.rows):
-        cells = [
-            _cell(plus_minus(score, name), score and score.mean)
-            | {"best": position in table.best[name], "mark": table.mark(name, position)}
-            for name in table.metrics
-            for score in [row.scores[name]]
-        ]
-        if gap:
-            closed = row.gap[gap]
-            cells.append(_cell(MISSING if closed is None else f"{percent(closed, 0)} %", closed))
-        cells += [
-            *(
-                _cell(text, getattr(row.spent, name))
-                for text, (_, name, _) in zip(cost_texts(row.spent), COSTS, strict=True)
-            ),
-            _cell(str(len(row.seeds)), len(row.seeds)),
-        ]
-        rows.append({"label": row.label, "cells": cells})
-    references = [
+def _table(table: Table) -> Context:
+    drawn = layout(table)
+    rows = [
         {
-            "label": row.label,
-            "cells": [plus_minus(row.scores[name], name) for name in table.metrics],
-            "blank": len(columns) - len(table.metrics),
-            "costs": cost_texts(row.spent),
+            "label": line.label,
+            "cells": [
+                {"text": cell.text, "value": sortable(cell.value), "best": cell.best, "mark": cell.mark}
+                for cell in line.cells
+            ],
         }
-        for row in table.references
+        for line in drawn.lines
+        if not line.is_reference
     ]
-    return {"columns": [*columns, *COST_TITLES, "Seeds"], "rows": rows, "references": references}
+    references = [
+        {"label": line.label, "cells": [cell.text for cell in line.cells]} for line in drawn.lines if line.is_reference
+    ]
+    return {
+        "caption": drawn.caption,
+        "groups": drawn.groups,
+        "columns": [heading.text for heading in drawn.headings],
+        "rows": rows,
+        "references": references,
+    }
 
 
-def _cell(text: str, value: Any) -> Context:
-    return {"text": text, "value": sortable(value), "best": False, "mark": ""}
-
-
-def _difference_tables(table: tables.Comparison) -> list[Context]:
+def _difference_tables(table: Comparison) -> list[Context]:
     found = []
     for name in table.metrics:
         rows = []
@@ -138,7 +122,11 @@ def _difference_tables(table: tables.Comparison) -> list[Context]:
             )
         if rows:
             found.append(
-                {"metric": metric_of(name).title, "against": table.rows[table.against[name]].label, "rows": rows}
+                {
+                    "metric": f"{table.title}: {metric_of(name).title}" if table.title else metric_of(name).title,
+                    "against": table.rows[table.against[name]].label,
+                    "rows": rows,
+                }
             )
     return found
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.experiments.storage import disk
 from graphsilo.report import comparison_page, run_page
 from graphsilo.report.formats import MISSING, number
+from graphsilo.report.grid import compare_runs
 from graphsilo.report.numbers import numbers
 from graphsilo.report.plot import Figure, palette
 from graphsilo.report.record import Context, Run, load
@@ -46,21 +47,21 @@ def write(run_dir: Path | str, out: Path | str | None = None) -> Path:
     return target
 
 
-def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, *, baseline: str | None = None) -> Path:
+def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, **asked: Any) -> Path:
     """Write the comparison page of several runs.
 
     Args:
         run_dirs: Their folders.
         out: The file to write.
-        baseline: Run that the others are tested against; by default the best of each metric.
+        asked: ``metrics``, ``baseline``, ``mode``, ``target``, ``published`` as ``comparison`` takes them.
 
     Raises:
         RunError: A folder cannot be read, or the file cannot be written.
-        ConfigError: ``baseline`` is none of the runs.
+        ConfigError: ``baseline`` is none of the runs, or something else that was asked for is not known.
     """
     target = Path(out)
     runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]
-    disk.write_text(target, render_comparison(runs, baseline=baseline))
+    disk.write_text(target, render_comparison(runs, **asked))
     return target
 
 
@@ -70,9 +71,9 @@ def render(run: Run) -> str:
     return page("run.html.j2", context)
 
 
-def render_comparison(runs: Sequence[Run], *, baseline: str | None = None) -> str:
-    """The comparison page of runs in memory, as HTML."""
-    context, _ = comparison_page.describe(runs, baseline=baseline)
+def render_comparison(runs: Sequence[Run], **asked: Any) -> str:
+    """The comparison page of runs in memory, as HTML; see ``write_comparison``."""
+    context, _ = comparison_page.describe(runs, compare_runs(runs, **asked))
     return page("comparison.html.j2", context)
 
 

@@ -1,0 +1,1 @@
+"""The papers' tables: what they print, and how each is run again."""

@@ -1,0 +1,224 @@
+"""Scores that papers print, and which of them may stand beside a run.
+
+Data, cutting rule, clients, scenario, method and metric must be the same. The cuts themselves are not known, so that a
+point or two of difference is one of cuts.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from graphsilo.errors import ConfigError, nearest
+
+NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
+
+_SETTINGS: dict[str, tuple[str, str | None]] = {
+    "seen graph (closed set)": ("unseen", None),
+    "unseen node (closed set)": ("unseen", "unseen_node"),
+    "missing class (closed set)": ("unseen", "missing_class"),
+    "new client": ("unseen", "new_client"),
+    "unseen node (open set)": ("open", "unseen_node"),
+}
+"""What the papers call a setting: the scenario, and which of its test items."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a score is a score of, whoever reports it.
+
+    Attributes:
+        data: Name of the data set.
+        rule: Cutting rule; of collections also its alpha, ``dirichlet 0.3``.
+        clients: How many.
+        scenario: As ``scenario.name``.
+        items: Kind of test items of the scenario; None is the main one.
+        view: ``VIEW`` of the score; empty is what a method reports first.
+        metric: As in the table of metrics.
+        method: As ``method.name``.
+    """
+
+    data: str
+    rule: str
+    clients: int
+    scenario: str
+    items: str | None
+    view: str
+    metric: str
+    method: str
+
+    @property
+    def place(self) -> str:
+        """``Cora, metis, 10 clients``."""
+        scenario = "" if self.scenario == "seen" else f", {self.scenario}"
+        return f"{self.data}, {self.rule}, {self.clients} clients{scenario}"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A score as a paper prints it, a share where it is printed in percent.
+
+    Attributes:
+        paper, table: Where.
+        data: As named in the catalog.
+        partition: As the paper says it.
+        rounds: Of communication; None where it is not said.
+        setting: The paper's words, empty where it has one.
+        method: The paper's name of it.
+        std: None where none is printed.
+    """
+
+    paper: str
+    table: str
+    data: str
+    partition: str
+    clients: int
+    rounds: int | None
+    setting: str
+    metric: str
+    method: str
+    mean: float
+    std: float | None
+
+    @property
+    def source(self) -> str:
+        """``FairFGL, table II``."""
+        return f"{self.paper}, table {self.table}"
+
+    @property
+    def question(self) -> Question | None:
+        """In this package's words; None for a method that it does not have, or a schedule that a run does not tell."""
+        name = methods().get(self.method)
+        if name is None or self.setting.startswith("batch size"):
+            return None
+        rule, view = self.partition, ""
+        if self.partition.startswith("dirichlet"):
+            rule = f"dirichlet {float(self.partition.removeprefix('dirichlet')):g}"
+        elif self.setting.startswith("dir"):
+            rule = f"dirichlet {float(self.setting.removeprefix('dir')):g}"
+        elif self.setting == "iid":
+            rule = "random"
+        elif self.setting == "global test set":
+            view = "aggregate_global"
+        scenario, items = _SETTINGS.get(self.setting, ("seen", None))
+        return Question(self.data, rule, self.clients, scenario, items, view, self.metric, name)
+
+
+@cache
+def printed() -> tuple[Printed, ...]:
+    """Every published score."""
+    text = resources.files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
+    return tuple(
+        Printed(
+            row["paper"], row["table"], row["dataset"], row["partition"], int(row["clients"]),
+            int(row["rounds"]) if row["rounds"] else None, row["setting"], row["metric"], row["method"],
+            float(row["mean"]) / 100, float(row["std"]) / 100 if row["std"] else None,
+        )
+        for row in csv.DictReader(text.splitlines())
+    )  # fmt: skip
+
+
+@cache
+def methods() -> Mapping[str, str]:
+    """A paper's name of a method to this package's."""
+    from graphsilo.experiments.reproduce.description import tree
+
+    return {name: each["set"]["method.name"] for name, each in tree("tables")["methods"].items()} | {
+        "FedSage": "fedsage", "GlobSage": "global",
+    }  # fmt: skip
+
+
+def question_of(
+    config: Mapping[str, Any], data: str, metric: str, view: str = "", items: str | None = None
+) -> Question:
+    """What a run's score is a score of.
+
+    Args:
+        config: The run's complete settings.
+        data: Name of its data.
+        metric: The metric's name.
+        view: Empty for what the method reports first.
+        items: Kind of test items.
+    """
+    cut = config.get("partition", {})
+    alpha = cut.get("alpha")
+    rule = f"{cut.get('rule')}" if alpha is None else f"{cut.get('rule')} {float(alpha):g}"
+    scenario = config.get("scenario", {}).get("name", "seen")
+    method = config.get("method", {}).get("name", "")
+    return Question(data, rule, int(cut.get("clients") or 0), scenario, items, view, metric, method)
+
+
+def chosen(paper: str | None) -> tuple[Printed, ...]:
+    """The scores of ``PAPER`` or ``PAPER/TABLE``; all of them where None is asked for.
+
+    Raises:
+        ConfigError: There is no such paper or table.
+    """
+    if paper is None:
+        return printed()
+    name, _, table = paper.partition("/")
+    papers = dict.fromkeys(each.paper for each in printed())
+    found = [each for each in printed() if key(each.paper) == key(name)]
+    if not found:
+        raise ConfigError(f"a paper with published scores was wanted, got '{name}': {nearest(name, papers)}")
+    tables = dict.fromkeys(each.table for each in found)
+    if table and table.lower() not in {each.lower() for each in tables}:
+        raise ConfigError(f"a table of {found[0].paper} was wanted, got '{table}': {nearest(table, tables)}")
+    return tuple(each for each in found if not table or each.table.lower() == table.lower())
+
+
+def key(name: str) -> str:
+    """A name without what people write differently: ``O-pFGL`` and ``opfgl`` are the same, ``FedSage+`` and
+    ``fedsage_plus``, too."""
+    return "".join(letter for letter in name.lower().replace("+", "plus") if letter.isalnum())
+
+
+def matching(questions: Iterable[Question], among: Iterable[Printed]) -> dict[Question, Printed]:
+    """The published score of each question, all from the paper that has most of them.
+
+    The first of equals in the order of the file; within a paper, the first table that prints the score.
+    """
+    wanted = set(questions)
+    by_paper: dict[str, dict[Question, Printed]] = {}
+    for each in among:
+        question = each.question
+        if question in wanted and question is not None:
+            by_paper.setdefault(each.paper, {}).setdefault(question, each)
+    return max(by_paper.values(), key=len, default={})
+
+
+def closest(questions: Iterable[Question], among: Iterable[Printed]) -> str:
+    """Where nothing matches: what is published of the most similar, as a sentence."""
+    asked = list(questions)
+    weights = {"data": 8, "scenario": 4, "rule": 3, "clients": 3, "metric": 2, "items": 2, "view": 1, "method": 1}
+
+    def likeness(one: Printed) -> int:
+        mine = one.question
+        return max(
+            (sum(weight for name, weight in weights.items() if getattr(mine, name) == getattr(each, name))
+             for each in asked),
+            default=0,
+        )  # fmt: skip
+
+    known = [each for each in among if each.question is not None]
+    if not asked or not known:
+        return "There is no published score to hold these runs against."
+    best = max(known, key=likeness)
+    alike = [
+        each
+        for each in known
+        if (each.paper, each.table, each.data, each.setting, each.clients, each.metric)
+        == (best.paper, best.table, best.data, best.setting, best.clients, best.metric)
+    ]
+    question = best.question
+    assert question is not None
+    names = dict.fromkeys(each.method for each in alike)
+    setting = f", {best.setting}" if best.setting else ""
+    return (
+        f"No published score is of {asked[0].place}, {asked[0].metric} of these methods. Nearest: {best.source}, "
+        f"{question.place}{setting}, {best.metric} of {', '.join(names)}."
+    )

@@ -1,0 +1,213 @@
+"""Which runs answer the same question, what they are called beside each other, and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from graphsilo.experiments.storage.records import BesideScores, Scores
+from graphsilo.report.formats import MODES, absent_clients, short_hash
+from graphsilo.report.record import Run, flatten
+
+# Settings (or whole sections) in which runs may differ without a word: where and how they ran.
+_FREE = ("run", "data.root", "evaluation.models", "evaluation.embeddings")
+# Settings of the question that was asked. Of the first two, contents are compared, so that a name, path or seed that
+# leads to the same contents is no difference.
+_BY_CONTENT = ("data", "partition")
+_ASKED = ("task", "scenario", "perturb")
+# Within the method's section these are the schedule that compared runs usually share; the rest is the method itself.
+_SCHEDULE = ("rounds", "local_epochs", "batch_size", "participation", "optimizer", "lr", "weight_decay")
+
+
+def questions(runs: Sequence[Run]) -> list[list[int]]:
+    """Positions of the runs that answer the same question: same data, cut, split, scenario and perturbation.
+
+    A run that repeats another with other clients belongs to it, wherever its data lies.
+    """
+    found: dict[Any, list[int]] = {}
+    for position, run in enumerate(_originals(runs)):
+        found.setdefault((_data_identity(run), _partition_identity(run), _asked(run)), []).append(position)
+    return list(found.values())
+
+
+def question_titles(runs: Sequence[Run]) -> list[str]:
+    """A column's heading for each question, given by one of its runs: the data set, and what else tells it apart."""
+    names = [run.result.data.name for run in runs]
+    facts = [
+        {
+            "rule": run.result.partition.rule,
+            "clients": f"{run.result.partition.clients} clients",
+            **{
+                key: f"{key.removesuffix('.name').rsplit('.', 1)[-1]} {value}"
+                for key, value in flatten(run.config).items()
+                if key.split(".")[0] in (*_BY_CONTENT, *_ASKED)
+                and key not in ("data.name", "data.root", "partition.rule", "partition.clients")
+            },
+        }
+        for run in runs
+    ]
+    titles = []
+    for name, own in zip(names, facts, strict=True):
+        alike = [other for other, title in zip(facts, names, strict=True) if title == name]
+        telling = [key for key in own if len({other.get(key) for other in alike}) > 1]
+        titles.append(", ".join([name, *(own[key] for key in telling[:3])]))
+    return [
+        title if titles.count(title) == 1 else f"{title}, cut {short_hash(run.result.partition.hash)[:6]}"
+        for title, run in zip(titles, runs, strict=True)
+    ]
+
+
+def distinct_labels(runs: Sequence[Run], groups: Sequence[Sequence[int]] | None = None) -> list[str]:
+    """Method names; where two runs share one, the settings that tell them apart, else the folder's name, is added.
+
+    Args:
+        runs: What is compared.
+        groups: Positions of the runs within which labels must differ, all by default. What tells questions apart is
+            no part of a label, so that a method has the same one in every group.
+    """
+    several = groups is not None and len(groups) > 1
+    places = groups or [range(len(runs))]
+    titles = [run.result.method.title for run in runs]
+    labels = list(titles)
+    for title in set(titles):
+        if all([titles[place] for place in group].count(title) < 2 for group in places):
+            continue
+        mine = [position for position, other in enumerate(titles) if other == title]
+        flat = [
+            {
+                key: value
+                for key, value in flatten(runs[position].config).items()
+                if not _is_free(key) and not (several and key.split(".")[0] in (*_BY_CONTENT, *_ASKED))
+            }
+            for position in mine
+        ]
+        keys = dict.fromkeys(key for settings in flat for key in settings)
+        telling = [key for key in keys if len({repr(settings.get(key)) for settings in flat}) > 1]
+        for position, settings in zip(mine, flat, strict=True):
+            if 0 < len(telling) <= 2:
+                parts = [
+                    f"{key.removesuffix('.name').rsplit('.', 1)[-1]} {settings.get(key, 'unset')}" for key in telling
+                ]
+                labels[position] = f"{title} ({', '.join(parts)})"
+            elif telling or not several:
+                labels[position] = f"{title} ({runs[position].path.resolve().name})"
+    for group in places:
+        of_group = [labels[place] for place in group]
+        for number, (place, label) in enumerate(zip(group, of_group, strict=True)):
+            if of_group.count(label) > 1:
+                labels[place] = f"{label} [{of_group[: number + 1].count(label)}]"
+    return labels
+
+
+def with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[Run], list[str]]:
+    """Where runs leave out different clients: scores over those that all of them have, and a sentence that says so.
+
+    A mean over other clients is that of other test items: nothing could be said about its difference.
+    """
+    absent = [f"without {left}" if (left := absent_clients(run.result.partition)) else "all clients" for run in runs]
+    if len(set(absent)) == 1:
+        return list(runs), []
+    scored = [{row.client for row in seed.clients if row.test.metrics} for run in runs for seed in run.seeds]
+    common = set.intersection(*scored)
+    text = f"Who takes part differs ({_distinct(labels, absent)})"
+    if not common:
+        return list(runs), [f"{text}, and no client was scored in all runs: each has the mean over its own."]
+    count = f"{len(common)} client{'' if len(common) == 1 else 's'}"
+    return [_narrowed(run, common) for run in runs], [
+        f"{text}: scores are node-weighted means over the {count} that all runs have."
+    ]
+
+
+def _narrowed(run: Run, clients: set[int]) -> Run:
+    """A run with test scores over some of its clients; metrics that no client has by itself are left out."""
+    seeds = []
+    for seed in run.seeds:
+        rows = [row for row in seed.clients if row.client in clients]
+        test: dict[str, float | list[float | None] | None] = {}
+        for name in run.metrics():
+            pairs = [(row.nodes, row.test.numbers.get(name)) for row in rows]
+            known = [(size, score) for size, score in pairs if size is not None and score is not None]
+            if known:
+                test[name] = sum(size * score for size, score in known) / sum(size for size, _ in known)
+        # Other views are of all its clients: what is not comparable is left out
+        seeds.append(structs.replace(seed, test=Scores(test, BesideScores()), modes={}, scenarios={}, clients=rows))
+    return replace(run, result=structs.replace(run.result, seeds=seeds))
+
+
+def differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Sentences on what makes runs incomparable, and on settings that differ beside the method."""
+    if len(runs) < 2:
+        return [], []
+    warnings, notes, differing = [], [], set()
+    originals = _originals(runs)
+    checks: list[tuple[str, list[Any]]] = [
+        ("data", [_data_identity(run) for run in originals]),
+        ("partition", [_partition_identity(run) for run in originals]),
+        ("seeds", [", ".join(map(str, sorted(run.seed_names))) for run in runs]),
+        ("scenario", [run.scenario for run in runs]),
+    ]
+    for what, values in checks:
+        if len({repr(value) for value in values}) > 1:
+            differing.add(what)
+            warnings.append(f"The runs are not comparable: {what} differ ({_distinct(labels, values)}).")
+    flat = [flatten(run.config) for run in runs]
+    for key in dict.fromkeys(key for settings in flat for key in settings):
+        section = key.split(".")[0]
+        values = [settings.get(key, "unset") for settings in flat]
+        if _is_free(key) or len({repr(value) for value in values}) == 1:
+            continue
+        if section in _BY_CONTENT:
+            continue
+        if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or "unset" in values):
+            continue
+        sentence = f"{key} differs ({_distinct(labels, values)})."
+        if section not in _ASKED:
+            notes.append(sentence)
+        elif section not in differing:
+            warnings.append(f"The runs may not be comparable: {sentence}")
+    scored = [MODES.get(run.modes[0], run.modes[0]) for run in runs]
+    if len(set(scored)) > 1:
+        notes.append(f"Whose model is scored differs ({_distinct(labels, scored)}).")
+    if len({run.result.fingerprint for run in runs}) < len(runs):
+        notes.append("Some runs have the same fingerprint: the same settings on the same data, run again.")
+    return warnings, notes
+
+
+def _originals(runs: Sequence[Run]) -> list[Run]:
+    """Each run, or the one among them that it repeats with other clients."""
+    found = {run.result.fingerprint: run for run in runs if run.result.replaces is None}
+    for run in runs:
+        found.setdefault(run.result.replaces or run.result.fingerprint, run)
+    return [found[run.result.replaces or run.result.fingerprint] for run in runs]
+
+
+def _asked(run: Run) -> str:
+    flat = {**flatten(run.config), "task": run.result.task}  # said or not, it is the same task
+    return repr(sorted((key, repr(value)) for key, value in flat.items() if key.split(".")[0] in _ASKED))
+
+
+def _distinct(labels: Sequence[str], values: Sequence[Any]) -> str:
+    """``A, B: 10; C: 20``, shortened when there are many values."""
+    groups: dict[str, list[str]] = {}
+    for label, value in zip(labels, values, strict=True):
+        groups.setdefault("not recorded" if value is None else str(value), []).append(label)
+    parts = [f"{', '.join(who)}: {value}" for value, who in groups.items()]
+    return "; ".join(parts) if len(parts) <= 6 else "; ".join(parts[:6]) + f"; and {len(parts) - 6} more"
+
+
+def _data_identity(run: Run) -> str:
+    data = run.result.data
+    counts = f"{data.nodes} nodes, {data.edges} edges, {data.features} features, {data.classes} classes"
+    return f"{data.name}, {counts}, hash {short_hash(data.hash)}"
+
+
+def _partition_identity(run: Run) -> str:
+    partition = run.result.partition
+    return f"{partition.rule} {partition.clients}, hash {short_hash(partition.hash)}"
+
+
+def _is_free(key: str) -> bool:
+    return key in _FREE or key.split(".")[0] in _FREE

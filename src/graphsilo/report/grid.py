@@ -1,0 +1,246 @@
+"""Runs of several questions in one table: data sets (or cuts, or scenarios) as columns, methods as rows.
+
+Each column is a comparison of its own, best means and tests included: a score on one data set is never held against
+one on another. Over the columns, methods are ranked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from graphsilo.errors import RunError
+from graphsilo.evaluate.metrics import COURSE, metric_of
+from graphsilo.evaluate.ranks import Ranking, fewest, rank
+from graphsilo.report.comparable import distinct_labels, question_titles, questions, with_shared_clients
+from graphsilo.report.formats import listed
+from graphsilo.report.published import publisher
+from graphsilo.report.record import Run, load
+from graphsilo.report.tables import ALPHA, Comparison, Publisher, beside, legend, named
+from graphsilo.report.views import Column, columns, titles
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Ranks in one metric of the rows that have a score in every column that is comparable.
+
+    Attributes:
+        labels: These rows.
+        ranking: Their ranks.
+    """
+
+    labels: tuple[str, ...]
+    ranking: Ranking
+
+    def mean(self, label: str) -> float | None:
+        """A row's mean rank; None of a row that is not ranked."""
+        return self.ranking.means[self.labels.index(label)] if label in self.labels else None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Several questions side by side.
+
+    Attributes:
+        tables: A comparison of each question, with its ``title``; all have the same ``metrics``.
+        labels: The rows, in the order in which they came.
+        references: Labels of the reference rows.
+        rankings: Metric to ranks; without those in which fewer than two rows or columns can be ranked.
+        remarks: What else must be said, such as where published scores are from.
+    """
+
+    tables: tuple[Comparison, ...]
+    labels: tuple[str, ...]
+    references: tuple[str, ...]
+    rankings: dict[str, Ranked] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The scores of each column."""
+        return self.tables[0].metrics
+
+    @property
+    def subject(self) -> str:
+        """Data and cuts, for captions."""
+        by_cut: dict[str, list[str]] = {}
+        for table in self.tables:
+            for data, cut in table.subjects:
+                by_cut.setdefault(cut, []).append(data)
+        return "; ".join(f"{listed(dict.fromkeys(data))} ({cut})" for cut, data in by_cut.items())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why rows of a column may not be comparable."""
+        found = self._said(lambda table: table.warnings)
+        if len(self.labels) > 1 and all(len(table.rows) < 2 for table in self.tables):
+            found.append(
+                "No two runs answer the same question: data, cut, split or scenario differ, so nothing is compared."
+            )
+        return tuple(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Settings in which runs of a column differ beside the method."""
+        return tuple(self._said(lambda table: table.notes))
+
+    @property
+    def legend(self) -> list[str]:
+        """What bold, signs and ranks mean."""
+        return [*legend(self.tables), *(self._rank_sentences() if self.rankings else []), *self.remarks]
+
+    def place(self, table: Comparison, label: str) -> int | None:
+        """A row's position in a column; None where it has no run there."""
+        return next((place for place, row in enumerate(table.rows) if row.label == label), None)
+
+    def _said(self, sentences: Callable[[Comparison], Sequence[str]]) -> list[str]:
+        """Each sentence once; with the column's title where it does not hold of all."""
+        every = dict.fromkeys(text for table in self.tables for text in sentences(table))
+        of = {text: [table.title for table in self.tables if text in sentences(table)] for text in every}
+        return [text if len(titles) == len(self.tables) else f"{listed(titles)}: {text}" for text, titles in of.items()]
+
+    def _rank_sentences(self) -> list[str]:
+        columns_ = [table for table in self.tables if table.is_comparable]
+        found = [f"Mean rank over the {len(columns_)} columns: 1 is the best, equals share their places."]
+        data = [table.data for table in columns_]
+        if len(set(data)) < len(data):
+            return [*found, "Columns of the same data are not independent of each other: ranks are not tested."]
+        tests = [_rank_test(self, name) for name in self.rankings]
+        return [*found, *(f"{text[:1].upper()}{text[1:]}" for text in tests)]
+
+
+def _rank_test(table: Grid, name: str) -> str:
+    """What the ranks in a metric say, or why they say nothing."""
+    ranking, labels = table.rankings[name].ranking, table.rankings[name].labels
+    of = f"{titles(table.tables[0].columns)[name]}: " if len(table.rankings) > 1 else ""
+    left_out = [label for label in table.labels if label not in labels]
+    if left_out:
+        of += f"without {listed(left_out)}, of which a column has no score: "
+    needed = fewest(len(labels), alpha=ALPHA)
+    if ranking.data_sets < needed:
+        return (
+            f"{of}too few data sets for any difference of ranks to be significant: {len(labels)} methods take {needed}."
+        )
+    test = f"Friedman's test by permutation over {ranking.data_sets} data sets, p = {ranking.p:.2g}"
+    apart = f"{ranking.critical_difference:.2f}"
+    if ranking.p is not None and ranking.p <= ALPHA:
+        return f"{of}mean ranks at least {apart} apart differ (Nemenyi, p ≤ {ALPHA}; {test})."
+    return f"{of}no difference of ranks is significant ({test}; Nemenyi's critical difference is {apart})."
+
+
+Table: TypeAlias = "Comparison | Grid"
+"""Runs side by side, of one question or of several."""
+
+
+def comparison(
+    run_dirs: Sequence[Path | str],
+    *,
+    metrics: Sequence[str] | None = None,
+    baseline: str | None = None,
+    mode: str | None = None,
+    target: float | None = None,
+    published: bool | str = False,
+) -> Table:
+    """Read run folders and put them side by side.
+
+    Args:
+        run_dirs: The folders, at least one.
+        metrics: Test metrics to show, ``METRIC`` or ``VIEW.METRIC`` (``graphsilo.report.views``); by default the usual
+            five that any run scored, and of several questions the first of them.
+        baseline: Label, method or folder name of the run that others are tested against; by default the best.
+        mode: View of the metrics that name none: ``own``, ``aggregate``, ``pooled``, ``worst``, and so on.
+        target: Adds bytes and rounds until validation accuracy is there.
+        published: Shows published scores beside; ``PAPER`` or ``PAPER/TABLE`` says whose.
+
+    Raises:
+        RunError: No folder, or one that cannot be read.
+        ConfigError: ``baseline`` names none of the runs, or a metric, view or paper is not known.
+    """
+    runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]
+    return compare_runs(runs, metrics=metrics, baseline=baseline, mode=mode, target=target, published=published)
+
+
+def compare_runs(
+    runs: Sequence[Run],
+    *,
+    metrics: Sequence[str] | None = None,
+    baseline: str | None = None,
+    mode: str | None = None,
+    target: float | None = None,
+    published: bool | str = False,
+) -> Table:
+    """``comparison`` of runs already in memory; see there."""
+    if not runs:
+        raise RunError("at least one run folder was wanted for a comparison, none came: give the folders of the runs.")
+    groups = questions(runs)
+    labels = distinct_labels(runs, groups)
+    shown = columns(with_shared_clients(runs, labels)[0] if len(groups) == 1 else runs, metrics, mode, target)
+    if metrics is None and len(groups) > 1:
+        shown = (shown[0], *(column for column in shown[1:] if column.metric in COURSE))
+    fixed = None if baseline is None else named(baseline, runs, labels)
+    publish, remarks = (
+        publisher(runs, shown, published if isinstance(published, str) else None) if published else (None, ())
+    )
+    if len(groups) == 1:
+        return replace(beside(runs, labels, shown, fixed=fixed, published=publish), remarks=remarks)
+    found = grid(
+        [([runs[place] for place in group], [labels[place] for place in group]) for group in groups],
+        question_titles([runs[group[0]] for group in groups]),
+        shown,
+        baseline=None if fixed is None else labels[fixed],
+        published=publish,
+    )
+    return replace(found, remarks=remarks)
+
+
+def grid(
+    groups: Sequence[tuple[Sequence[Run], Sequence[str]]],
+    titles: Sequence[str],
+    shown: Sequence[Column],
+    *,
+    baseline: str | None = None,
+    published: Publisher | None = None,
+    as_references: Sequence[str] = (),
+) -> Grid:
+    """A grid whose columns and rows are known already.
+
+    Args:
+        groups: Each question's runs and their labels.
+        titles: Each question's heading.
+        shown: What is shown of each.
+        baseline: Label of the row that others are tested against; a column without it has no marks.
+        published: Finds a published score.
+        as_references: Labels of runs that are rows to hold others against.
+    """
+    tables = []
+    for (runs, labels), title in zip(groups, titles, strict=True):
+        fixed = list(labels).index(baseline) if baseline is not None and baseline in labels else None
+        table = beside(runs, labels, shown, fixed=fixed, published=published, as_references=as_references)
+        if baseline is not None and fixed is None:
+            table = replace(table, differences={}, against={}, is_fixed=True)
+        tables.append(replace(table, title=title))
+    rows = dict.fromkeys(row.label for table in tables for row in table.rows)
+    references = dict.fromkeys(row.label for table in tables for row in table.references)
+    return Grid(tuple(tables), tuple(rows), tuple(references), _rankings(tables, list(rows)))
+
+
+def _rankings(tables: Sequence[Comparison], labels: Sequence[str]) -> dict[str, Ranked]:
+    known = [table for table in tables if table.is_comparable]
+    found = {}
+    for name in tables[0].metrics:
+        means = {
+            label: [
+                score.mean
+                for table in known
+                for row in table.rows
+                if row.label == label and (score := row.scores[name]) is not None
+            ]
+            for label in labels
+        }
+        ranked = tuple(label for label in labels if len(means[label]) == len(known))
+        if len(known) > 1 and len(ranked) > 1:
+            better = metric_of(name).higher_is_better
+            found[name] = Ranked(ranked, rank([means[label] for label in ranked], higher_is_better=better, alpha=ALPHA))
+    return found

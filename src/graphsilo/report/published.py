@@ -1,0 +1,71 @@
+"""Published scores beside runs: which paper's, and what must be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphsilo.experiments.reproduce.published import (
+    NOTE,
+    Printed,
+    Question,
+    chosen,
+    closest,
+    matching,
+    question_of,
+)
+from graphsilo.report.formats import listed
+from graphsilo.report.record import Run
+from graphsilo.report.tables import Publisher
+from graphsilo.report.views import Column
+
+AS_REPORTED = ("own_local", "aggregate_local", "own_global")
+"""Modes that a paper means when it names none; the papers score what a method reports."""
+
+
+def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -> tuple[Publisher, tuple[str, ...]]:
+    """Who finds a published score for a run, and sentences on where they are from.
+
+    All scores are one paper's: that which prints most of them.
+
+    Args:
+        runs: All that are compared.
+        shown: All columns.
+        paper: ``PAPER`` or ``PAPER/TABLE``; None takes the one with the most scores.
+
+    Raises:
+        ConfigError: There is no such paper or table.
+    """
+    among = chosen(paper)
+    questions = [_question(run, column) for run in runs for column in shown]
+    found = matching(questions, among)
+    known = {each.question: each for each in found.values()}
+    others = dict.fromkeys(each.paper for each in among if each.question in known)
+
+    def find(run: Run, label: str, column: Column) -> Printed | None:
+        return found.get(_question(run, column))
+
+    if not found:
+        return find, (closest(questions, among),)
+    also = [name for name in others if name != next(iter(found.values())).paper]
+    more = [f"{listed(also)} print{'s' if len(also) == 1 else ''} some of them, too: name the paper to see those."]
+    return find, (*sources(list(found.values()), runs), *(more if also else []))
+
+
+def sources(found: Sequence[Printed], runs: Sequence[Run]) -> tuple[str, ...]:
+    """Where published scores are from, and in what their protocol is known to differ."""
+    numbers = sorted({each.table for each in found}, key=[each.table for each in found].index)
+    said = [f"Published: {found[0].paper}, table{'s' if len(numbers) > 1 else ''} {listed(numbers)}. {NOTE}"]
+    theirs = sorted({each.rounds for each in found if each.rounds is not None})
+    ours = sorted({run.result.method.rounds for run in runs})
+    if len(theirs) == 1 and theirs != ours:
+        said.append(f"Published with {theirs[0]} rounds; these runs have {listed(map(str, ours))}.")
+    return tuple(said)
+
+
+def _question(run: Run, column: Column) -> Question:
+    """What a run's score in a column is a score of."""
+    first = run.modes[0] if run.modes else ""
+    view = "" if first in AS_REPORTED else first
+    if column.average is not None or column.mode not in (None, first):
+        view = column.view
+    return question_of(run.config, run.result.data.name, column.metric, view, column.items)
