@@ -1,6 +1,7 @@
 """The papers' comparisons, run again: our mean and spread beside the published ones. Part of ``make bench``.
 
-Every file in ``benchmarks/papers`` describes one comparison: rows (data and protocol) of runs (method and settings).
+Every file in ``benchmarks/papers`` describes one comparison: rows (data and protocol) of runs (method and settings);
+so do ``tables`` and ``fedsage_plus`` of the package, from which ``graphsilo reproduce`` draws the papers' tables.
 A row's ``seeds`` are seeds of training on one cut; each of its ``splits`` also draws a cut and a split of its own. A
 run may name fewer of them.
 Each run and seed is one process with one thread; what was run before with the same settings is not run again, so a
@@ -19,7 +20,6 @@ one that its validation nodes prefer.
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import json
 import statistics
@@ -28,20 +28,25 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from children import RESULTS, ChildFailed, ChildStopped, commit, data_root, run_code, write_json
 
 from graphsilo import documents
 from graphsilo.evaluate.significance import compare_paired
-from graphsilo.experiments.spaces import default_spaces
-from graphsilo.federation import registry
+from graphsilo.experiments.reproduce import description
 from graphsilo.random import numpy_generator
 
 HERE = Path(__file__).resolve().parent
 KEPT = RESULTS / "papers"
+FILES = {
+    path.stem: path
+    for path in sorted(
+        [*(HERE / "papers").glob("*.yaml"), *map(description.path, ("tables.yaml", "fedsage_plus.yaml"))]
+    )
+}
+"""Comparisons by name."""
 AS_IT_STANDS = ("study", "setup")
 """Scores that begin so are no percent."""
 
@@ -109,10 +114,10 @@ def read(name: str) -> tuple[str, list[Run]]:
     Raises:
         SystemExit: The file does not say what it must.
     """
-    path = HERE / "papers" / f"{name}.yaml"
+    path = FILES[name]
     tree = documents.read(path, "the description of rows", references=500)
     runs: list[Run] = []
-    for row in tree.get("rows") or rows_of_tables(tree):
+    for row in description.rows(tree):
         for place, entry in enumerate(row.get("runs", tree.get("runs", []))):
             base = {**tree.get("base", {}), **row.get("base", {}), **entry.get("set", {})}
             if "method.name" not in base:
@@ -163,65 +168,6 @@ def _on_seeds(line: Run, trials: Sequence[Mapping[str, Any]], seeds: Sequence[in
         for seed in seeds
         for trial in trials
     ]
-
-
-def rows_of_tables(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A file of ``tables`` as rows: one per table, data set and setting, with references and the methods it prints.
-
-    A table may set more of a method, or leave it out. Its ``scores`` are paths within a view; the published number is
-    held against the view that a method's paper reports first.
-    """
-    views = {each.name: [f"{view}_local" for view in each.evaluates] for each in registry.listings()}
-    for table in tree["tables"]:
-        for data in table["data"]:
-            for setting, more in (table.get("settings") or {"": {}}).items():
-                base = {**table["base"], "data.name": data, **table.get("of_data", {}).get(data, {}), **more}
-                printed = [
-                    printed_scores().get(
-                        (table["paper"], part["table"], data, part.get("setting", setting), base["partition.clients"]),
-                        {},
-                    )
-                    for part in table["scores"]
-                ]
-                runs = [dict(each) for each in tree["references"]]
-                of_table = table.get("methods", {})
-                for name in dict.fromkeys(name for part in printed for name, _ in part):
-                    if name in tree["methods"] and of_table.get(name, {}) is not None:
-                        method = tree["methods"][name]
-                        settings = {**method["set"], **of_table.get(name, {})}
-                        spaces = method.get("spaces") or default_spaces(settings["method.name"])
-                        runs.append({**method, "spaces": spaces, "label": name, "set": settings, "paper": name})
-                for each in runs:
-                    shown = views[each["set"]["method.name"]]
-                    cells = [
-                        part.get((each.get("paper", ""), score.get("metric", "accuracy")), (None, None))
-                        for part, score in zip(printed, table["scores"], strict=True)
-                    ]
-                    each["score"] = [f"{view}.{score['path']}" for view in shown for score in table["scores"]]
-                    each["published"], each["std"] = [value for value, _ in cells], [spread for _, spread in cells]
-                yield {
-                    "id": ".".join(filter(None, [table["id"], data, setting])),
-                    "data": f"{data}{setting and f', {setting}'} ({table['title']})",
-                    "base": base,
-                    "runs": runs,
-                    **({"seeds": table["seeds"]} if "seeds" in table else {"splits": [0, 1, 2]}),
-                    "priority": table.get("priority", 2),
-                }
-
-
-Cell: TypeAlias = "tuple[float, float | None]"
-
-
-@cache
-def printed_scores() -> dict[tuple[str, str, str, str, int], dict[tuple[str, str], Cell]]:
-    """The papers' scores: by paper, table, data, setting and clients, then by method as printed and metric."""
-    found: dict[tuple[str, str, str, str, int], dict[tuple[str, str], Cell]] = {}
-    with (HERE / "papers" / "published.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            place = row["paper"], row["table"], row["dataset"], row["setting"], int(row["clients"])
-            spread = float(row["std"]) if row["std"] else None
-            found.setdefault(place, {})[row["method"], row["metric"]] = float(row["mean"]), spread
-    return found
 
 
 def search(description: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -459,7 +405,7 @@ def _paper(run: Run, index: int) -> str:
 
 def main() -> None:
     """Run what is missing, then print the tables."""
-    known = sorted(path.stem for path in (HERE / "papers").glob("*.yaml"))
+    known = sorted(FILES)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", help=f"which comparisons: {', '.join(known)}; none means all")
     parser.add_argument("--data-root", default=data_root())

@@ -91,7 +91,7 @@ class Section:
 def main() -> None:
     """Write the page."""
     title, runs = papers.read("tables")
-    tree = documents.read(papers.HERE / "papers" / "tables.yaml", "the description of rows", references=500)
+    tree = documents.read(papers.FILES["tables"], "the description of rows", references=500)
     kept = read(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}
     PAGE.write_text("\n".join(page(tree, runs, kept)), encoding="utf-8")
     print(f"written: {PAGE.relative_to(ROOT)} ({title})")

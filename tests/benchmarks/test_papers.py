@@ -97,7 +97,7 @@ def test_a_trial_that_diverged_is_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_every_comparison_can_be_read() -> None:
-    for path in sorted((papers.HERE / "papers").glob("*.yaml")):
+    for path in papers.FILES.values():
         _, runs = papers.read(path.stem)
         assert runs
     tuned = [run for run in runs_of("fedridge", "cora-louvain-10") if run.trials > 1]
@@ -192,8 +192,8 @@ def test_the_page_keeps_what_was_measured_elsewhere(tmp_path: Path) -> None:
 
 
 def test_every_method_of_the_tables_is_one_and_stands_in_a_paper() -> None:
-    tree = papers.documents.read(papers.HERE / "papers" / "tables.yaml", "the description of rows", references=500)
-    printed = {name for cells in papers.printed_scores().values() for name, _ in cells}
+    tree = papers.documents.read(papers.FILES["tables"], "the description of rows", references=500)
+    printed = {each.method for each in papers.description.printed()}
     assert set(tree["methods"]) <= printed
     for method in tree["methods"].values():
         assert default_spaces(method["set"]["method.name"])

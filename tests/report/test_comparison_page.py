@@ -24,8 +24,15 @@ def test_comparison_page(runs: dict[str, Path], tmp_path: Path) -> None:
         report.write_comparison([], tmp_path / "none.html")
 
 
-def test_incomparable_runs_are_warned_about(runs: dict[str, Path], tmp_path: Path, sample: ModuleType) -> None:
+def test_data_sets_are_columns_of_the_page(runs: dict[str, Path], tmp_path: Path, sample: ModuleType) -> None:
     other = sample.make_run(tmp_path / "other", data="CiteSeer", rounds=3, seeds=2, partition_hash="sha256:00")
     words = Page(report.write_comparison([runs["fedavg"], other], tmp_path / "c.html").read_text()).words
-    assert "not comparable: data differ" in words
-    assert "FedAvg (data CiteSeer, rounds 3)" in words
+    assert "Method Cora, % CiteSeer, % " in words
+    assert "FedAvg, CiteSeer" in words  # in the figures a method of two data sets is two lines
+
+
+def test_incomparable_runs_are_warned_about(runs: dict[str, Path], tmp_path: Path, sample: ModuleType) -> None:
+    other = sample.make_run(tmp_path / "other", method="fedprox", title="FedProx", rounds=3, seeds=2)
+    words = Page(report.write_comparison([runs["fedavg"], other], tmp_path / "c.html").read_text()).words
+    assert "The runs are not comparable: seeds differ" in words
+    assert "Nothing is bold or marked: the runs are not comparable." in words

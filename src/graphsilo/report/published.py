@@ -68,4 +68,4 @@ def _question(run: Run, column: Column) -> Question:
     view = "" if first in AS_REPORTED else first
     if column.average is not None or column.mode not in (None, first):
         view = column.view
-    return question_of(run.config, run.result.data.name, column.metric, view, column.items)
+    return question_of(run.result, column.metric, view, column.items)

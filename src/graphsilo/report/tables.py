@@ -135,7 +135,9 @@ class Comparison:
     @property
     def legend(self) -> list[str]:
         """What bold and the signs mean, and what the number of seeds does not allow."""
-        return [*legend([self]), *self.remarks]
+        has_bytes = any(row.spent.upload_bytes is not None for row in self.rows)
+        cost = ["Sent and received: for training, per seed, without evaluation."] if has_bytes else []
+        return [*legend([self]), *self.remarks, *cost]
 
 
 def legend(tables: Sequence[Comparison]) -> list[str]:
@@ -155,7 +157,7 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
                 f"{shown.title}: {shown.meaning} of {percent(column.target, 0)} %; a dash if a seed never is."
             )
     labels = {row.label.partition(" (of ")[0] for table in tables for row in table.references if row.path is None}
-    explained = references_explained(key for key, title in REFERENCES.items() if title in labels)
+    explained = references_explained([key for key, title in REFERENCES.items() if title in labels])
     return [*sentences, explained] if explained else sentences
 
 

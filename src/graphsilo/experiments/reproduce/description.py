@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments.reproduce.published import Printed, key, printed
+from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 
 Place: TypeAlias = "tuple[str, str, str, str, int]"
@@ -92,7 +93,8 @@ def _rows_of_tables(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     if name in described["methods"] and of_table.get(name, {}) is not None:
                         method = described["methods"][name]
                         settings = {**method["set"], **of_table.get(name, {})}
-                        runs.append({**method, "label": name, "set": settings, "paper": name})
+                        spaces = method.get("spaces") or default_spaces(settings["method.name"])
+                        runs.append({**method, "spaces": spaces, "label": name, "set": settings, "paper": name})
                 for each in runs:
                     shown = views[each["set"]["method.name"]]
                     found = [
@@ -147,6 +149,7 @@ class Row:
     Attributes:
         id: Name of its folder.
         data: The data set.
+        base: What all its methods set.
         title: Heading: the data set, and its setting where there are several.
         paths: The scores that are shown: metrics, with the kind of test items before them.
         lines: The methods.
@@ -157,6 +160,7 @@ class Row:
 
     id: str
     data: str
+    base: dict[str, Any]
     title: str
     paths: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -225,6 +229,7 @@ def _row(paper: str, number: str, row: Mapping[str, Any], described: Mapping[str
     return Row(
         id=row["id"],
         data=data,
+        base=base,
         title=", ".join(filter(None, [data, setting])),
         paths=tuple(dict.fromkeys(part.get("path", "accuracy") for part in parts)),
         lines=tuple(lines),

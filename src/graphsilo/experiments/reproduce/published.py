@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
 
 from graphsilo.errors import ConfigError, nearest
+from graphsilo.experiments.storage.records import RunRecord
 
 NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
 
@@ -25,6 +25,12 @@ _SETTINGS: dict[str, tuple[str, str | None]] = {
     "unseen node (open set)": ("open", "unseen_node"),
 }
 """What the papers call a setting: the scenario, and which of its test items."""
+_NOT_COMPARED = ("min_f1",)
+"""Metrics whose printed values follow no definition that could be found."""
+_WEIGHTS = {
+    "data": 8, "scenario": 4, "rule": 3, "clients": 3, "metric": 2, "items": 2, "model": 1, "view": 1, "method": 1,
+}  # fmt: skip
+"""What makes questions alike."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Question:
         view: ``VIEW`` of the score; empty is what a method reports first.
         metric: As in the table of metrics.
         method: As ``method.name``.
+        model: As ``model.name``; empty of a method that has none.
     """
 
     data: str
@@ -50,12 +57,14 @@ class Question:
     view: str
     metric: str
     method: str
+    model: str
 
     @property
     def place(self) -> str:
         """``Cora, metis, 10 clients``."""
         scenario = "" if self.scenario == "seen" else f", {self.scenario}"
-        return f"{self.data}, {self.rule}, {self.clients} clients{scenario}"
+        model = f", {self.model}" if self.model else ""
+        return f"{self.data}, {self.rule}, {self.clients} clients{scenario}{model}"
 
 
 @dataclass(frozen=True)
@@ -91,9 +100,9 @@ class Printed:
 
     @property
     def question(self) -> Question | None:
-        """In this package's words; None for a method that it does not have, or a schedule that a run does not tell."""
+        """In this package's words; None for a method that it does not have, and for what cannot be compared."""
         name = methods().get(self.method)
-        if name is None or self.setting.startswith("batch size"):
+        if name is None or self.metric in _NOT_COMPARED or self.setting.startswith("batch size"):
             return None
         rule, view = self.partition, ""
         if self.partition.startswith("dirichlet"):
@@ -105,7 +114,8 @@ class Printed:
         elif self.setting == "global test set":
             view = "aggregate_global"
         scenario, items = _SETTINGS.get(self.setting, ("seen", None))
-        return Question(self.data, rule, self.clients, scenario, items, view, self.metric, name)
+        model = _models().get((self.method, "")) or _models().get((self.paper, self.table), "gcn")
+        return Question(self.data, rule, self.clients, scenario, items, view, self.metric, name, model)
 
 
 @cache
@@ -116,7 +126,7 @@ def printed() -> tuple[Printed, ...]:
         Printed(
             row["paper"], row["table"], row["dataset"], row["partition"], int(row["clients"]),
             int(row["rounds"]) if row["rounds"] else None, row["setting"], row["metric"], row["method"],
-            float(row["mean"]) / 100, float(row["std"]) / 100 if row["std"] else None,
+            round(float(row["mean"]) / 100, 6), round(float(row["std"]) / 100, 6) if row["std"] else None,
         )
         for row in csv.DictReader(text.splitlines())
     )  # fmt: skip
@@ -132,24 +142,31 @@ def methods() -> Mapping[str, str]:
     }  # fmt: skip
 
 
-def question_of(
-    config: Mapping[str, Any], data: str, metric: str, view: str = "", items: str | None = None
-) -> Question:
+@cache
+def _models() -> Mapping[tuple[str, str], str]:
+    """The backbone of a method, or of a paper's table, where it is not a GCN."""
+    from graphsilo.experiments.reproduce.description import tables, tree
+
+    of_table = {(table.paper, table.number): table.rows[0].base for table in tables()}
+    of_method = {(name, ""): each["set"] for name, each in tree("tables")["methods"].items()}
+    return {place: base["model.name"] for place, base in {**of_table, **of_method}.items() if "model.name" in base}
+
+
+def question_of(run: RunRecord, metric: str, view: str = "", items: str | None = None) -> Question:
     """What a run's score is a score of.
 
     Args:
-        config: The run's complete settings.
-        data: Name of its data.
+        run: The run's result.
         metric: The metric's name.
         view: Empty for what the method reports first.
         items: Kind of test items.
     """
-    cut = config.get("partition", {})
-    alpha = cut.get("alpha")
-    rule = f"{cut.get('rule')}" if alpha is None else f"{cut.get('rule')} {float(alpha):g}"
-    scenario = config.get("scenario", {}).get("name", "seen")
-    method = config.get("method", {}).get("name", "")
-    return Question(data, rule, int(cut.get("clients") or 0), scenario, items, view, metric, method)
+    alpha = run.config.get("partition", {}).get("alpha")
+    rule = run.partition.rule if alpha is None else f"{run.partition.rule} {float(alpha):g}"
+    model, scenario = (run.config.get(part, {}).get("name") or "" for part in ("model", "scenario"))
+    return Question(
+        run.data.name, rule, run.partition.clients, scenario or "seen", items, view, metric, run.method.name, model
+    )
 
 
 def chosen(paper: str | None) -> tuple[Printed, ...]:
@@ -194,15 +211,13 @@ def matching(questions: Iterable[Question], among: Iterable[Printed]) -> dict[Qu
 def closest(questions: Iterable[Question], among: Iterable[Printed]) -> str:
     """Where nothing matches: what is published of the most similar, as a sentence."""
     asked = list(questions)
-    weights = {"data": 8, "scenario": 4, "rule": 3, "clients": 3, "metric": 2, "items": 2, "view": 1, "method": 1}
 
     def likeness(one: Printed) -> int:
         mine = one.question
         return max(
-            (sum(weight for name, weight in weights.items() if getattr(mine, name) == getattr(each, name))
-             for each in asked),
-            default=0,
-        )  # fmt: skip
+            sum(weight for name, weight in _WEIGHTS.items() if getattr(mine, name) == getattr(each, name))
+            for each in asked
+        )
 
     known = [each for each in among if each.question is not None]
     if not asked or not known:

@@ -1,0 +1,68 @@
+"""Published scores beside runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphsilo.errors import ConfigError
+from graphsilo.experiments.reproduce.published import chosen, key, printed
+from graphsilo.report import Comparison, comparison, to_csv
+from report.test_grid import run
+
+
+def beside(*folders: Path, published: bool | str = True, **asked: object) -> Comparison:
+    found = comparison(folders, published=published, **asked)  # type: ignore[arg-type]
+    assert isinstance(found, Comparison)
+    return found
+
+
+def test_the_scores_of_the_same_question(tmp_path: Path) -> None:
+    table = beside(run(tmp_path, "FedAvg", "Cora", [0.80, 0.82]), run(tmp_path, "Mine", "Cora", [0.9, 0.9]))
+    found, none = table.published["accuracy"]
+    assert found is not None
+    # FairFGL, table II: FedAvg, Cora, Metis, 10 clients: 81.13 ± 0.33
+    assert (found.source, found.mean, found.std) == ("FairFGL, table II", 0.8113, 0.0033)
+    assert none is None
+    assert any(text.startswith("Published: FairFGL, table II. The papers' cuts") for text in table.remarks)
+    assert "Published with 150 rounds; these runs have 1." in table.remarks
+    assert ",0.8113,0.0033," in to_csv(table)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"partition": {"rule": "louvain"}}, "No published score is of Cora, louvain, 10 clients, gcn, accuracy"),
+        ({"config": {"model": {"name": "sage"}}}, "Nearest: "),
+        ({"config": {"scenario": {"name": "open"}}}, "Nearest: "),
+    ],
+)
+def test_of_another_cut_model_or_scenario_there_is_none(tmp_path: Path, more: dict[str, object], said: str) -> None:
+    table = beside(run(tmp_path, "FedAvg", "Cora", [0.8], **more))
+    assert table.published == {}
+    assert said in table.remarks[0]
+
+
+def test_min_f1_is_printed_but_not_compared(tmp_path: Path) -> None:
+    assert any(each.metric == "min_f1" for each in printed())
+    assert all(each.question is None for each in printed() if each.metric == "min_f1")
+
+
+def test_a_paper_by_name(tmp_path: Path) -> None:
+    folder = run(tmp_path, "FedAvg", "Cora", [0.8])
+    assert beside(folder, published="fairfgl/ii").published
+    assert not beside(folder, published="O-pFGL").published
+    assert key("O-pFGL") == key("opfgl")
+    assert key("FedSage+") == key("fedsage_plus") != key("FedSage")
+    with pytest.raises(ConfigError, match="did you mean 'FairFGL'"):
+        chosen("fairgl")
+    with pytest.raises(ConfigError, match="a table of FairFGL was wanted, got 'V'"):
+        chosen("FairFGL/V")
+
+
+def test_gamlp_and_sage_tables_are_of_their_models() -> None:
+    models = {(each.paper, each.table): each.question.model for each in printed() if each.question is not None}
+    assert models["FedPG", "V"] == "gamlp"
+    assert models["FedSage+", "D2"] == "sage"
+    assert models["FairFGL", "II"] == "gcn"
