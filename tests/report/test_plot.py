@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from graphsilo.report import comparison_page, plot, run_page
+from graphsilo.report.grid import compare_runs
 from graphsilo.report.record import load
 
 
 def test_every_figure_has_a_name_of_its_own_and_a_choice(runs: dict[str, Path]) -> None:
     loaded = [load(path) for path in runs.values()]
-    drawn = run_page.describe(loaded[0])[1] + comparison_page.describe(loaded)[1]
+    drawn = run_page.describe(loaded[0])[1] + comparison_page.describe(loaded, compare_runs(loaded))[1]
     assert [figure.name for figure in drawn] == [
         "curve-rounds", "label-map", "client-scores", "confusion", "per-class", "round-seconds", "compare-rounds",
         "compare-size", "trade-off",
