@@ -16,8 +16,10 @@ Each message is one paragraph: what was wanted, what came, what to do.
 from __future__ import annotations
 
 import difflib
+import importlib
 import reprlib
 from collections.abc import Iterable
+from typing import Any
 
 
 class GraphsiloError(Exception):
@@ -123,3 +125,22 @@ def one_line(text: object, limit: int = 1000) -> str:
     whole = str(text)
     cut = whole if len(whole) <= limit else f"{whole[:limit]} …"
     return "".join(letter if letter.isprintable() else " " for letter in cut)
+
+
+def library(name: str, extra: str) -> Any:
+    """A library that not everybody has, imported.
+
+    Args:
+        name: Of the module.
+        extra: What graphsilo is installed with to have it.
+
+    Raises:
+        UnsupportedError: It is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise UnsupportedError(
+            f'{package} is not installed, which this needs. Get it with: pip install "graphsilo[{extra}]".'
+        ) from None

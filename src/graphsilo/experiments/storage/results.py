@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from graphsilo.__about__ import __version__
+from graphsilo.drawing import COLUMN
 from graphsilo.evaluate.metrics import leading, per_client
 from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
@@ -19,7 +20,7 @@ from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
-from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage import disk, views
 from graphsilo.experiments.storage.records import (
     FORMAT,
     ClientScores,
@@ -38,6 +39,7 @@ from graphsilo.experiments.storage.records import (
     record_of,
     tree_of,
 )
+from graphsilo.experiments.storage.views import flatten
 from graphsilo.federation.ledger import COLUMNS, Ledger
 from graphsilo.federation.registry import Method
 
@@ -59,6 +61,9 @@ class Result:
         shown = "no score" if score is None else f"{score:.3f}"
         return f"Result({self.record.method.title} on {self.record.data.name}: {shown}, out={self.out})"
 
+    def _repr_html_(self) -> str:
+        return views.html(self.record)
+
     @cached_property
     def tree(self) -> dict[str, Any]:
         """What ``result.json`` holds, as plain values."""
@@ -75,6 +80,36 @@ class Result:
         test = self.record.summary.test.metrics
         name = leading(test)
         return None if name is None else test[name].mean
+
+    def frame(self, kind: str = "rounds") -> Any:
+        """The result as a data frame: of pandas, or of polars where only that is installed.
+
+        Args:
+            kind: ``rounds`` has a row for each seed and round, ``clients`` for each seed and client at the reported
+                round (with ``alone.accuracy`` and so on, where the row ``local`` was run), ``seeds`` for each seed.
+
+        Raises:
+            ConfigError: There is no such table.
+            UnsupportedError: Neither library is installed.
+        """
+        return views.frame(self.record, self.out, kind)
+
+    def plot(self, metric: str | None = None, *, width: float = COLUMN) -> Any:
+        """A figure for a paper or a notebook: validation and test along rounds, a band from the lowest to the highest
+        seed; below, every client alone and together, where the row ``local`` was run and the run has a folder.
+
+        Args:
+            metric: What is shown; None takes accuracy (link prediction: AUC).
+            width: Inches; by default one column.
+
+        Returns:
+            A ``matplotlib.figure.Figure``; its ``savefig`` writes it, ``graphsilo.drawing.save`` with embedded fonts.
+
+        Raises:
+            ConfigError: The run was not scored by such a metric.
+            UnsupportedError: matplotlib is not installed.
+        """
+        return views.figure(self.record, self.out, metric=metric, width=width)
 
 
 def seed_result(
@@ -243,15 +278,3 @@ def write(folder: Path, record: RunRecord, ledgers: list[tuple[int, Ledger]]) ->
 def write_record(folder: Path, record: RunRecord) -> None:
     """``result.json`` alone, in place of the one that is there."""
     disk.write_json(folder / "result.json", tree_of(record))
-
-
-def flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{prefix}{name}."))
-        elif isinstance(value, list):
-            flat[prefix + name] = "; ".join(str(item) for item in value)
-        else:
-            flat[prefix + name] = value
-    return flat

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import secrets
 import time
@@ -13,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from graphsilo.errors import ConfigError, UnsupportedError, one_line
+from graphsilo.errors import ConfigError, one_line
 from graphsilo.experiments.observer import (
     ClientRound,
     Observer,
@@ -214,17 +213,3 @@ def artefacts(run: RunStarted) -> list[Path]:
     """Files of a finished run that say what it was and what it came to."""
     names = ("config.yaml", "result.json", "report.html")
     return [] if run.out is None else [path for name in names if (path := run.out / name).exists()]
-
-
-def library(name: str, extra: str = "tracking") -> Any:
-    """A library that not everybody has.
-
-    Raises:
-        UnsupportedError: It is not installed; names the extra.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise UnsupportedError(
-            f'{name.partition(".")[0]} is not installed. Get it with: pip install "graphsilo[{extra}]".'
-        ) from None

@@ -13,7 +13,7 @@ from typing import Any
 from graphsilo.experiments.observer import ClientRound, RunEnded, RunStarted, SeedEnded
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.records import tree_of
-from graphsilo.experiments.storage.results import flatten
+from graphsilo.experiments.storage.views import flatten
 from graphsilo.experiments.tracking.base import Tracker
 
 

@@ -7,9 +7,10 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from graphsilo.errors import library
 from graphsilo.experiments.observer import ClientRound, RunEnded, RunStarted, SeedEnded
-from graphsilo.experiments.storage.results import flatten
-from graphsilo.experiments.tracking.base import Tracker, artefacts, library, numbers
+from graphsilo.experiments.storage.views import flatten
+from graphsilo.experiments.tracking.base import Tracker, artefacts, numbers
 
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 """Where nothing else is said: MLflow's client would hold up every round for minutes while its server is away."""
@@ -31,7 +32,7 @@ class MLflow(Tracker):
 
     def __init__(self, uri: str | None = None, *, experiment: str | None = None, clients: bool = False):
         super().__init__(clients=clients)
-        library("mlflow")
+        library("mlflow", "tracking")
         for name, value in _IMPATIENT.items():
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo import documents
+from graphsilo.errors import library
 from graphsilo.experiments.observer import ClientRound, RunEnded, RunStarted, SeedEnded
-from graphsilo.experiments.tracking.base import Tracker, library, numbers
+from graphsilo.experiments.tracking.base import Tracker, numbers
 
 
 class TensorBoard(Tracker):
@@ -24,7 +25,7 @@ class TensorBoard(Tracker):
 
     def __init__(self, folder: str | Path | None = None, *, clients: bool = False):
         super().__init__(clients=clients)
-        library("tensorboard")
+        library("tensorboard", "tracking")
         self._given = folder
         self._writers: dict[Path, Any] = {}
 

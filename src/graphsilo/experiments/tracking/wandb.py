@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphsilo.errors import library
 from graphsilo.experiments.observer import ClientRound, RunEnded, RunStarted, SeedEnded
-from graphsilo.experiments.tracking.base import Tracker, artefacts, library, numbers
+from graphsilo.experiments.tracking.base import Tracker, artefacts, numbers
 
 BLOCK = 32768
 _HEAD = b":W&B\xe1\xbe\x00"
@@ -33,7 +34,7 @@ class WandB(Tracker):
 
     def __init__(self, project: str | None = None, *, folder: str | Path | None = None, clients: bool = False):
         super().__init__(clients=clients)
-        self._wandb = library("wandb")
+        self._wandb = library("wandb", "tracking")
         self._project = project or os.environ.get("WANDB_PROJECT") or "graphsilo"
         self._given = folder
         self._open: dict[tuple[str, int | None], Any] = {}
