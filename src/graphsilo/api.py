@@ -5,6 +5,7 @@ They take the same names and settings, raise the classes of :mod:`graphsilo.erro
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import sys
 import tempfile
@@ -570,7 +571,11 @@ def _observer(progress: bool | Observer | Sequence[bool | Observer], stack: Exit
 
 def _shown_progress() -> LiveProgress | PlainProgress:
     from graphsilo.cli.progress import LiveProgress, PlainProgress
+    from graphsilo.notebook import is_notebook
 
+    if is_notebook():
+        has_widgets = importlib.util.find_spec("ipywidgets") is not None
+        return LiveProgress(None) if has_widgets else PlainProgress(print, is_brief=True)
     if sys.stderr.isatty():
         return LiveProgress(sys.stderr)
     return PlainProgress(lambda line: print(line, file=sys.stderr, flush=True))

@@ -8,7 +8,7 @@ from html import escape
 
 LONGEST = 12
 """Rows that a table has before the rest is only counted."""
-_CELL = "padding:0.15em 0.8em;border:0;background:none;color:inherit;text-align:"
+_CELL = "padding:0.15em 0.8em;border:0;background:none;color:inherit;white-space:nowrap;text-align:"
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]], notes: Iterable[str] = ()) -> str:
@@ -20,11 +20,13 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]], not
         >>> "<north>" in table("One", ["client", "nodes"], [["<north>", 3]])
         False
     """
-    cut = [*rows[: LONGEST - 1], [f"… and {len(rows) - LONGEST + 1} more"]] if len(rows) > LONGEST else rows
-    body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in cut)
+    if len(rows) > LONGEST:
+        more = f"… and {len(rows) - LONGEST + 1} more"
+        rows = [*rows[: LONGEST - 1], [more, *[None] * (len(head) - 1)]]
+    body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
     below = "".join(f'<div style="opacity:0.75">{escape(text)}</div>' for text in notes)
     return (
-        f'<div style="color:inherit"><b>{escape(title)}</b>'
+        f'<div style="color:inherit;overflow-x:auto"><b>{escape(title)}</b>'
         f'<table style="border-collapse:collapse;margin:0.4em 0;color:inherit">'
         f'<thead style="border-bottom:1px solid currentColor"><tr>{_cells(head, "th")}</tr></thead>'
         f"<tbody>{body}</tbody></table>{below}</div>"

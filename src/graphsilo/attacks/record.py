@@ -92,6 +92,11 @@ class AttackRecord(Record, frozen=True, kw_only=True):
     notes: list[str]
     outcomes: dict[int, list[Outcome]]
 
+    def __repr__(self) -> str:
+        each = [outcome for outcomes in self.outcomes.values() for outcome in outcomes]
+        above = sum(outcome.succeeds for outcome in each)
+        return f"AttackRecord({self.title} on {self.data}: {above} of {len(each)} attacks above the prior)"
+
 
 def write(folder: Path, record: AttackRecord) -> Path:
     """Write ``attack.json``; returns where."""

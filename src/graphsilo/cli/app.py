@@ -27,6 +27,7 @@ from graphsilo.cli.values import (
     Data,
     DataRoot,
     Debug,
+    Figure,
     Once,
     Track,
     clients_of,
@@ -359,6 +360,7 @@ def compare(
         TableFormat.table
     ),
     report: Annotated[Path | None, typer.Option(metavar="F.html", help="Also write a page with figures.")] = None,
+    figure: Figure = None,
     debug: Debug = False,
 ) -> None:
     """Put finished runs side by side: mean, deviation, significance over seeds, costs; several data sets as columns."""
@@ -373,6 +375,7 @@ def compare(
         published=paper or published,
         form=format.value,
         page=report,
+        figure=figure,
     )
 
 
@@ -380,9 +383,18 @@ def compare(
 def report(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished run.", autocompletion=complete.runs)],
     out: Annotated[Path | None, typer.Option(metavar="F.html", help="File to write; else DIR/report.html.")] = None,
+    figure: Figure = None,
     debug: Debug = False,
 ) -> None:
-    """Draw the report page of a finished run again."""
+    """Draw the report page of a finished run again, or a figure of it."""
+    if figure is not None:
+        from graphsilo import drawing
+        from graphsilo.experiments.storage import records, views
+
+        drawing.check_path(figure)
+        typer.echo(str(drawing.save(views.figure(records.read_run(run), run), figure)))
+        if out is None:
+            return
     from graphsilo.report import write
 
     typer.echo(str(write(run, out)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.cli.terminal import Sheet, say, show
+from graphsilo.drawing import check_path, save
 from graphsilo.report import comparison, to_csv, to_latex, to_markdown, write_comparison
 from graphsilo.report.grid import Table
 from graphsilo.report.layout import Layout, layout
@@ -25,6 +26,7 @@ def compare_command(
     published: bool | str,
     form: str,
     page: Path | None,
+    figure: Path | None = None,
 ) -> None:
     """Print a comparison, and write its page where one is wanted.
 
@@ -35,7 +37,11 @@ def compare_command(
     asked: dict[str, Any] = {
         "metrics": metrics, "baseline": baseline, "mode": mode, "target": target, "published": published,
     }  # fmt: skip
+    if figure is not None:
+        check_path(figure)
     found = comparison(runs, **asked)
+    if figure is not None:
+        save(found.plot(metrics[0] if metrics else None), figure)
     if page is not None:
         write_comparison(runs, page, **asked)
     if form in WRITERS:
@@ -45,6 +51,8 @@ def compare_command(
     if page is not None:
         say()
         say(f"Report: {page}")
+    if figure is not None:
+        say(f"Figure: {figure}")
 
 
 def print_table(found: Table) -> None:

@@ -159,10 +159,15 @@ def _traffic(event: Progress) -> str:
 
 
 class PlainProgress(Observer):
-    """A line at the start, one about every tenth of the rounds, and one at the end of each seed."""
+    """A line at the start, one about every tenth of the rounds, and one at the end of each seed.
 
-    def __init__(self, write: Callable[[str], None]):
-        self.write = write
+    Args:
+        write: Receives them.
+        is_brief: Whether the lines in between are left out.
+    """
+
+    def __init__(self, write: Callable[[str], None], *, is_brief: bool = False):
+        self.write, self.is_brief = write, is_brief
         self.tracks = Tracks()
         self._reported = 0.0
 
@@ -179,7 +184,7 @@ class PlainProgress(Observer):
             self._end(self.tracks.finish())
             return
         step = max(1, progress.rounds // 10)
-        if progress.round % step == 0 or time.monotonic() - self._reported > SILENT_SECONDS:
+        if (progress.round % step == 0 and not self.is_brief) or time.monotonic() - self._reported > SILENT_SECONDS:
             self._print(round_line(track))
 
     def worked(self, working: Working) -> None:
@@ -204,14 +209,20 @@ class PlainProgress(Observer):
 
 
 class LiveProgress(Observer):
-    """One line of the terminal that follows the rounds; finished seeds stay above it."""
+    """One line of the terminal that follows the rounds; finished seeds stay above it.
 
-    def __init__(self, stream: IO[str]):
+    Args:
+        stream: The terminal; None for a notebook.
+    """
+
+    def __init__(self, stream: IO[str] | None):
         from rich.console import Console
         from rich.live import Live
         from rich.spinner import Spinner
 
-        self.console = Console(file=stream, highlight=False, emoji=False, markup=False)
+        # A notebook takes what it is given for a page; its cells have room for this.
+        width = 110 if stream is None else None
+        self.console = Console(file=stream, highlight=False, emoji=False, markup=False, width=width)
         self.tracks = Tracks()
         self._spinner = Spinner("dots", "Preparing data ...")
         self._headed = False

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from graphsilo.experiments.tracking import Tracker
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Figure = Annotated[
+    Path | None,
+    typer.Option(metavar="F.pdf|svg|png", help="Draw a figure for a paper, one column wide, into this file."),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,6 +7,7 @@ this module knows of clients.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.truth import Words
 from graphsilo.errors import DataError
+from graphsilo.notebook import table
 from graphsilo.types import Mask, NodeIds
 
 Features: TypeAlias = "NDArray[np.float32] | sp.csr_matrix"
@@ -108,6 +110,23 @@ class Graph:
     fills: Mapping[str, float] | None = None
     booleans: Mapping[str, Words] = field(default_factory=dict)
     outside: OutsideLinks | None = None
+
+    def __repr__(self) -> str:
+        return f"Graph({', '.join(f'{name}={value!r}' for name, value in self._facts().items())})"
+
+    def _repr_html_(self) -> str:
+        name, *facts = self._facts().items()
+        known = Counter(self.labels[self.labels >= 0].tolist())
+        words = self.class_names or range(self.num_classes)
+        labels = [[f"nodes of class {word}", known[place]] for place, word in enumerate(words)]
+        unlabelled = ["nodes without a label", self.num_nodes - known.total()]
+        return table(f"Graph {name[1]}", ["", "count"], [*facts, *labels, unlabelled])
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "nodes": self.num_nodes, "edges": self.num_edges, "features": self.num_features,
+            "classes": self.num_classes,
+        }  # fmt: skip
 
     def __post_init__(self) -> None:
         n = self.features.shape[0]
@@ -311,6 +330,12 @@ class GraphCollection:
     num_classes: int
     name: str = "graphs"
     graph_ids: NDArray[np.int64] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"GraphCollection(name={self.name!r}, graphs={len(self)}, nodes={self.union.num_nodes}, "
+            f"edges={self.union.num_edges}, features={self.num_features}, classes={self.num_classes})"
+        )
 
     def __post_init__(self) -> None:
         if len(self.pointer) != len(self.labels) + 1 or self.pointer[-1] != self.union.num_nodes:

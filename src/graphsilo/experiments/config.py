@@ -245,6 +245,10 @@ class RunConfig(Settings):
     replaces: str = setting("", "fingerprint of the run that this one repeats with other clients")
     _explicit: frozenset[str] = PrivateAttr(default=frozenset())
 
+    def __repr__(self) -> str:
+        cut = self.partition.file or f"{self.partition.rule}, {self.partition.clients} clients"
+        return f"RunConfig({self.method.name} on {self.data.name}; {cut}; {self.model.name}; seeds {self.run.seeds})"
+
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, values: Any) -> Any:

@@ -57,6 +57,9 @@ class Prediction:
     class_names: tuple[str, ...] | None
     on: str
 
+    def __repr__(self) -> str:
+        return f"Prediction(items={len(self.classes)}, classes={self.probabilities.shape[1]}, on={self.on!r})"
+
     @property
     def has_names(self) -> bool:
         """Whether ``node_ids`` are those of the user's own table."""

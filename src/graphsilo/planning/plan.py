@@ -7,6 +7,7 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal
 
 from graphsilo.errors import ConfigError
+from graphsilo.notebook import table
 
 Level = Literal["refused", "warning", "note"]
 
@@ -138,6 +139,25 @@ class Plan:
     gpu: int
     disk: dict[str, float]
     findings: tuple[PlanFinding, ...] = ()
+
+    def __repr__(self) -> str:
+        method, data = self.about["method"]["title"], self.about["data"]["name"]
+        least = "" if self.is_whole else "at least "
+        verdict = "does not fit this machine" if self.is_refused else "fits this machine"
+        return (
+            f"Plan({method} on {data}: {least}{self.run.wall:.3g} s, "
+            f"{(self.memory.get('needed') or 0) / 1e6:.0f} MB of memory, {verdict})"
+        )
+
+    def _repr_html_(self) -> str:
+        steps = ("start", "setup", "first_round", "round", "evaluation", "checkpoint", "finish", "seed", "run")
+        costs = {step: getattr(self, step) for step in steps}
+        rows = [
+            [step.replace("_", " "), *(f"{value:.3g}" for value in (of.cpu, of.wall, of.up / 1e6, of.down / 1e6))]
+            for step, of in costs.items()
+        ]
+        head = ["step", "CPU s", "wall s", "MB sent", "MB received"]
+        return table(repr(self)[5:-1], head, rows, [self.basis, *(finding.text for finding in self.findings)])
 
     @property
     def is_refused(self) -> bool:

@@ -18,6 +18,7 @@ from graphsilo.report.comparable import distinct_labels, question_titles, questi
 from graphsilo.report.formats import listed
 from graphsilo.report.published import publisher
 from graphsilo.report.record import Run, load
+from graphsilo.report.shown import Shown
 from graphsilo.report.tables import ALPHA, Comparison, Publisher, beside, legend, named
 from graphsilo.report.views import Column, columns, titles
 
@@ -39,8 +40,8 @@ class Ranked:
         return self.ranking.means[self.labels.index(label)] if label in self.labels else None
 
 
-@dataclass(frozen=True)
-class Grid:
+@dataclass(frozen=True, repr=False)
+class Grid(Shown):
     """Several questions side by side.
 
     Attributes:

@@ -19,10 +19,11 @@ from graphsilo.errors import ConfigError, nearest
 from graphsilo.evaluate.metrics import COURSE, metric_of
 from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
 from graphsilo.experiments.reproduce.published import Printed
-from graphsilo.experiments.storage.records import Spent
+from graphsilo.experiments.storage.records import Seed, Spent
 from graphsilo.report.comparable import differing, with_shared_clients
 from graphsilo.report.formats import REFERENCES, Spread, listed, percent, references_explained, spread
 from graphsilo.report.record import Run
+from graphsilo.report.shown import Shown
 from graphsilo.report.views import Column, sentence
 
 Publisher: TypeAlias = "Callable[[Run, str, Column], Printed | None]"
@@ -43,6 +44,7 @@ class Row:
         by_seed: Metric to seed to score.
         gap: Share of the gap between local and global that the run closes, by metric.
         spent: What training took, per seed.
+        records: What the result holds of each seed.
     """
 
     label: str
@@ -52,6 +54,7 @@ class Row:
     gap: dict[str, float | None]
     seeds: tuple[Any, ...] = ()
     spent: Spent = field(default_factory=Spent)
+    records: tuple[Seed, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ class Difference:
         return {"worse": "†", "better": "‡"}.get(self.verdict, "")
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Runs of one question side by side.
 
     Attributes:
@@ -309,6 +312,7 @@ def _row(run: Run, label: str, shown: Iterable[Column]) -> Row:
         gap={column.name: None if column.view else run.result.gap_closed.get(column.name) for column in shown},
         seeds=tuple(run.seed_names),
         spent=run.result.spent,
+        records=tuple(run.seeds),
     )
 
 

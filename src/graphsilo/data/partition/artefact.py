@@ -25,6 +25,7 @@ from graphsilo.data.arrays import read_npz
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import PartitionError, RunError
+from graphsilo.notebook import table
 from graphsilo.types import ClientId, NodeIds
 
 OptionValue: TypeAlias = str | int | float | bool | None
@@ -77,6 +78,23 @@ class Partition:
                 f"a partition needs at least one client, and nodes, train, val and test for each; got "
                 f"{len(self.nodes)}, {len(self.train)}, {len(self.val)} and {len(self.test)}."
             )
+
+    def __repr__(self) -> str:
+        return (
+            f"Partition(rule={self.rule!r}, data={self.data!r}, clients={self.num_clients}, {self._items}="
+            f"{self.num_nodes}, train={_count(self.train)}, val={_count(self.val)}, test={_count(self.test)})"
+        )
+
+    def _repr_html_(self) -> str:
+        each = zip(self.nodes, self.train, self.val, self.test, strict=True)
+        rows = [[f"client {client}", *map(len, parts)] for client, parts in enumerate(each)]
+        every = ["all", _count(self.nodes), _count(self.train), _count(self.val), _count(self.test)]
+        title = f"Partition of {self.data} by {self.rule}"
+        return table(title, ["", self._items, "train", "val", "test"], [every, *rows])
+
+    @property
+    def _items(self) -> str:
+        return "graphs" if self.kind == "graph" else "nodes"
 
     @property
     def num_clients(self) -> int:
@@ -298,3 +316,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             f"{path} cannot be read as a partition ({reason}): the file is damaged, or not an .npz of plain arrays. "
             f"Write it again with `graphsilo partition`."
         ) from error
+
+
+def _count(parts: tuple[NodeIds, ...]) -> int:
+    return sum(map(len, parts))
