@@ -28,7 +28,7 @@ def test_reprs_are_one_short_line(run):
     everything = [
         (graph, "Graph(name='citation-sbm', nodes=150,"),
         (cut, "Partition(rule='random', data='citation-sbm', clients=3, nodes=150, train="),
-        (graphsilo.compare(run.out), "Comparison(FedAvg "),
+        (graphsilo.compare(run.out), "Comparison(citation-sbm (random, 3 clients, 2 seeds): FedAvg "),
         (graphsilo.predict(run, 1), "Prediction(items="),
         (RunConfig.of({"method": "fedprox"}), "RunConfig(fedprox on citation-sbm; auto, 10 clients; gcn; seeds [0])"),
         (run, "Result(FedAvg on citation-sbm: "),
