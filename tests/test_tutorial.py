@@ -177,7 +177,10 @@ def test_apart_and_together_give_the_same_numbers(tutorial: Tutorial) -> None:
         for key in ("best_round", "validation", "test", "test_last", "modes", "confusion", "setup", "rounds"):
             assert measured(mine[key]) == measured(theirs[key]), key
     assert apart["summary"] == together["summary"]
+    for tree in (apart, together):
+        assert [row["silo"] for row in tree["partition"]["per_client"]] == list(HOSPITALS)
     alone = together["references"]["local"]["accuracy"]["mean"]
+    assert apart["references"]["local"]["accuracy"]["mean"] == alone  # found at the hospitals' own sites
     assert apart["summary"]["test"]["accuracy"]["mean"] > alone + 0.02
     assert ridge["summary"]["test"]["accuracy"]["mean"] > alone + 0.05
     for metric, value in ridge["summary"]["test"].items():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from graphsilo.data.sources.class_names import CLASS_NAMES
 from graphsilo.errors import RunError
 from graphsilo.evaluate.metrics import ordered
 from graphsilo.experiments.doors import RECORDS
@@ -120,6 +121,7 @@ class Run:
         study: What the clients of the first seed reported of their inner workings, by client.
         kernel: What ``graphsilo gntk`` found for this run, or None.
         problems: Sentences about parts that could not be read.
+        alone: What the reference row ``local`` holds, every client's own training, where it was run.
     """
 
     path: Path
@@ -128,6 +130,7 @@ class Run:
     problems: tuple[str, ...] = ()
     study: dict[str, dict[str, Any]] = field(default_factory=dict)
     kernel: dict[str, Any] | None = None
+    alone: RunRecord | None = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -161,6 +164,15 @@ class Run:
     def main_metric(self) -> str:
         """The metric of the headline: accuracy where it was scored, else the first scored."""
         return next(iter(self.metrics()), "accuracy")
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """What its classes are called: as the data says, or as the field knows them; None where they have numbers."""
+        known = self.result.class_names
+        if known is None:
+            named = CLASS_NAMES.get(str(self.config.get("data", {}).get("name")), ())
+            known = list(named) if len(named) == self.result.data.classes else None
+        return known
 
     @property
     def names(self) -> Names:
@@ -216,7 +228,19 @@ def load(run_dir: Path | str, *, with_ledger: bool = True) -> Run:
     problems: list[str] = []
     ledger = _read_ledger(path, problems) if with_ledger else None
     study = _read_study(path, result, problems)
-    return Run(path, result, ledger, study=study, kernel=_read_kernel(path, problems), problems=tuple(problems))
+    kernel, alone = _read_kernel(path, problems), _read_alone(path, result, problems)
+    return Run(path, result, ledger, study=study, kernel=kernel, alone=alone, problems=tuple(problems))
+
+
+def _read_alone(path: Path, result: RunRecord, problems: list[str]) -> RunRecord | None:
+    folder = path / "references" / "local"
+    if "local" not in result.reference_rows or not (folder / "result.json").is_file():
+        return None
+    try:
+        return read_run(folder)
+    except RunError as error:
+        problems.append(f"What every client reaches alone cannot be read: {error}")
+        return None
 
 
 def _read_study(path: Path, result: RunRecord, problems: list[str]) -> dict[str, dict[str, Any]]:

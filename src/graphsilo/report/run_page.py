@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of, ordered
-from graphsilo.experiments.storage.records import ClientScores, PartitionFacts, Spent
-from graphsilo.report import curves, figures, kernel, studies, tables
-from graphsilo.report.exchange import CLIENT_ROWS, cost_section, ledger_section
+from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of
+from graphsilo.experiments.storage.records import PartitionFacts, Spent
+from graphsilo.report import clients, curves, figures, glossary, kernel, studies, tables
+from graphsilo.report.exchange import cost_section, ledger_section
+from graphsilo.report.finding import finding
 from graphsilo.report.formats import (
     MISSING,
     MODES,
-    NOT_RECORDED,
     REFERENCES,
     Spread,
     absent_clients,
@@ -24,13 +24,11 @@ from graphsilo.report.formats import (
     in_sentence,
     integer,
     listed,
-    mean,
     metric,
     percent,
     plus_minus,
     references_explained,
     short_hash,
-    sortable,
     spread,
     with_unit,
     words,
@@ -38,8 +36,15 @@ from graphsilo.report.formats import (
 from graphsilo.report.plot import Figure, choices, present
 from graphsilo.report.record import Context, Pick, Run, flatten
 
-FIRST_ROWS = 20
-"""Rows shown before the reader asks for all."""
+SHORT_MODES = {
+    "own_local": {"title": "Own models", "key": "own"},
+    "own_global": {"title": "Own models, all data", "key": "own"},
+    "aggregate_local": {"title": "Common model", "key": "common"},
+    "aggregate_global": {"title": "Common model, all data", "key": "common"},
+}
+"""Whose model was scored, as a heading beside its score; and the word that explains it."""
+RULES = {"silos": "each silo its own data", "files": "as the files say"}
+"""Rules that are no partition's names."""
 SCENARIOS = {
     "seen": "Seen graph",
     "missing_class": "Missing class",
@@ -52,8 +57,8 @@ SCENARIOS = {
 
 def describe(run: Run) -> tuple[Context, list[Figure]]:
     """Everything the page of a run shows, and its figures."""
-    rows = _client_rows(run)
-    names, partition = run.result.class_names, run.result.partition
+    rows, found = clients.rows_of(run), finding(run)
+    names, partition = run.class_names, run.result.partition
     study, study_drawn = studies.describe(run.study, names) if run.study else (None, [])
     bound, bound_drawn = kernel.describe(run.kernel) if run.kernel else (None, [])
     drawn = {
@@ -68,11 +73,13 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
     }
     context: Context = {
         "title": f"{run.result.method.title} on {run.result.data.name}",
+        "finding": found,
         "headline": _headline(run),
         "warnings": _warnings(run),
         "readings": _readings(run),
         "scenarios": _scenarios(run),
-        "clients": _clients(run, rows),
+        "gains": clients.gains(run, found),
+        "clients": clients.table(run, rows),
         "partition": _partition(partition),
         "fairness": _fairness(run),
         "study": study,
@@ -86,7 +93,22 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "drawn": drawn,
         "metric_choices": choices(drawn["curves"]),
     }
+    context["glossary"] = glossary.explained(_terms(run, context))
     return context, [figure for group in drawn.values() for figure in group]
+
+
+def _terms(run: Run, context: Context) -> list[str]:
+    """Words of the page that are explained at its end."""
+    several = len(run.seeds) > 1
+    return [
+        *run.metrics(),
+        *(["plus_minus"] if several else []),
+        *(["interval"] if several and context["gains"] else []),
+        *(["own", "common"] if len(run.modes) > 1 else []),
+        *(["homophily"] if any(holder.homophily is not None for holder in run.result.partition.per_client) else []),
+        "pooled",
+        *(["gap"] if run.result.gap_closed else []),
+    ]
 
 
 def _headline(run: Run) -> Context:
@@ -96,12 +118,27 @@ def _headline(run: Run) -> Context:
         "sentence": sentence(run),
         "metric": metric_of(name).title,
         "unit": "%" if metric_of(name).is_share else "",
+        "key": name,
+        "models": _models(run),
         "mean": MISSING if score is None else metric(score.mean, name),
         "std": None if score is None or score.std is None else metric(score.std, name),
         "explained": _headline_note(run, score),
         "references": _reference_table(run),
         "tiles": _tiles(run),
     }
+
+
+def _models(run: Run) -> list[Context]:
+    """The models that were scored side by side, the headline's first; empty where there is one."""
+    name = run.main_metric
+    if len(run.modes) < 2:
+        return []
+    picks: list[Pick] = [lambda seed: seed.test]
+    picks += [partial(lambda mode, seed: seed.modes[mode].test, mode) for mode in run.modes[1:]]
+    return [
+        {**SHORT_MODES.get(mode, {"title": words(mode), "key": ""}), "score": with_unit(run.spread(name, pick), name)}
+        for mode, pick in zip(run.modes, picks, strict=True)
+    ]
 
 
 def _headline_note(run: Run, score: Spread | None) -> str:
@@ -124,14 +161,22 @@ def sentence(run: Run) -> str:
     text = (
         f"{run.result.method.title}{_trained(run)} on {data.name} ({graphs}{integer(data.nodes)} nodes, "
         f"{integer(data.edges)} edges, {integer(data.classes)} classes), held by "
-        f"{_many(partition.clients, 'silo')} (partition "
-        f"{partition.rule}{f', without {absent}' if absent else ''}), for {_many(run.result.method.rounds, 'round')}"
+        f"{_many(partition.clients, 'silo')} ({_cut(run)}{f', without {absent}' if absent else ''}), for "
+        f"{_many(run.result.method.rounds, 'round')}"
     )
     if run.scenario != "seen":
         text += f", scenario {run.scenario}"
     seeds = run.seed_names
     text += f", {'seed' if len(seeds) == 1 else 'seeds'} {listed(map(str, seeds)) if len(seeds) <= 6 else len(seeds)}"
     return f"{text}; scored: the {MODES.get(run.modes[0], run.modes[0])}."
+
+
+def _cut(run: Run) -> str:
+    """Who holds the data: silos by name, or the rule by which one data set was cut."""
+    named = list(run.names.known.values())
+    if not named:
+        return f"partition {run.result.partition.rule}"
+    return listed(named) if len(named) <= 8 else "each with its own data"
 
 
 def _many(count: int, word: str) -> str:
@@ -313,102 +358,13 @@ def _fairness(run: Run) -> Context | None:
     return {"rows": rows, "pooled": any(row["pooled"] != MISSING for row in rows)} if len(rows) > 1 else None
 
 
-def _client_rows(run: Run) -> list[Context]:
-    """Numbers per client, means over seeds; partition facts joined in."""
-    gathered: dict[int, list[ClientScores]] = {}
-    for seed in run.seeds:
-        for row in seed.clients:
-            gathered.setdefault(row.client, []).append(row)
-    audit = {holder.client: holder for holder in run.result.partition.per_client}
-    names = ordered(
-        name for rows in gathered.values() for name, value in rows[0].test.numbers.items() if value is not None
-    )
-    return [
-        {
-            "client": client,
-            "nodes": rows[0].nodes,
-            "train": rows[0].train,
-            "val": rows[0].val,
-            "test_items": rows[0].test_items,
-            "missing_classes": None if rows[0].missing_classes is None else len(rows[0].missing_classes),
-            "homophily": audit[client].homophily if client in audit else None,
-            "metrics": names,
-            **{name: mean(row.test.numbers.get(name) for row in rows) for name in names},
-        }
-        for client, rows in sorted(gathered.items())
-    ]
-
-
-def _clients(run: Run, rows: Sequence[Context]) -> Context | None:
-    if not rows:
-        return None
-    main = run.main_metric
-    names: list[str] = main_ones(rows[0]["metrics"])
-    if main not in names and names:
-        main = names[0]
-    sign = 1 if metric_of(main).higher_is_better else -1
-    order = sorted(rows, key=lambda row: (row.get(main) is None, sign * (row.get(main) or 0), row["client"]))
-    counts = [
-        (key, title)
-        for key, title in (
-            ("nodes", "Nodes"),
-            ("train", "Train"),
-            ("val", "Validation"),
-            ("test_items", "Test"),
-            ("missing_classes", "Classes missing"),
-        )
-        if any(row.get(key) is not None for row in rows)
-    ]
-    has_homophily = any(row["homophily"] is not None for row in rows)
-    table = []
-    for row in order[:CLIENT_ROWS]:
-        cells = [{"text": str(row["client"]), "value": row["client"], "bar": None}]
-        cells += [{"text": integer(row[key]), "value": sortable(row[key]), "bar": None} for key, _ in counts]
-        if has_homophily:
-            value = row["homophily"]
-            text = MISSING if value is None else f"{value:.2f}"
-            cells.append({"text": text, "value": sortable(value), "bar": None})
-        for name in names:
-            bar = bar_width(row[name]) if metric_of(name).is_share and row[name] is not None else None
-            cells.append({"text": metric(row[name], name), "value": sortable(row[name]), "bar": bar})
-        table.append(cells)
-    columns = ["Client", *(title for _, title in counts), *(["Homophily"] if has_homophily else [])]
-    scores = [row[main] for row in rows if row.get(main) is not None]
-    return {
-        "columns": columns + [metric_of(name).title for name in names],
-        "sorted_by": len(columns) + names.index(main) if main in names else 0,
-        "sorted_up": sign == 1,
-        "rows": table,
-        "first": FIRST_ROWS if len(table) > 2 * FIRST_ROWS else len(table),
-        "note": _client_note(len(rows), len(table), main if main in names else None),
-        "spread": _client_spread(scores, main),
-    }
-
-
-def _client_note(clients: int, shown: int, main: str | None) -> str:
-    if main is None:
-        return "Scores per client: not recorded; the test data belong to no single client."
-    text = f"Means over seeds, sorted by {in_sentence(main)}, worst first; choose a heading to sort."
-    if shown < clients:
-        text += f" The worst {shown} of {integer(clients)} clients are listed; result.json holds all."
-    return text
-
-
-def _client_spread(scores: Sequence[float], name: str) -> list[tuple[str, str]]:
-    if len(scores) < 4:
-        return []
-    import numpy as np
-
-    places = (("Minimum", 0), ("Lower quarter", 25), ("Median", 50), ("Upper quarter", 75), ("Maximum", 100))
-    return [(title, metric(float(np.percentile(scores, place)), name)) for title, place in places]
-
-
 def _partition(partition: PartitionFacts) -> Context:
     clients = partition.per_client
-    facts = [("Rule", partition.rule), ("Clients", integer(partition.clients))]
+    facts = [("Rule", RULES.get(partition.rule, partition.rule)), ("Clients", integer(partition.clients))]
     if absent := absent_clients(partition):
         facts.append(("Left out", absent))
-    facts.append(("Seed", NOT_RECORDED if partition.seed is None else str(partition.seed)))
+    if partition.seed is not None:
+        facts.append(("Seed", str(partition.seed)))
     for key, title, shape in (
         ("nodes", "Nodes per client", integer),
         ("train", "Training items per client", integer),

@@ -1,0 +1,256 @@
+"""Whether it was worth it: what every silo reaches together with the others, against what it reaches alone.
+
+The page of a run opens with ``Finding.sentence``: what came out, how certain it is, and what would make it certain
+where it is not. Differences are paired seed by seed, as everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+from graphsilo.evaluate.metrics import metric_of
+from graphsilo.evaluate.significance import PairedComparison, compare_paired
+from graphsilo.experiments.storage.records import RunRecord
+from graphsilo.report.formats import in_sentence, listed, mean, metric
+from graphsilo.report.record import Run
+
+Side: TypeAlias = Literal["gains", "loses", "same"]
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NORMAL = 1.96
+ALONE = ("local", "majority")
+"""Methods in which no silo hears of another."""
+LEAST_SEEDS = 6
+"""From so many seeds on, an exact test can call a difference one at the level of 5 %."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """One silo.
+
+    Attributes:
+        client: Its number.
+        alone, together: Its scores, means over the seeds that have both.
+        paired: The difference over these seeds; above 0 is better, whichever way the metric goes.
+        items: Its test items.
+    """
+
+    client: int
+    alone: float
+    together: float
+    paired: PairedComparison
+    items: int | None
+
+    @property
+    def difference(self) -> float:
+        """Mean over seeds; above 0 is better."""
+        return self.paired.difference or 0.0
+
+    @property
+    def side(self) -> Side:
+        """Whether it gains, by what can be read of the difference."""
+        if abs(self.difference) < 0.0005:  # is shown as 0.0 points
+            return "same"
+        return "gains" if self.difference > 0 else "loses"
+
+    @property
+    def may_be_chance(self) -> bool:
+        """Whether the interval over seeds holds 0, or there is none."""
+        low, high = self.paired.ci_low, self.paired.ci_high
+        if low is None or high is None:
+            return len(self.paired.seeds) < 2
+        return low <= 0 <= high
+
+    @property
+    def reach(self) -> float | None:
+        """How far chance in which items are tested moves such a share, to each side (95 %); None without items."""
+        if not self.items or not 0 <= self.together <= 1:
+            return None
+        return _NORMAL * math.sqrt(self.together * (1 - self.together) / self.items)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a run found.
+
+    Attributes:
+        sentence: The finding.
+        certainty: How much it can be relied on; empty where there is nothing to say.
+        gains: Of each silo, the largest first; empty where they are not known.
+        overall: The mean over silos, seed by seed.
+        missing: Why the gains are not known, and what would tell them; empty where they are.
+    """
+
+    sentence: str
+    certainty: str = ""
+    gains: tuple[Gain, ...] = ()
+    overall: PairedComparison | None = None
+    missing: str = ""
+
+
+def finding(run: Run) -> Finding:
+    """What a run found, in words and silo by silo."""
+    name, title = run.main_metric, run.result.method.title
+    score = run.spread(name)
+    if score is None:
+        return Finding(f"{title}: no test score was recorded.")
+    reached = f"{metric(score.mean, name)}{' %' if metric_of(name).is_share else ''} {in_sentence(name)}"
+    caution = _one_class(run)
+    if run.result.method.pooled:
+        return Finding(f"With all data in one place {title} reaches {reached}.", caution)
+    if run.result.method.name in ALONE:
+        return Finding(f"Every silo alone: {reached} on average{_span(run)}.", caution)
+    together = f"Together, the silos reach {reached} on average{_span(run)}"
+    if run.alone is None or _is_pooled_test(run):
+        return Finding(f"{together}. Whether that is more than alone is not known.", caution, missing=_missing(run))
+    overall = compare_paired(*_in_order(name, _by_seed(run.result, name), _by_seed(run.alone, name)))
+    found = gains_of(run)
+    if overall.difference is None:
+        return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
+    certainty = f"{_certainty(overall)} {caution}".strip()
+    if not found:
+        text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
+        return Finding(text, certainty, overall=overall)
+    return Finding(_sentence(found, overall, name, run.names.title), certainty, found, overall)
+
+
+def gains_of(run: Run) -> tuple[Gain, ...]:
+    """What joining brought every silo, the largest gain first; empty where it is not known."""
+    if run.alone is None or _is_pooled_test(run):
+        return ()
+    name = run.main_metric
+    together, alone = (_by_client(record, name) for record in (run.result, run.alone))
+    items = {row.client: row.test_items for seed in run.seeds for row in seed.clients}
+    gains = []
+    for client in together.keys() & alone.keys():
+        seeds = together[client].keys() & alone[client].keys()
+        if not seeds:
+            continue
+        means = [fmean(scores[client][seed] for seed in seeds) for scores in (alone, together)]
+        paired = compare_paired(*_in_order(name, together[client], alone[client]))
+        gains.append(Gain(client, means[0], means[1], paired, items.get(client)))
+    return tuple(sorted(gains, key=lambda gain: (-gain.difference, gain.client)))
+
+
+def points(value: float, name: str) -> str:
+    """A difference with its sign: "+1.5", "−0.3" in points where the metric is shown in percent."""
+    each = metric_of(name)
+    return f"{each.factor * value:+.{1 if each.is_share else 3}f}".replace("-", "−")
+
+
+def _in_order(name: str, one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Mapping[int, float], ...]:
+    """As ``compare_paired`` takes them, so that above 0 is better."""
+    return (one, other) if metric_of(name).higher_is_better else (other, one)
+
+
+def _by_seed(record: RunRecord | None, name: str) -> dict[int, float]:
+    found = {} if record is None else {seed.seed: seed.test.numbers.get(name) for seed in record.seeds}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def _by_client(record: RunRecord, name: str) -> dict[int, dict[int, float]]:
+    """Client to seed to score."""
+    found: dict[int, dict[int, float]] = {}
+    for seed in record.seeds:
+        for row in seed.clients:
+            value = row.test.numbers.get(name)
+            if value is not None:
+                found.setdefault(row.client, {})[seed.seed] = value
+    return found
+
+
+def _sentence(gains: Sequence[Gain], overall: PairedComparison, name: str, called: Callable[[int], str]) -> str:
+    better, worse = ([gain for gain in gains if gain.side == side] for side in ("gains", "loses"))
+    count = len(gains)
+    if count == 1:
+        who = "the silo does" if better else "the silo does not do"
+    elif len(better) in (0, count):
+        who = f"all {count} silos do" if better else "no silo does"
+    else:
+        few = "only " if len(better) < count / 2 else ""
+        who = f"{few}{len(better)} of {count} silos {'does' if len(better) == 1 else 'do'}"
+    text = f"Together, {who} better than alone: {_mean(overall, name)} on average{_interval(overall, name)}"
+    if worse and count > 1:
+        lost = f"{points(worse[-1].difference, name).lstrip('+−')}{_unit(name)} ({called(worse[-1].client)})"
+        many = f"all {count}" if len(worse) == count else str(len(worse))
+        text += f"; {many} {f'loses {lost}' if len(worse) == 1 else f'lose, up to {lost}'}"
+    return f"{text}."
+
+
+def _mean(overall: PairedComparison, name: str) -> str:
+    return f"{points(overall.difference or 0.0, name)}{_unit(name)} of {in_sentence(name)}"
+
+
+def _unit(name: str) -> str:
+    return " points" if metric_of(name).is_share else ""
+
+
+def _interval(overall: PairedComparison, name: str) -> str:
+    """In brackets, with how many seeds it is made of."""
+    seeds = f"{_word(len(overall.seeds))} seed{'' if len(overall.seeds) == 1 else 's'}"
+    if overall.ci_low is None or overall.ci_high is None:
+        return f" ({seeds})"
+    return f" (95\u00a0% interval {points(overall.ci_low, name)} to {points(overall.ci_high, name)}, {seeds})"
+
+
+def _certainty(overall: PairedComparison) -> str:
+    """What may be said of the mean difference."""
+    count = len(overall.seeds)
+    if count < 2:
+        return "One seed: nothing says how much of this is chance. Run several, such as --seeds 0,1,2,3,4,5."
+    low, high, verdict = overall.ci_low, overall.ci_high, overall.verdict()
+    if verdict == "too few seeds":
+        few = f"{_word(count).capitalize()} seeds are too few for an exact test; {_word(LEAST_SEEDS)} are enough."
+        inside = low is not None and high is not None and low <= 0 <= high
+        return f"The interval holds 0: this may be chance. {few}" if inside else few
+    p = overall.sign_flip_p or 0.0
+    shown = f"sign-flip test, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"
+    if verdict == "no difference shown":
+        return f"No difference is shown: this may be chance ({shown})."
+    return f"It is {verdict} by more than chance explains ({shown})."
+
+
+def _is_pooled_test(run: Run) -> bool:
+    """Whether every client was scored on the test data of all."""
+    return bool(run.modes) and run.modes[0].endswith("_global")
+
+
+def _missing(run: Run) -> str:
+    """Why it is not known what every silo reaches alone, and how to learn it."""
+    if _is_pooled_test(run):
+        return "Scored on the test data of all, so that a silo's own training has nothing to stand against."
+    if "local" in run.result.reference_rows:
+        return "The scores of each silo alone are not in this folder (references/local)."
+    if run.result.partition.rule == "silos":
+        return "Run the job with the reference `local`, which is usual between machines (run.references=[local])."
+    return "Run it again with --reference local: every silo then also trains by itself."
+
+
+def _span(run: Run) -> str:
+    """From the worst to the best silo, means over seeds."""
+    name = run.main_metric
+    scores = [value for each in _by_client(run.result, name).values() if (value := mean(each.values())) is not None]
+    if len(scores) < 2:
+        return ""
+    return f", from {metric(min(scores), name)} to {metric(max(scores), name)}"
+
+
+def _one_class(run: Run) -> str:
+    """A caution where models answer one class for everything, in every seed."""
+    each = [{client for client, _ in seed.one_class or ()} for seed in run.seeds]
+    stuck = sorted(set.intersection(*each)) if each else []
+    total = len(run.result.partition.per_client)
+    if not stuck:
+        return ""
+    if len(stuck) == total and total > 1:
+        return "Caution: at every silo the model answers one class for everything."
+    who = listed(run.names.title(client) for client in stuck) if len(stuck) <= 3 else f"{len(stuck)} silos"
+    return f"Caution: at {who} the model answers one class for everything."
+
+
+def _word(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else str(count)

@@ -1,0 +1,46 @@
+"""What the words of a page mean, for whoever does not work with them every day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+TERMS = {
+    "accuracy": ("Accuracy", "The share of test items that were predicted right."),
+    "macro_f1": (
+        "Macro-F1",
+        "F1 weighs what was found against what was claimed wrongly, class by class; macro-F1 is the plain mean over "
+        "classes, so that a rare class counts as much as a common one. A class that a silo never gets right counts 0.",
+    ),
+    "auc": (
+        "AUC",
+        "How often an item of the class (a true link) ranks above one that is not: 50 % is guessing, 100 % perfect.",
+    ),
+    "ap": (
+        "Average precision",
+        "How pure the top of the ranking is, averaged over all places where it may be cut off.",
+    ),
+    "min_f1": ("Min-F1", "Macro-F1 of the test items whose class is rare at their own silo."),
+    "hete_f1": ("Hete-F1", "Macro-F1 of the half of the nodes whose neighbours agree least with their label."),
+    "hete_min_f1": (
+        "Hete-Min-F1",
+        "Macro-F1 of the nodes that are both: of a rare class and among unlike others.",
+    ),
+    "homophily": ("Homophily", "The share of links that join two nodes of the same class, from 0 to 1."),
+    "plus_minus": ("±", "One standard deviation over seeds: how far chance alone moves the number."),
+    "interval": (
+        "95 % interval",
+        "Where the mean difference may lie, judged by how much seeds differ (Student's t). Test items are the same in "
+        "every seed, so it does not say what other items would have given.",
+    ),
+    "own": ("Clients' own models", "Every silo's model after its local steps of a round, before it is averaged."),
+    "common": ("Common model", "The one model that the silos made together (aggregate), scored at every silo."),
+    "pooled": ("Pooled", "All silos' test items counted as one set, instead of a mean over silos."),
+    "gap": ("Gap closed", "How far the way from training alone to having all data in one place was gone."),
+}
+"""Key to the word and its meaning. Metrics have their own names as keys."""
+
+
+def explained(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Key to word and meaning of those that are known, in the order of ``TERMS``."""
+    wanted = set(keys)
+    return {key: found for key, found in TERMS.items() if key in wanted}

@@ -1,0 +1,186 @@
+"""The headline: what joining brought, how certain that is, and what to do where it is not known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsilo import report
+from graphsilo.report.clients import gains
+from graphsilo.report.finding import finding, gains_of
+from graphsilo.report.record import Run, load
+from kit import result_tree, seed_tree
+from kit.pages import Page
+
+Scores = list[list[float]]
+"""[seeds][clients]; the mean over clients is the seed's score."""
+
+
+def tree_of(scores: Scores, metric: str = "accuracy", names: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    seeds = [
+        seed_tree(
+            number,
+            {metric: sum(row) / len(row)},
+            clients=[
+                {"client": client, "test_items": 100, "train": 20, "test": {metric: value}}
+                for client, value in enumerate(row)
+            ],
+        )
+        for number, row in enumerate(scores)
+    ]
+    holders = [
+        {
+            "client": client,
+            "nodes": 200,
+            "train": 20,
+            "val": 80,
+            "test": 100,
+            **({"silo": names[client]} if names else {}),
+        }
+        for client in range(len(scores[0]))
+    ]
+    partition = {"per_client": holders, "clients": len(holders)}
+    return result_tree([{metric: 0.5}], **{"seeds": seeds, "partition": partition, **more})
+
+
+def run_of(folder: Path, together: Scores, alone: Scores | None = None, **more: Any) -> Run:
+    """A run's folder, with what every client reaches alone beside it."""
+    tree = tree_of(together, **more)
+    if alone is not None:
+        metric = more.get("metric", "accuracy")
+        own = tree_of(alone, metric=metric, names=more.get("names"))
+        tree["references"] = {"local": {metric: {"mean": 0.5, "std": None}}}
+        place = folder / "references" / "local"
+        place.mkdir(parents=True)
+        (place / "result.json").write_text(json.dumps(own))
+    folder.mkdir(exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(tree))
+    return load(folder)
+
+
+def test_most_gain_and_the_rest_is_named(tmp_path: Path) -> None:
+    """Differences of the means: +3, +4, +5 points. Mean 4, deviation 1, t(2, 97.5 %) = 4.3027: 4 ± 2.48."""
+    together = [[0.80, 0.70, 0.61], [0.82, 0.71, 0.62], [0.84, 0.72, 0.63]]
+    alone = [[0.70, 0.62, 0.70], [0.70, 0.62, 0.71], [0.70, 0.62, 0.72]]
+    run = run_of(tmp_path / "r", together, alone, names=["north", "south", "west"])
+    found = finding(run)
+    assert found.sentence == (
+        "Together, 2 of 3 silos do better than alone: +4.0 points of accuracy on average (95\u00a0% interval +1.5 to "
+        "+6.5, three seeds); 1 loses 9.0 points (west)."
+    )
+    assert found.certainty == "Three seeds are too few for an exact test; six are enough."
+    assert [(gain.client, gain.side) for gain in found.gains] == [(0, "gains"), (1, "gains"), (2, "loses")]
+    assert [gain.difference for gain in found.gains] == pytest.approx([0.12, 0.09, -0.09])
+    assert found.gains[0].alone == pytest.approx(0.70)
+    assert found.gains[0].together == pytest.approx(0.82)
+    # 1.96 √(0.82 · 0.18 / 100)
+    assert found.gains[0].reach == pytest.approx(0.0753, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("together", "alone", "words"),
+    [
+        ([[0.5, 0.6]], [[0.4, 0.5]], "all 2 silos do better than alone: +10.0 points of accuracy on average"),
+        (
+            [[0.5, 0.6]], [[0.6, 0.8]],
+            "no silo does better than alone: −15.0 points of accuracy on average (one seed); all 2 lose, up to 20.0 "
+            "points (client 1).",
+        ),
+        (
+            [[0.5, 0.5, 0.9]], [[0.6, 0.52, 0.8]],
+            "only 1 of 3 silos does better than alone: −0.7 points of accuracy on average (one seed); 2 lose, up to "
+            "10.0 points (client 0).",
+        ),
+        ([[0.5, 0.5]], [[0.5, 0.5]], "no silo does better than alone: +0.0 points of accuracy on average (one seed)."),
+        ([[0.7]], [[0.6]], "the silo does better than alone: +10.0 points"),
+    ],
+)  # fmt: skip
+def test_who_gains_and_who_loses(tmp_path: Path, together: Scores, alone: Scores, words: str) -> None:
+    found = finding(run_of(tmp_path / "r", together, alone))
+    assert found.sentence.startswith(f"Together, {words}")
+    assert found.certainty.startswith("One seed: nothing says how much of this is chance.")
+
+
+def test_what_may_be_chance_is_said_to_be(tmp_path: Path) -> None:
+    found = finding(run_of(tmp_path / "r", [[0.6], [0.5]], [[0.5], [0.52]]))
+    assert found.certainty.startswith("The interval holds 0: this may be chance. Two seeds are too few")
+    assert found.gains[0].may_be_chance
+    # Seven seeds that all gain: of 128 patterns of signs two are as far out, p = 0.0156
+    seven = [[0.6 + place / 1000] for place in range(7)]
+    certain = finding(run_of(tmp_path / "certain", seven, [[0.5]] * 7))
+    assert certain.certainty == "It is better by more than chance explains (sign-flip test, p = 0.016)."
+    worse = finding(run_of(tmp_path / "worse", [[0.5]] * 7, seven))
+    assert worse.certainty == "It is worse by more than chance explains (sign-flip test, p = 0.016)."
+    mixed = finding(run_of(tmp_path / "mixed", seven, [[0.603]] * 7))
+    assert mixed.certainty == "No difference is shown: this may be chance (sign-flip test, p = 1)."
+
+
+def test_without_training_alone_it_says_what_to_run(tmp_path: Path) -> None:
+    found = finding(run_of(tmp_path / "r", [[0.5, 0.7]]))
+    assert found.sentence == (
+        "Together, the silos reach 60.0 % accuracy on average, from 50.0 to 70.0. Whether that is more than alone is "
+        "not known."
+    )
+    assert "--reference local" in found.missing
+    apart = run_of(tmp_path / "apart", [[0.5]], partition={"rule": "silos"})
+    assert "usual between machines" in finding(apart).missing
+    lost = run_of(tmp_path / "lost", [[0.5]], [[0.4]])
+    (lost.path / "references" / "local" / "result.json").unlink()
+    assert finding(load(lost.path)).missing.endswith("(references/local).")
+
+
+def test_references_are_not_called_together(tmp_path: Path) -> None:
+    local = {"name": "local", "title": "Local only"}
+    assert finding(run_of(tmp_path / "l", [[0.5, 0.7]], method=local)).sentence == (
+        "Every silo alone: 60.0 % accuracy on average, from 50.0 to 70.0."
+    )
+    pooled = {"name": "global", "title": "Centralised", "pooled": True}
+    text = "With all data in one place Centralised reaches 60.0 % accuracy."
+    assert finding(run_of(tmp_path / "g", [[0.6]], method=pooled)).sentence == text
+
+
+def test_one_class_for_everything_is_a_caution(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "r", [[0.5, 0.6]] * 2, [[0.4, 0.5]] * 2, names=["north", "south"])
+    run.seeds[0].one_class, run.seeds[1].one_class = [[0, 2], [1, 1]], [[1, 1]]
+    assert finding(run).certainty.endswith("Caution: at south the model answers one class for everything.")
+    run.seeds[1].one_class = [[0, 0], [1, 1]]
+    assert finding(run).certainty.endswith("Caution: at every silo the model answers one class for everything.")
+
+
+def test_scores_that_nobody_sees_silo_by_silo(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "r", [[0.5, 0.7]], [[0.4, 0.6]])
+    for record in (run.result, run.alone):
+        assert record is not None
+        record.seeds[0].clients = []
+    assert finding(run).sentence == (
+        "Together, the silos reach 60.0 % accuracy on average: +10.0 points of accuracy against alone. Scores of "
+        "single silos are seen by nobody."
+    )
+
+
+def test_silos_stand_by_gain_under_their_names_and_as_text(tmp_path: Path) -> None:
+    names = ["<script>alert(1)</script>", "south", "west"]
+    run = run_of(tmp_path / "r", [[0.5, 0.9, 0.6]], [[0.6, 0.6, 0.6]], names=names)
+    found = finding(run)
+    context = gains(run, found)
+    assert context is not None
+    assert [(row["name"], row["sign"], row["gain"], row["way"]) for row in context["rows"]] == [
+        ("south", "▲", "+30.0", "right"), ("west", "=", "0.0", "right"), (names[0], "▼", "−10.0", "left"),
+    ]  # fmt: skip
+    page = Page(report.write(run.path).read_text(encoding="utf-8"))
+    assert page.open == []
+    assert len(page.scripts) == 1
+    assert "1 loses 10.0 points (<script>alert(1)</script>)" in page.words
+    assert "▲ gains +30.0" in page.words  # the word for those who see no sign
+
+
+def test_of_hundreds_of_silos_the_ends_are_shown(tmp_path: Path) -> None:
+    many = [[0.5 + place / 1000 for place in range(100)]]
+    run = run_of(tmp_path / "r", many, [[0.55] * 100])
+    context = gains(run, finding(run))
+    assert context is not None
+    assert [row["later"] for row in context["rows"]] == [False] * 10 + [True] * 80 + [False] * 10
+    assert len(gains_of(run)) == 100
