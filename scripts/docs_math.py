@@ -14,7 +14,8 @@ from typing import Any
 BETTER = {
     'display="block"': 'displaystyle="true"',
     "<mo>&#x02016;</mo>": '<mo stretchy="false">&#x02016;</mo>',  # both bars of a norm with an exponent as high
-    r"<mo>([A-Za-z]+)</mo>(?=<mo[^>]*>&#x00028;)": r"<mi>\1</mi>",  # no room between a function and its bracket
+    r"<mo>([A-Za-z]+)</mo>(?=<mo[^>]*>&#x00028;)": r"<mi>\1</mi>",  # no room before a bracket, some before a letter
+    r"(?<!<msub>)(<mi>(?:log|exp|cos)</mi>)(?!<mo[^>]*>&#x00028;)": r'\1<mspace width="0.167em"/>',
 }
 """What is drawn better than the converter has it."""
 ALIGNED = re.compile(r"\A\\begin\{aligned\}(.*)\\end\{aligned\}\Z", re.DOTALL)

@@ -9,20 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-METHODS = (
-    "fedridge",
-    "fedavg",
-    "fedprox",
-    "scaffold",
-    "fedsage",
-    "fedsage_plus",
-    "fedlog",
-    "opfgl",
-    "fedpg",
-    "fairfgl",
-)
-"""Methods whose equations are formulas; the others' are lines of text so far."""
-
 
 def drawn(formulas: ModuleType, source: str) -> ElementTree.Element:
     return ElementTree.fromstring(formulas.block(source, "math", "formula", {}, None))
@@ -55,13 +41,11 @@ def test_what_cannot_be_drawn_stops_the_build(formulas: ModuleType, source: str)
         formulas.block(source, "math", "formula", {}, None)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_equations_of_a_method_are_formulas(formulas: ModuleType, checkout: Path, name: str) -> None:
-    """And the converter knows every command in them: none is left as it was typed."""
-    text = (checkout / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
-    equations = text.split("\n## Equations\n")[1].split("\n## ")[0]
-    found = re.findall(r"```math\n(.*?)```", equations, flags=re.DOTALL)
-    assert found
-    assert "```text" not in equations.split("With noise")[0]
-    for source in found:
-        assert "\\" not in words(drawn(formulas, source))
+def test_every_method_has_its_equations_as_formulas(formulas: ModuleType, checkout: Path) -> None:
+    for page in sorted((checkout / "docs" / "methods").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        found = re.findall(r"```math\n(.*?)```", text, flags=re.DOTALL)
+        assert found or "## Equations" not in text, page.name
+        assert "```text" not in text.partition("\n## Equations\n")[2].partition("\n## ")[0], page.name
+        for source in found:
+            assert words(drawn(formulas, source)), page.name
