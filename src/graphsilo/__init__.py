@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.__about__ import __version__
 
 if TYPE_CHECKING:
-    from graphsilo.api import attack, compare, load, partition, plan, predict, run
+    from graphsilo.api import attack, compare, load, partition, plan, predict, reproduce, run
     from graphsilo.attacks.record import AttackRecord
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.artefact import Partition
@@ -51,6 +51,7 @@ __all__ = [
     "partition",
     "plan",
     "predict",
+    "reproduce",
     "run",
 ]
 
@@ -73,6 +74,7 @@ _HOMES = {
     "partition": "graphsilo.api",
     "plan": "graphsilo.api",
     "predict": "graphsilo.api",
+    "reproduce": "graphsilo.api",
     "run": "graphsilo.api",
 }
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from graphsilo.experiments.storage.results import Result
     from graphsilo.planning import Plan
     from graphsilo.report import Comparison, Grid, record
+    from graphsilo.report.reproduced import Reproduction
 
 PathName: TypeAlias = "str | PathLike[str]"
 Section: TypeAlias = "str | Mapping[str, Any]"
@@ -322,6 +323,59 @@ def compare(
     if report is not None:
         disk.write_text(Path(report), html.render_comparison(loaded, **asked))
     return grid.compare_runs(loaded, **asked)
+
+
+def reproduce(
+    paper: str,
+    table: str | None = None,
+    *,
+    data: str | Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    quick: bool = False,
+    executor: str | None = "processes:1",
+    out: PathName | None = None,
+    data_root: PathName | None = None,
+    progress: bool = False,
+) -> Reproduction:
+    """Run a paper's table again, and put ours beside what it prints.
+
+    Every method, data set and seed is a run in a folder of its own; what is done is not run again.
+
+    Args:
+        paper: ``FedSage+``, ``FedLoG``, ``O-pFGL``, ``FedPG`` or ``FairFGL``.
+        table: Number of one table, such as ``"II"``; None takes all of the paper's that can be run.
+        data: Only these data sets.
+        methods: Only these methods beside the references, as the table names them.
+        seeds: Seeds of training; None takes the table's own, mostly three.
+        quick: A look: few rounds, one seed, one data set. Its numbers are no reproduction.
+        executor: ``processes:N``, ``dask://HOST:PORT``; None is this process.
+        out: Folder; None is ``runs/reproduce-PAPER``.
+        data_root: Folder with PyG's raw files; None takes ``GRAPHSILO_DATA``, else they are downloaded.
+        progress: Say on stderr what has ended.
+
+    Returns:
+        The tables, the files that were written, and what failed.
+
+    Raises:
+        ConfigError: There is no such paper, table, data set, method or executor.
+        RunError: Every run failed.
+    """
+    from graphsilo.cli.reproduce import tell
+    from graphsilo.experiments.reproduce import runs
+    from graphsilo.report import reproduced
+
+    planned = runs.plan(
+        paper,
+        None if table is None else str(table),
+        data=[data] if isinstance(data, str) else data,
+        methods=[methods] if isinstance(methods, str) else methods,
+        seeds=None if seeds is None else _seeds(seeds),
+        quick=quick,
+        out=None if out is None else Path(out),
+        data_root=None if data_root is None else fspath(data_root),
+    )
+    return reproduced.reproduce(planned, executor, say=tell if progress else lambda text: None)
 
 
 def predict(

@@ -20,6 +20,7 @@ from graphsilo.cli.federation.join import join
 from graphsilo.cli.federation.serve import serve
 from graphsilo.cli.gntk import gntk
 from graphsilo.cli.predict import predict
+from graphsilo.cli.reproduce import reproduce
 from graphsilo.cli.silo.commands import silo
 from graphsilo.cli.values import (
     Clients,
@@ -400,6 +401,7 @@ def report(
     typer.echo(str(write(run, out)))
 
 
+app.command(cls=Once)(reproduce)
 app.command(cls=Once)(predict)
 app.command(cls=Once)(gntk)
 app.command(cls=Once)(attack)

@@ -23,6 +23,13 @@ def methods(incomplete: str) -> Offers:
     return _beginning(incomplete, ((item.name, item.summary) for item in registry.listings()))
 
 
+def papers(incomplete: str) -> Offers:
+    """Papers whose tables can be reproduced."""
+    from graphsilo.experiments.reproduce.description import tables
+
+    return _beginning(incomplete, {table.paper: table.protocol for table in tables()}.items())
+
+
 def data(incomplete: str) -> Offers:
     """Names of the catalog, and files of one's own."""
     from graphsilo.data.sources import catalog

@@ -52,12 +52,12 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
 
 
 def sources(found: Sequence[Printed], runs: Sequence[Run]) -> tuple[str, ...]:
-    """Where published scores are from, and in what their protocol is known to differ."""
+    """Where published scores are from; and of these runs, in what their protocol is known to differ."""
     numbers = sorted({each.table for each in found}, key=[each.table for each in found].index)
     said = [f"Published: {found[0].paper}, table{'s' if len(numbers) > 1 else ''} {listed(numbers)}. {NOTE}"]
     theirs = sorted({each.rounds for each in found if each.rounds is not None})
     ours = sorted({run.result.method.rounds for run in runs})
-    if len(theirs) == 1 and theirs != ours:
+    if ours and len(theirs) == 1 and theirs != ours:
         said.append(f"Published with {theirs[0]} rounds; these runs have {listed(map(str, ours))}.")
     return tuple(said)
 

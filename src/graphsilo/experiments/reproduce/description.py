@@ -179,6 +179,11 @@ class Table:
     rows: tuple[Row, ...]
 
     @property
+    def protocol(self) -> str:
+        """The title without paper and number."""
+        return self.title.partition(": ")[2] or self.title
+
+    @property
     def minutes(self) -> float | None:
         """About what all of it takes on one core, of the rows that somebody measured."""
         known = [row.minutes for row in self.rows if row.minutes is not None]

@@ -1,0 +1,105 @@
+"""``graphsilo reproduce``: a paper's table, run again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphsilo.cli import complete
+from graphsilo.cli.terminal import paragraph, say, show, table
+from graphsilo.cli.values import Data, DataRoot, Debug, whole_numbers
+from graphsilo.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from graphsilo.experiments.reproduce.runs import Plan
+
+
+def reproduce(
+    paper: Annotated[
+        str | None,
+        typer.Argument(metavar="PAPER", help="Such as FairFGL; none lists all.", autocompletion=complete.papers),
+    ] = None,
+    number: Annotated[str | None, typer.Argument(metavar="TABLE", help="Such as II; else all of the paper's.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A look: few rounds, one seed, one data set. No numbers to compare.")
+    ] = False,
+    data: Data = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--methods", metavar="NAME,…", help="Only these beside the references, as the table names them."),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Seeds of training; else the table's.")] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes that run at the same time.")] = None,
+    executor: Annotated[str | None, typer.Option(metavar="PLACE", help="processes:N, or dask://HOST:PORT.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder; else runs/reproduce-PAPER.")] = None,
+    data_root: DataRoot = None,
+    debug: Debug = False,
+) -> None:
+    """Run a paper's table again: published scores and ours. What is done is not run again."""
+    from graphsilo.experiments.reproduce import runs
+
+    if paper is None:
+        list_tables()
+        return
+    if jobs is not None and executor is not None:
+        raise ConfigError("--jobs N is short for --executor processes:N; give one of them.")
+    planned = runs.plan(
+        paper,
+        number,
+        data=_split(data),
+        methods=_split(methods),
+        seeds=None if seeds is None else whole_numbers(seeds, "--seeds"),
+        quick=quick,
+        out=out,
+        data_root=data_root,
+    )
+    _print(planned, executor or f"processes:{jobs or 1}")
+
+
+def _split(names: list[str] | None) -> list[str] | None:
+    """Names that were repeated or joined by commas; a name that has a comma itself is given alone."""
+    return None if names is None else [part.strip() for name in names for part in name.split(",")]
+
+
+def _print(planned: Plan, executor: str) -> None:
+    from graphsilo.cli.compare import print_table
+    from graphsilo.report import reproduced
+
+    tell(f"{planned.tables[0].paper}: {len(planned.jobs)} runs in {planned.out}.")
+    found = reproduced.reproduce(planned, executor, say=tell)
+    for each in found.tables:
+        say(each.title)
+        say()
+        print_table(each.grid)
+        say()
+    for path in found.files:
+        say(str(path))
+    if found.failed:
+        raise RunError(found.complaint)
+
+
+def tell(text: str) -> None:
+    """A line on stderr."""
+    sys.stderr.write(paragraph(f"{time.strftime('%H:%M:%S')}  {text}", sys.stderr) + "\n")
+    sys.stderr.flush()
+
+
+def list_tables() -> None:
+    """Papers, tables, and about what each takes."""
+    from graphsilo.experiments.reproduce.description import tables
+
+    grid = table("Paper", "Table", "What", "Data", "Methods", "Minutes", numbers=(4, 5))
+    for each in tables():
+        methods = {line.label for row in each.rows for line in row.lines if line.is_default and line.paper}
+        known = all(row.minutes is not None for row in each.rows)
+        minutes = "–" if each.minutes is None else f"{'' if known else '> '}{each.minutes:.0f}"
+        data = ", ".join(dict.fromkeys(row.data for row in each.rows))
+        grid.add_row(each.paper, each.number, each.protocol, data, str(len(methods)), minutes)
+    show(grid)
+    say()
+    say("Minutes: about, of one core, for all data sets, methods and seeds; --jobs N shares them among N processes.")
+    say("graphsilo reproduce PAPER TABLE runs it and draws it; --quick is a look of a minute or so.")

@@ -1,0 +1,172 @@
+"""The runs behind a paper's table: which they are, where they lie, and carrying them out.
+
+Each method, data set and seed is a run with a folder of its own, so that what is done is not run again, wherever the
+rest is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from graphsilo.errors import ConfigError, nearest
+from graphsilo.experiments import batch
+from graphsilo.experiments.reproduce.description import Line, Row, Table, wanted
+
+QUICK_ROUNDS = 5
+"""Rounds of a quick look, at most."""
+QUICK = f"A quick look: {QUICK_ROUNDS} rounds at most, one seed, one data set. Its numbers are no reproduction."
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method on one data set with one seed."""
+
+    row: Row
+    line: Line
+    seed: int
+    config: dict[str, Any]
+    out: Path
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.row.id}, {self.line.label}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tables of one paper, and the runs that they take.
+
+    Attributes:
+        tables: With the rows, methods and seeds that were asked for.
+        jobs: A run that several tables show is there once.
+        out: Folder of everything.
+        quick: Whether it is a quick look.
+    """
+
+    tables: tuple[Table, ...]
+    jobs: tuple[Job, ...]
+    out: Path
+    quick: bool
+
+
+def plan(
+    paper: str,
+    table: str | None = None,
+    *,
+    data: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    quick: bool = False,
+    out: Path | None = None,
+    data_root: Path | str | None = None,
+) -> Plan:
+    """What is run for a paper's tables.
+
+    Args:
+        paper: Its method, as ``FairFGL``.
+        table: Number of one table, as ``II``; None takes all that can be run.
+        data: Only these data sets.
+        methods: Only these methods beside the references, as the table names them; None takes all but variants.
+        seeds: Seeds of training; None takes the table's own.
+        quick: Few rounds, the first data set and the first seed, where no others are named.
+        out: Folder; None is ``runs/reproduce-PAPER``.
+        data_root: Where data sets are, as ``data.root``.
+
+    Raises:
+        ConfigError: There is no such paper, table, data set or method.
+    """
+    tables = [_narrowed(each, data, methods, seeds, quick=quick) for each in wanted(paper, table)]
+    tables = [each for each in tables if each.rows]
+    if data is not None:
+        _all_known("data set", data, {row.data for each in wanted(paper, table) for row in each.rows})
+    if methods is not None:
+        labels = {line.label for each in wanted(paper, table) for row in each.rows for line in row.lines}
+        _all_known("method", methods, labels)
+    name = "".join(
+        letter for letter in tables[0].paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-"
+    )
+    folder = out or Path("runs") / f"reproduce-{name}"
+    jobs: dict[Path, Job] = {}
+    for each in tables:
+        for row in each.rows:
+            for line in row.lines:
+                for seed in row.seeds:
+                    place = place_of(folder, row, line, quick=quick) / str(seed)
+                    config = _config(row, line, seed, data_root, quick=quick)
+                    jobs.setdefault(place, Job(row, line, seed, config, place))
+    return Plan(tuple(tables), tuple(jobs.values()), folder, quick)
+
+
+def place_of(out: Path, row: Row, line: Line, *, quick: bool) -> Path:
+    """The folder of a method's runs on a data set, one for each seed."""
+    label = "".join(letter if letter.isalnum() or letter == "+" else "-" for letter in line.label.lower())
+    return out / ("quick" if quick else "full") / row.id / label
+
+
+def carry_out(
+    planned: Plan, executor: str | None = None, *, follow: Callable[[], None] | None = None
+) -> Iterator[tuple[Job, batch.Outcome]]:
+    """Make every run that is not made, and give what became of each.
+
+    Args:
+        planned: Of ``plan``.
+        executor: As ``batch.run`` takes it.
+        follow: Likewise.
+
+    Raises:
+        ConfigError: There is no such executor.
+    """
+    by_name = {job.name: job for job in planned.jobs}
+    tasks = (batch.Task(job.name, job.config, job.out) for job in planned.jobs)
+    for outcome in batch.run(tasks, executor, follow=follow):
+        yield by_name[outcome.name], outcome
+
+
+def _narrowed(
+    table: Table,
+    data: Sequence[str] | None,
+    methods: Sequence[str] | None,
+    seeds: Sequence[int] | None,
+    *,
+    quick: bool,
+) -> Table:
+    """A table with what was asked for of it."""
+    asked = None if data is None else {name.lower() for name in data}
+    rows = [row for row in table.rows if asked is None or row.data.lower() in asked]
+    if quick and data is None:
+        rows = rows[:1]
+    labels = None if methods is None else {name.lower() for name in methods}
+    found = []
+    for row in rows:
+        lines = tuple(
+            line
+            for line in row.lines
+            if line.paper is None or (line.is_default if labels is None else line.label.lower() in labels)
+        )
+        own = tuple(seeds) if seeds is not None else row.seeds[:1] if quick else row.seeds
+        found.append(replace(row, lines=lines, seeds=own))
+    return replace(table, rows=tuple(found))
+
+
+def _all_known(what: str, asked: Sequence[str], known: set[str]) -> None:
+    for name in asked:
+        if name.lower() not in {each.lower() for each in known}:
+            raise ConfigError(f"a {what} of these tables was wanted, got '{name}': {nearest(name, known)}")
+
+
+def _config(row: Row, line: Line, seed: int, data_root: Path | str | None, *, quick: bool) -> dict[str, Any]:
+    """A run's settings, by dotted name."""
+    settings = {**line.settings, "run.seeds": [seed], "evaluation.models": False}
+    if row.own_cuts:
+        settings["partition.seed"] = seed
+    if settings["method.name"] == "local":
+        settings.setdefault("method.best_round", "common")  # as the papers' tables have it
+    if data_root is not None:
+        settings["data.root"] = str(data_root)
+    if quick and settings.get("method.rounds"):
+        settings["method.rounds"] = min(settings["method.rounds"], QUICK_ROUNDS)
+    return {name: value for name, value in settings.items() if value is not None}

@@ -1,0 +1,229 @@
+"""A paper's tables as they were run again: ours, published and the difference, as text and as a page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+from msgspec import structs
+
+from graphsilo.errors import RunError
+from graphsilo.experiments.reproduce.description import Line, Row, Table
+from graphsilo.experiments.reproduce.published import Printed
+from graphsilo.experiments.reproduce.runs import QUICK, Plan, carry_out, place_of
+from graphsilo.experiments.storage import disk
+from graphsilo.report.formats import in_sentence
+from graphsilo.report.grid import Grid, grid
+from graphsilo.report.html import page
+from graphsilo.report.layout import layout
+from graphsilo.report.published import sources
+from graphsilo.report.record import Run, load
+from graphsilo.report.views import Column
+from graphsilo.report.writers import to_latex, to_markdown
+
+REFERENCES = "Rows in italics are references and stand in no paper."
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One score of one table.
+
+    Attributes:
+        paper, number: The table.
+        title: Heading.
+        grid: Data sets as columns, methods as rows.
+    """
+
+    paper: str
+    number: str
+    title: str
+    grid: Grid
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of running a paper's tables again.
+
+    Attributes:
+        tables: One for each score of each table.
+        files: What was written: Markdown, LaTeX, CSV and a page.
+        failed: Name of a run to why there is no result of it.
+        out: Folder of everything.
+    """
+
+    tables: tuple[Drawn, ...]
+    files: tuple[Path, ...]
+    failed: dict[str, str]
+    out: Path
+
+    @property
+    def complaint(self) -> str:
+        """What is said where runs failed, in a paragraph."""
+        name, error = next(iter(self.failed.items()))
+        again = f"the same command runs {'it' if len(self.failed) == 1 else 'them'} again"
+        return f"{len(self.failed)} of the runs failed, and {again}. {name}: {error}"
+
+
+def reproduce(
+    planned: Plan, executor: str | None = None, *, say: Callable[[str], None] = lambda text: None
+) -> Reproduction:
+    """Make the runs that are not made, and draw and write the tables of all.
+
+    Args:
+        planned: Which runs and tables.
+        executor: As ``batch.run`` takes it.
+        say: Called with a line for every run that ends.
+
+    Raises:
+        ConfigError: There is no such executor.
+        RunError: A file cannot be written, or every run failed.
+    """
+    failed: dict[str, str] = {}
+    for number, (job, outcome) in enumerate(carry_out(planned, executor), start=1):
+        if outcome.error is not None:
+            failed[job.name] = outcome.error
+        say(f"{number} of {len(planned.jobs)}: {job.name}: {'done' if outcome.error is None else outcome.error}")
+    tables = tuple(draw(planned))
+    found = Reproduction(tables, (), failed, planned.out)
+    if not tables:
+        raise RunError(found.complaint)
+    return replace(found, files=tuple(write(planned, tables)))
+
+
+def draw(planned: Plan) -> list[Drawn]:
+    """The tables of what has been run so far, one for each score; none of a table without a finished run."""
+    found = []
+    for table in planned.tables:
+        columns = [_column(path) for path in dict.fromkeys(path for row in table.rows for path in row.paths)]
+        runs = {row.id: _runs(planned, row) for row in table.rows}
+        for column in columns:
+            drawn = _drawn(table, column, runs, planned)
+            found += [] if drawn is None else [drawn]
+    return found
+
+
+def write(planned: Plan, tables: Sequence[Drawn]) -> list[Path]:
+    """``reproduce.md``, ``.tex``, ``.csv`` and ``.html`` in the plan's folder.
+
+    Raises:
+        RunError: A file cannot be written.
+    """
+    heads = [f"## {each.title}\n\n" for each in tables]
+    markdown = "\n".join(head + to_markdown(each.grid) for head, each in zip(heads, tables, strict=True))
+    label = "tab:{}-{}-{}".format
+    latex = "\n".join(
+        to_latex(each.grid, label=label(each.paper.lower(), each.number.lower(), each.grid.metrics[0]))
+        for each in tables
+    )
+    context = {
+        "title": f"{planned.tables[0].paper}, run again",
+        "sentence": QUICK if planned.quick else "Published scores and ours, on the same data and kind of cut.",
+        "tables": [{"title": each.title, "layout": layout(each.grid), "latex": to_latex(each.grid)} for each in tables],
+    }
+    texts = {
+        "md": markdown,
+        "tex": latex,
+        "csv": to_csv(tables),
+        "html": page("reproduce.html.j2", context),
+    }
+    paths = [planned.out / f"reproduce.{ending}" for ending in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        disk.write_text(path, text)
+    return paths
+
+
+def to_csv(tables: Sequence[Drawn]) -> str:
+    """A line for each number: shares in full precision, empty where there is none."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(
+        ["paper", "table", "column", "metric", "method", "row", "seeds", "mean", "std", "published", "published_std"]
+    )
+    for each in tables:
+        for table in each.grid.tables:
+            for name in table.metrics:
+                printed = table.published.get(name, (None,) * len(table.rows))
+                methods = zip(table.rows, printed, strict=True)
+                for row, cell in [*((row, None) for row in table.references), *methods]:
+                    kind = "reference" if row in table.references else "method"
+                    score = row.scores[name]
+                    ours = [None, None] if score is None else [score.mean, score.std]
+                    theirs = [None, None] if cell is None else [cell.mean, cell.std]
+                    place = [each.paper, each.number, table.title, name, row.label, kind]
+                    writer.writerow([*place, " ".join(map(str, row.seeds)), *ours, *theirs])
+    return file.getvalue()
+
+
+def _column(path: str) -> Column:
+    items, _, metric = path.rpartition(".")
+    return Column(metric, items=items or None)
+
+
+def _runs(planned: Plan, row: Row) -> list[tuple[Line, Run]]:
+    """A row's methods that have a finished run, all seeds of each as one run."""
+    found = []
+    for line in row.lines:
+        place = place_of(planned.out, row, line, quick=planned.quick)
+        folders = [place / str(seed) for seed in row.seeds]
+        runs = [load(folder, with_ledger=False) for folder in folders if (folder / "result.json").is_file()]
+        if runs:
+            found.append((line, _merged(place, runs)))
+    return found
+
+
+def _merged(place: Path, runs: Sequence[Run]) -> Run:
+    """Runs of one method, each with a seed (and perhaps a cut) of its own, as one run over seeds."""
+    results = [run.result for run in runs]
+    first = results[0]
+    summary = structs.replace(
+        first.summary,
+        upload_bytes=fmean(result.summary.upload_bytes for result in results),
+        download_bytes=fmean(result.summary.download_bytes for result in results),
+    )
+    cuts = dict.fromkeys(result.partition.hash for result in results)
+    merged = structs.replace(
+        first,
+        seeds=[seed for result in results for seed in result.seeds],
+        summary=summary,
+        # Methods are compared where they were run on the same cuts in the same order
+        partition=structs.replace(first.partition, hash=" ".join(cuts)),
+        fingerprint=" ".join(result.fingerprint for result in results),
+    )
+    return replace(runs[0], path=place, result=merged)
+
+
+def _drawn(table: Table, column: Column, runs: dict[str, list[tuple[Line, Run]]], planned: Plan) -> Drawn | None:
+    rows = [row for row in table.rows if runs[row.id]]
+    if not rows:
+        return None
+    path = f"{column.items}.{column.metric}" if column.items else column.metric
+    printed: dict[Path, Printed] = {
+        run.path: score for row in rows for line, run in runs[row.id] if (score := line.printed.get(path)) is not None
+    }
+    lines = [line for row in rows for line, _ in runs[row.id]]
+    methods = {line.label for line in lines if line.paper is not None}
+
+    def find(run: Run, label: str, column: Column) -> Printed | None:
+        return printed.get(run.path)
+
+    found = grid(
+        [([run for _, run in runs[row.id]], [line.label for line, _ in runs[row.id]]) for row in rows],
+        [row.title for row in rows],
+        [column],
+        published=find,
+        as_references=[line.label for line in lines if line.label not in methods],
+    )
+    all_runs = [run for row in rows for _, run in runs[row.id]]
+    # Every method runs as the description has it: that their own settings differ is no news
+    found = replace(found, tables=tuple(replace(each, notes=()) for each in found.tables))
+    said = (
+        [*sources(list(printed.values()), all_runs if planned.quick else ()), REFERENCES] if printed else [REFERENCES]
+    )
+    found = replace(found, remarks=(*([QUICK] if planned.quick else []), *said))
+    title = f"{table.paper}, table {table.number}: {in_sentence(column.metric)}"
+    items = f" of {column.items.replace('_', ' ')}s" if column.items else ""
+    return Drawn(table.paper, table.number, f"{title}{items} ({table.protocol})", found)
