@@ -11,6 +11,7 @@ import papers_page
 import pytest
 
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.reproduce import runs
 from graphsilo.experiments.spaces import default_spaces
 
 TREE = {
@@ -189,6 +190,24 @@ def test_the_page_keeps_what_was_measured_elsewhere(tmp_path: Path) -> None:
     ]
     assert local[3] == '<td data-value="90.000">90.0 ± 0.0</td>'
     assert fedavg[3] == '<td data-value="80.000">80.0 ± 0.0</td>'
+
+
+def test_a_checkout_and_the_package_run_the_same() -> None:
+    """What ``graphsilo reproduce`` runs, setting for setting, seed for seed."""
+    mine = {(run.row, run.label, run.seed): run for name in ("tables", "fedsage_plus") for run in papers.read(name)[1]}
+    count = 0
+    for paper in dict.fromkeys(table.paper for table in papers.description.tables()):
+        for row in (row for table in papers.description.wanted(paper) for row in table.rows):
+            for line in row.lines:
+                for seed in row.seeds:
+                    run = mine[row.id, line.label, seed]
+                    settings = {**run.overrides, "run.seeds": [seed], "evaluation.models": False}
+                    if settings["method.name"] == "local":
+                        settings.setdefault("method.best_round", "common")
+                    expected = {name: value for name, value in settings.items() if value is not None}
+                    assert runs.settings_of(row, line, seed) == expected
+                    count += 1
+    assert count > 1000
 
 
 def test_every_method_of_the_tables_is_one_and_stands_in_a_paper() -> None:

@@ -43,7 +43,7 @@ def describe(runs: Sequence[Run], table: Table) -> tuple[Context, list[Figure]]:
     data = list(dict.fromkeys(run.result.data.name for run in runs))
     context: Context = {
         "title": f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",
-        "sentence": f"{listed(labels)}.",
+        "sentence": f"{listed(table.labels if isinstance(table, Grid) else labels)}.",
         "warnings": [
             *table.warnings,
             *(f"{label}: {text}" for label, run in zip(labels, runs, strict=True) for text in run.problems),

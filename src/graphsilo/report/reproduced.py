@@ -64,8 +64,8 @@ class Reproduction:
     def complaint(self) -> str:
         """What is said where runs failed, in a paragraph."""
         name, error = next(iter(self.failed.items()))
-        again = f"the same command runs {'it' if len(self.failed) == 1 else 'them'} again"
-        return f"{len(self.failed)} of the runs failed, and {again}. {name}: {error}"
+        count = f"{len(self.failed)} run{'' if len(self.failed) == 1 else 's'}"
+        return f"{count} failed, without which the tables are; the same command tries again. First: {name}: {error}"
 
 
 def reproduce(

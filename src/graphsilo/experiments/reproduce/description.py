@@ -207,6 +207,8 @@ def tables() -> tuple[Table, ...]:
                 if any(part["table"] == number for part in row.get("printed", []))
                 and ("rows" in described or row["id"].startswith(f"{entry['id']}."))
             )
+            # A paper may print fewer data sets in one of the tables that are of the same runs
+            drawn = tuple(row for row in drawn if any(line.printed for line in row.lines))
             found.append(Table(paper, str(number), entry["title"], drawn))
     return tuple(found)
 

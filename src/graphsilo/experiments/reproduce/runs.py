@@ -96,14 +96,15 @@ def plan(
             for line in row.lines:
                 for seed in row.seeds:
                     place = place_of(folder, row, line, quick=quick) / str(seed)
-                    config = _config(row, line, seed, data_root, quick=quick)
+                    config = settings_of(row, line, seed, data_root, quick=quick)
                     jobs.setdefault(place, Job(row, line, seed, config, place))
     return Plan(tuple(tables), tuple(jobs.values()), folder, quick)
 
 
 def place_of(out: Path, row: Row, line: Line, *, quick: bool) -> Path:
-    """The folder of a method's runs on a data set, one for each seed."""
-    label = "".join(letter if letter.isalnum() or letter == "+" else "-" for letter in line.label.lower())
+    """The folder of a method's runs on a data set, one for each seed; lines with the same settings share theirs."""
+    first = next(each for each in row.lines if each.settings == line.settings)
+    label = "".join(letter if letter.isalnum() or letter == "+" else "-" for letter in first.label.lower())
     return out / ("quick" if quick else "full") / row.id / label
 
 
@@ -158,7 +159,9 @@ def _all_known(what: str, asked: Sequence[str], known: set[str]) -> None:
             raise ConfigError(f"a {what} of these tables was wanted, got '{name}': {nearest(name, known)}")
 
 
-def _config(row: Row, line: Line, seed: int, data_root: Path | str | None, *, quick: bool) -> dict[str, Any]:
+def settings_of(
+    row: Row, line: Line, seed: int, data_root: Path | str | None = None, *, quick: bool = False
+) -> dict[str, Any]:
     """A run's settings, by dotted name."""
     settings = {**line.settings, "run.seeds": [seed], "evaluation.models": False}
     if row.own_cuts:

@@ -1,0 +1,105 @@
+"""`graphsilo reproduce`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import graphsilo
+from report.test_grid import check_latex
+
+
+def test_all_tables_are_listed(call) -> None:
+    code, out, _ = call("reproduce")
+    assert code == 0
+    row = next(line for line in out.splitlines() if line.startswith("FairFGL   II "))
+    assert "Metis, 10 clients, 150 rounds" in row
+    assert row.split()[-2:] == ["7", "32"]  # methods; 4.6 + 7.9 + 9.3 + 5.7 + 4.3 minutes
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["fairfg"], "did you mean 'FairFGL'"),
+        (["fairfgl", "V"], "those that can be run are II, III"),
+        (["fairfgl", "--data", "Coraa"], "did you mean 'Cora'"),
+        (["fairfgl", "--jobs", "2", "--executor", "processes:2"], "give one of them"),
+        (["fairfgl", "--executor", "process:2"], "did you mean 'processes'"),
+        (["fairfgl", "--seeds", "x"], "--seeds takes whole numbers"),
+    ],
+)
+def test_mistakes(call, tmp_path, asked, said) -> None:
+    code, _, err = call("reproduce", *asked, "--out", tmp_path / "out")
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert said in err
+
+
+def test_data_that_is_missing_is_one_paragraph(call, tmp_path) -> None:
+    arguments = ["--quick", "--methods", "FedAvg", "--data-root", tmp_path / "nowhere", "--out", tmp_path / "out"]
+    code, out, err = call("reproduce", "fairfgl", "II", *arguments)
+    assert code == 1
+    assert out == ""
+    assert "nowhere" in err.splitlines()[-1]
+    assert "5 runs failed" in err.splitlines()[-1]
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_a_quick_look_at_a_table(call, tmp_path, data_root) -> None:
+    folder = tmp_path / "out"
+    arguments = ["--quick", "--methods", "FedProx,Moon", "--out", folder, "--data-root", data_root]
+    code, out, err = call("reproduce", "fairfgl", "II", *arguments)
+    assert code == 0
+    assert "7 of 7: " in err
+    assert "FairFGL, table II: accuracy (Metis, 10 clients, 150 rounds)" in out
+    assert "Its numbers are no reproduction." in out
+    rows = list(csv.DictReader((folder / "reproduce.csv").open()))
+    of_fedprox = next(row for row in rows if row["method"] == "FedProx" and row["metric"] == "accuracy")
+    assert (of_fedprox["column"], of_fedprox["published"], of_fedprox["row"]) == ("Cora", "0.8117", "method")
+    result = json.loads((folder / "quick/fairfgl-2.Cora/fedprox/0/result.json").read_text())
+    assert float(of_fedprox["mean"]) == result["seeds"][0]["test"]["accuracy"]
+    assert {row["method"] for row in rows if row["row"] == "reference"} >= {"local only", "FedRidge"}
+    for table in (folder / "reproduce.tex").read_text().split("% needs")[1:]:
+        check_latex(table)
+    assert "<em>local only</em>" in (folder / "reproduce.html").read_text()
+    # In Python the same; nothing is run again
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")}
+    again = graphsilo.reproduce(
+        "FairFGL", "II", quick=True, methods=["FedProx", "Moon"], out=folder, data_root=data_root
+    )
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")} == before
+    assert [table.number for table in again.tables] == ["II", "II"]
+    assert (folder / "reproduce.csv").read_text() == "".join(
+        ",".join(row) + "\n" for row in [rows[0].keys(), *(row.values() for row in rows)]
+    )
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_killed_in_the_middle_it_goes_on(tmp_path, data_root) -> None:
+    def command(folder: Path) -> list[str]:
+        asked = ["fairfgl", "II", "--quick", "--methods", "FedProx,Moon", "--data-root", str(data_root)]
+        return [sys.executable, "-m", "graphsilo", "reproduce", *asked, "--out", str(folder)]
+
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    first = subprocess.Popen(
+        command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while len(list(killed.rglob("result.json"))) < 2 and first.poll() is None:
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    done = {path: path.stat().st_mtime_ns for path in killed.rglob("result.json")}
+    assert 2 <= len(done) < 7
+    for folder in (killed, whole):
+        subprocess.run(command(folder), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert (killed / "reproduce.csv").read_text() == (whole / "reproduce.csv").read_text()

@@ -1,0 +1,53 @@
+"""How the papers' tables are described."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphsilo.errors import ConfigError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.reproduce.description import tables, wanted
+
+
+def test_the_five_papers_have_tables_with_something_printed_in_every_row() -> None:
+    assert {table.paper for table in tables()} == {"FedSage+", "FedLoG", "O-pFGL", "FedPG", "FairFGL"}
+    for table in tables():
+        for row in table.rows:
+            assert any(line.printed for line in row.lines), (table.number, row.id)
+            assert [line.label for line in row.lines if line.paper is None or line.printed] == [
+                line.label for line in row.lines
+            ]
+
+
+def test_tables_that_share_runs_show_different_scores() -> None:
+    two, three = wanted("fairfgl")
+    assert (two.number, three.number) == ("II", "III")
+    assert [row.id for row in two.rows] == [row.id for row in three.rows]
+    assert (two.rows[0].paths, three.rows[0].paths) == (("accuracy", "macro_f1"), ("hete_f1",))
+    fairfgl = next(line for line in two.rows[0].lines if line.label == "FairFGL")
+    assert fairfgl.printed["accuracy"].mean == pytest.approx(0.8276, abs=0.01)
+    assert two.rows[0].own_cuts
+    assert not wanted("FedLoG", "1a")[0].rows[0].own_cuts
+
+
+def test_a_variant_is_run_only_where_it_is_named() -> None:
+    lines = {line.label: line for line in wanted("fedsage_plus", "D2")[0].rows[0].lines}
+    assert lines["FedSage+"].is_default
+    assert lines["FedSage+, one shared NeighGen"].is_default  # the paper prints a row for it
+    assert not lines["FedSage+, Algorithm 1 as printed"].is_default
+
+
+def test_settings_are_settings() -> None:
+    for table in tables():
+        for line in table.rows[0].lines:
+            settings = {name: value for name, value in line.settings.items() if value is not None}
+            load_config(overrides={**settings, "data.root": "."})
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [(("fairfg",), "did you mean 'FairFGL'"), (("fairfgl", "V"), "those that can be run are II, III")],
+)
+def test_there_is_no_such_table(asked: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        wanted(*asked)
