@@ -77,9 +77,7 @@ def test_a_quick_look_at_a_table(call, tmp_path, data_root) -> None:
     )
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")} == before
     assert [table.number for table in again.tables] == ["II", "II"]
-    assert (folder / "reproduce.csv").read_text() == "".join(
-        ",".join(row) + "\n" for row in [rows[0].keys(), *(row.values() for row in rows)]
-    )
+    assert list(csv.DictReader((folder / "reproduce.csv").open())) == rows
 
 
 @pytest.mark.data
@@ -90,9 +88,8 @@ def test_killed_in_the_middle_it_goes_on(tmp_path, data_root) -> None:
         return [sys.executable, "-m", "graphsilo", "reproduce", *asked, "--out", str(folder)]
 
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    first = subprocess.Popen(
-        command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    first = subprocess.Popen(command(killed), start_new_session=True, **silent)
     while len(list(killed.rglob("result.json"))) < 2 and first.poll() is None:
         time.sleep(0.05)
     os.killpg(first.pid, signal.SIGKILL)

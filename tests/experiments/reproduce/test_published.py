@@ -11,7 +11,7 @@ def test_every_score_is_a_share_of_a_metric_and_names_its_place() -> None:
     assert len(printed()) > 1000
     for each in printed():
         assert 0 <= each.mean < 1
-        assert each.std is None or 0 <= each.std < 0.2
+        assert each.std is None or 0 <= each.std < 0.3
         assert each.metric in METRICS
         assert each.clients > 0
 
