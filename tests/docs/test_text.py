@@ -19,6 +19,8 @@ from graphsilo.experiments.effects import settled
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLES = CHECKOUT / "examples"
+LOOPS = {"$data": "Cora", "$method": "fedavg"}
+"""Variables of the loops that pages show, and a value of each."""
 TEXTS = [*sorted(CHECKOUT.glob("*.md")), *sorted((CHECKOUT / "docs").rglob("*.md"))]
 
 
@@ -30,7 +32,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
         lines += re.findall(r"`((?:graphsilo|make) [^`]*)`", text)
         for line in lines:
-            words = shlex.split(line.removeprefix("$ "), comments=True)
+            words = [LOOPS.get(word, word) for word in shlex.split(line.removeprefix("$ "), comments=True)]
             if words and words[0] in ("graphsilo", ".venv/bin/graphsilo", "make"):
                 yield path.name, words
 
