@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.__about__ import __version__
 
 if TYPE_CHECKING:
-    from graphsilo.api import attack, compare, load, partition, plan, predict, reproduce, run
+    from graphsilo.api import attack, compare, graph_of, load, partition, plan, predict, reproduce, run
     from graphsilo.attacks.record import AttackRecord
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.artefact import Partition
@@ -47,6 +47,7 @@ __all__ = [
     "__version__",
     "attack",
     "compare",
+    "graph_of",
     "load",
     "partition",
     "plan",
@@ -70,6 +71,7 @@ _HOMES = {
     "RunConfig": "graphsilo.experiments.config",
     "attack": "graphsilo.api",
     "compare": "graphsilo.api",
+    "graph_of": "graphsilo.api",
     "load": "graphsilo.api",
     "partition": "graphsilo.api",
     "plan": "graphsilo.api",

@@ -16,7 +16,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphsilo.errors import ConfigError, RunError, UnsupportedError, nearest, shown
+from graphsilo.errors import ConfigError, RunError, UnsupportedError, nearest, shown, unusable
 
 if TYPE_CHECKING:
     from graphsilo.attacks.record import AttackRecord
@@ -28,20 +28,27 @@ if TYPE_CHECKING:
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
+    from graphsilo.federation.registry import Method
     from graphsilo.planning import Plan
     from graphsilo.report import Comparison, Grid, record
     from graphsilo.report.reproduced import Reproduction
 
 PathName: TypeAlias = "str | PathLike[str]"
+Foreign: TypeAlias = Any
+"""A graph of PyTorch Geometric, NetworkX or DGL, or several: what ``graph_of`` takes."""
 Section: TypeAlias = "str | Mapping[str, Any]"
-"""A name, or a table with the name and its settings: ``"fedprox"`` or ``{"name": "fedprox", "mu": 0.1}``."""
+"""A name, or a table with the name and its settings: ``"fedprox"`` or ``{"name": "fedprox", "mu": 0.1}``. In place of
+the name: a file or a place in it (``"net.py"``, ``"net.py:Net"``), or the thing itself."""
 
 
-def load(name: PathName, *, root: PathName | None = None, seed: int = 0, **options: Any) -> Graph | GraphCollection:
+def load(
+    name: PathName | Foreign, *, root: PathName | None = None, seed: int = 0, **options: Any
+) -> Graph | GraphCollection:
     """Load a data set of the catalog, or a graph of your own.
 
     Args:
-        name: As ``graphsilo list data`` shows it, or a .yaml (tables), .npz or .pt file.
+        name: As ``graphsilo list data`` shows it; a .yaml (tables), .npz or .pt file; or a graph of another library,
+            as :func:`graph_of` takes it.
         root: Folder with PyG's raw files; None takes ``GRAPHSILO_DATA``, else they are downloaded.
         seed: Of generated data.
         options: What is done on the way in, e.g. ``largest_component=True``; for generated data also its settings,
@@ -62,15 +69,59 @@ def load(name: PathName, *, root: PathName | None = None, seed: int = 0, **optio
     from graphsilo.experiments.doors import plain
 
     if not isinstance(name, str | PathLike):
-        raise _unusable("graphsilo.load", "the name of a data set or the path of a file, such as 'Cora'", name)
+        from graphsilo.data.sources.objects import graph_of, is_graph
+
+        if not is_graph(name):
+            wanted = "the name of a data set, the path of a file, or a graph of PyTorch Geometric, NetworkX or DGL"
+            raise unusable("graphsilo.load", wanted, name)
+        return catalog.prepared(graph_of(name), plain(options) or None)
     return catalog.load(fspath(name), root=root, options=plain(options) or None, seed=plain(seed))
 
 
-def partition(
-    graph: PathName | Graph | GraphCollection,
-    rule: str = "auto",
+def graph_of(
+    thing: Foreign,
     *,
-    clients: int = 10,
+    features: str | Sequence[str] | None = None,
+    labels: str | None = None,
+    weights: str | None = None,
+    name: str | None = None,
+) -> Graph | GraphCollection:
+    """The graph that an object of another library is.
+
+    Known are PyTorch Geometric's ``Data`` and ``Dataset`` (one graph is for node tasks, several are a collection with a
+    label each), lists of ``Data``, NetworkX's graphs, lists of these, and DGL's graphs. Masks ``train_mask``,
+    ``val_mask`` and ``test_mask`` of the nodes are taken where they are there. Directions stay as they are.
+
+    Args:
+        thing: The object.
+        features: Attribute of the nodes that holds their features: ``x``, in DGL ``feat``. For NetworkX also a list of
+            attributes, which are a column each. A graph that has none has none.
+        labels: Attribute that holds the class: ``y``, in DGL ``label``. Words are numbered in alphabetical order; in
+            NetworkX a node without one is unlabelled.
+        weights: Attribute of the edges that holds their weight: ``edge_weight``, in NetworkX and DGL ``weight``.
+        name: What to call it.
+
+    Raises:
+        ConfigError: It is no graph that is known here.
+        DataError: A part is missing or does not fit.
+
+    Example:
+        >>> import networkx
+        >>> found = networkx.path_graph(3)
+        >>> networkx.set_node_attributes(found, {0: "a", 1: "b", 2: "a"}, "kind")
+        >>> graph_of(found, labels="kind").labels.tolist()
+        [0, 1, 0]
+    """
+    from graphsilo.data.sources import objects
+
+    return objects.graph_of(thing, features=features, labels=labels, weights=weights, name=name)
+
+
+def partition(
+    graph: PathName | Graph | GraphCollection | Foreign,
+    rule: Any = "auto",
+    *,
+    clients: int | None = None,
     seed: int = 2024,
     scenario: str = "seen",
     ratios: Sequence[float] | None = None,
@@ -81,9 +132,10 @@ def partition(
     """Cut data into clients, and each client's items into train, validation and test.
 
     Args:
-        graph: What ``load`` gives, or its name.
+        graph: What ``load`` gives, its name, or a graph of another library (:func:`graph_of`).
         rule: As ``graphsilo list partitions`` shows it; ``auto`` is louvain for a graph, dirichlet for a collection.
-        clients: K.
+            Or one of your own: a function (graph, clients, seed), the file that it is in, or [n] client numbers.
+        clients: K; None takes as many as your own numbers have, else 10.
         seed: Of the splits, of random rules and added links; Louvain and Metis take ``cut_seed`` for another cut.
         scenario: ``unseen`` and ``open`` keep a new client apart; see ``graphsilo list scenarios``.
         ratios: Shares of train, validation and test; None takes those the field uses for this data set.
@@ -104,20 +156,52 @@ def partition(
         4
     """
     from graphsilo.data.graph import Graph, GraphCollection
+
+    clients = None if clients is None else _whole("clients", clients)
+    seed, split_index = (_whole(name, value) for name, value in (("seed", seed), ("split_index", split_index)))
+    data = graph if isinstance(graph, Graph | GraphCollection) else load(graph)
+    with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
+        rule, options = _rule(rule, options, Path(folder))
+        return _cut(data, rule, clients, seed, scenario, ratios, split, split_index, options)
+
+
+def _rule(rule: Any, options: dict[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
+    """The name of a rule, whatever a person said, and its options."""
+    from graphsilo.experiments.given import said_of_partition
+    from graphsilo.federation.own import bring
+
+    said = said_of_partition(rule, folder)
+    if isinstance(said, Mapping):
+        if "path" not in said:
+            wanted = "a rule, a client number per node, or a function (graph, clients, seed)"
+            raise unusable("graphsilo.partition(rule=...)", wanted, rule)
+        return str(said["rule"]), {**options, "path": said["path"]}
+    found = bring("partition", said)
+    return said if found is None else found[0], options
+
+
+def _cut(
+    data: Graph | GraphCollection,
+    rule: str,
+    clients: int | None,
+    seed: int,
+    scenario: str,
+    ratios: Sequence[float] | None,
+    split: str | None,
+    split_index: int,
+    options: dict[str, Any],
+) -> Partition:
+    from graphsilo.data.graph import GraphCollection
     from graphsilo.data.partition import partition_graphs
     from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
-    clients, seed, split_index = (
-        _whole(name, value) for name, value in (("clients", clients), ("seed", seed), ("split_index", split_index))
-    )
-    data = load(graph) if isinstance(graph, str | PathLike) else graph
-    if not isinstance(data, Graph | GraphCollection):
-        raise _unusable("graphsilo.partition", "what graphsilo.load gives, or the name of a data set", data)
     if isinstance(data, GraphCollection):
         if scenario != "seen" or split is not None or split_index:
             raise UnsupportedError("scenarios and predefined splits are about nodes; a collection of graphs has none.")
         chosen = "dirichlet" if rule == "auto" else rule
-        return partition_graphs(data, chosen, clients=clients, seed=seed, ratios=ratios, options=options or None)
+        return partition_graphs(
+            data, chosen, clients=10 if clients is None else clients, seed=seed, ratios=ratios, options=options or None
+        )
     crop = {"crop": options.pop("crop")} if "crop" in options else {}
     if crop and check_scenario(scenario) != "open":
         raise ConfigError(f"graphsilo.partition(crop=...) belongs to the scenario 'open'; this is '{scenario}'.")
@@ -143,17 +227,17 @@ def partition(
 def run(
     config: PathName | Mapping[str, Any] | RunConfig | None = None,
     *,
-    data: Section | Sequence[str] | PathName | Graph | GraphCollection | None = None,
+    data: Section | Sequence[str] | PathName | Graph | GraphCollection | Foreign | None = None,
     data_root: PathName | None = None,
-    partition: Section | PathName | Partition | None = None,
+    partition: Section | PathName | Partition | Any | None = None,
     clients: int | None = None,
     partition_seed: int | None = None,
     scenario: Section | None = None,
     task: str | None = None,
-    model: Section | None = None,
-    method: Section | None = None,
+    model: Section | Any | None = None,
+    method: Section | Method | None = None,
     rounds: int | None = None,
-    seeds: int | Sequence[int] | None = None,
+    seeds: Sequence[int] | None = None,
     references: Sequence[str] | None = None,
     without: int | str | Sequence[int | str] | None = None,
     workers: int | None = None,
@@ -177,17 +261,20 @@ def run(
 
     Args:
         config: A configuration: YAML file, table or RunConfig; None starts from the defaults.
-        data: Data set, file of your own, or what ``graphsilo.load`` gave; a list of names gives each client one.
+        data: Data set, file of your own, what ``graphsilo.load`` gave, or a graph of PyTorch Geometric, NetworkX or
+            DGL, as :func:`graph_of` takes it; a list of names gives each client one.
         data_root: Folder with PyG's raw files; None takes ``GRAPHSILO_DATA``, else they are downloaded.
-        partition: Cutting rule, a stored partition (.npz), or what ``graphsilo.partition`` gave.
+        partition: Cutting rule, a stored partition (.npz), or what ``graphsilo.partition`` gave; [n] client numbers of
+            the nodes; or a function (graph, clients, seed) that gives such numbers.
         clients: Number of clients.
         partition_seed: Seed of the splits, of random rules and added links; Louvain and Metis: ``partition.cut_seed``.
         scenario: ``seen``, ``unseen``, ``open`` or ``inductive``.
         task: ``node``, ``graph`` or ``link``; None takes what the data is made for.
-        model: Backbone.
-        method: Federated method.
+        model: Backbone; or a class that derives from ``torch.nn.Module``, or a function f(inputs, outputs) that makes
+            such a module, with ``forward(x, edge_index)``.
+        method: Federated method; or a ``Method``.
         rounds: Communication rounds.
-        seeds: Seeds of training, one result each.
+        seeds: Seeds of training as a list or range, one result each.
         references: Rows to add: ``local``, ``fedridge``, ``global``, ``global_cut``, ``majority``.
         without: Clients that are left out, by number or name, as if they had never been there.
         workers: Processes that share the clients.
@@ -244,7 +331,7 @@ def plan(
     """Estimate what a run will cost: memory, bytes, CPU and wall time.
 
     The data is loaded and cut, and the method's set-up and a few rounds run in a process of their own. As with
-    workers, a method of your own must stand in a package with an entry point.
+    workers, what you bring along must stand in a file or a package, not in a notebook.
 
     Args:
         config: A configuration, as ``run`` takes it.
@@ -384,7 +471,7 @@ def predict(
     *,
     seed: int | None = None,
     checkpoint: str = "best",
-    graph: PathName | Graph | GraphCollection | None = None,
+    graph: PathName | Graph | GraphCollection | Foreign | None = None,
 ) -> Prediction:
     """Classify with the model that a client had in a finished run.
 
@@ -401,14 +488,17 @@ def predict(
         DataError: The graph does not fit the model.
     """
     from graphsilo.data.graph import Graph, GraphCollection
+    from graphsilo.data.sources.objects import graph_of, is_graph
     from graphsilo.experiments import predict as prediction
     from graphsilo.experiments.storage.results import Result
 
     place: Path
     if not isinstance(run, str | PathLike | Result):
-        raise _unusable("graphsilo.predict", "the folder of a run, or what graphsilo.run returned", run)
+        raise unusable("graphsilo.predict", "the folder of a run, or what graphsilo.run returned", run)
     if graph is not None and not isinstance(graph, str | PathLike | Graph | GraphCollection):
-        raise _unusable("graphsilo.predict(graph=...)", "a graph, or a file of one", graph)
+        if not is_graph(graph):
+            raise unusable("graphsilo.predict(graph=...)", "a graph, or a file of one", graph)
+        graph = graph_of(graph)
     if isinstance(run, str | PathLike):
         place = Path(run)
     elif run.out is None:
@@ -465,7 +555,7 @@ def attack(
 
     folder = run.out if isinstance(run, Result) else run
     if not isinstance(folder, str | PathLike):
-        raise _unusable("graphsilo.attack", "the folder of a run, or what graphsilo.run returned with out=DIR", folder)
+        raise unusable("graphsilo.attack", "the folder of a run, or what graphsilo.run returned with out=DIR", folder)
     say = (lambda text: print(text, file=sys.stderr, flush=True)) if progress else (lambda text: None)
     found = study.attack(
         Path(folder), attacks=attacks, attackers=attackers, seeds=seeds, clients=clients, shadows=shadows, say=say
@@ -478,6 +568,7 @@ def attack(
 def _said(arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Path) -> Door:
     """What a call says: its arguments, those that were given, and settings by dotted name."""
     from graphsilo.experiments.config import door_of
+    from graphsilo.experiments.given import said_of_data, said_of_partition
 
     call = door_of("this call")
     for argument, name in _ARGUMENTS.items():
@@ -485,9 +576,9 @@ def _said(arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Pa
         if value is None:
             continue
         if argument == "data":
-            value = _data(value, call, scratch)
+            value = said_of_data(value, call, scratch)
         elif argument == "partition":
-            value = _partition(value, scratch)
+            value = said_of_partition(value, scratch)
         elif argument == "seeds":
             value = _seeds(value)
         elif argument == "references":
@@ -499,14 +590,12 @@ def _said(arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Pa
 
 
 def _seeds(value: Any) -> Any:
-    """Seeds of training as a list; one number is one seed."""
+    """Seeds of training as a list; a number alone is refused where every way of saying it comes together."""
     from graphsilo.experiments.doors import plain
 
     value = plain(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return [value]
-    if not isinstance(value, list):
-        raise _unusable("graphsilo.run(seeds=...)", "a seed, or a list of seeds such as [0, 1, 2] or range(3)", value)
+    if not isinstance(value, list | int) or isinstance(value, bool):
+        raise unusable("graphsilo.run(seeds=...)", "a list of seeds such as [0, 1, 2] or range(3)", value)
     return value
 
 
@@ -516,64 +605,8 @@ def _whole(name: str, value: Any) -> int:
 
     found = plain(value)
     if isinstance(found, bool) or not isinstance(found, int):
-        raise _unusable(f"graphsilo.partition({name}=...)", "a whole number", value)
+        raise unusable(f"graphsilo.partition({name}=...)", "a whole number", value)
     return found
-
-
-def _unusable(where: str, wanted: str, value: object) -> ConfigError:
-    return ConfigError(f"{where} takes {wanted}; got {shown(value)} of type {type(value).__name__}.")
-
-
-def _data(data: Any, call: Door, scratch: Path) -> Any:
-    """What the argument says of the data; a graph in memory becomes a file, which the run keeps."""
-    from graphsilo.data.graph import Graph, GraphCollection
-    from graphsilo.data.sources.files import save_graph
-
-    if isinstance(data, Graph | GraphCollection):
-        # What was loaded is what is trained on: nothing is done to it on the way back in, unless this call says so.
-        call.fresh.add("data")
-        call.implied["data.undirected"] = False
-        return {"name": str(save_graph(scratch / "data.npz", data))}
-    if isinstance(data, list | tuple):
-        return [_data_name(item, client) for client, item in enumerate(data)]
-    if isinstance(data, Mapping) and isinstance(data.get("name"), list | tuple):
-        return {**data, "name": [_data_name(item, client) for client, item in enumerate(data["name"])]}
-    if isinstance(data, Mapping) and not isinstance(data.get("name", ""), str):
-        return {**data, "name": _data_name(data["name"], None)}
-    if not isinstance(data, str | PathLike | Mapping):
-        raise _unusable("graphsilo.run(data=...)", "a data set's name, a file, a table of settings or a graph", data)
-    return data
-
-
-def _data_name(item: object, client: int | None) -> str:
-    """A name or path as text; ``client`` is the place in a list of names, None outside of one."""
-    from graphsilo.data.graph import Graph, GraphCollection
-
-    if isinstance(item, str | PathLike):
-        return str(fspath(item))
-    where = "data['name']" if client is None else f"entry {client} of a list for data"
-    if isinstance(item, Graph | GraphCollection):
-        file = "own.npz" if client is None else f"client{client}.npz"
-        raise ConfigError(
-            f"{where} must name a data set or file; got {item.name}, a {type(item).__name__} in memory. Write it with "
-            f"graphsilo.data.save_graph('{file}', graph) and name the file; or give one graph as data=graph, which the "
-            f"partition cuts."
-        )
-    raise _unusable(f"graphsilo.run: {where}", "a data set's name or a file", item)
-
-
-def _partition(partition: Any, scratch: Path) -> Any:
-    """What the argument says of the cut; a partition in memory becomes a file, which the run keeps."""
-    from graphsilo.data.partition import Partition
-
-    if isinstance(partition, Partition):
-        partition.save(scratch / "partition.npz")
-        return {"file": str(scratch / "partition.npz")}
-    if isinstance(partition, PathLike):
-        return {"file": fspath(partition)}
-    if not isinstance(partition, str | Mapping):
-        raise _unusable("graphsilo.run(partition=...)", "a rule, a partition (.npz), or a table of settings", partition)
-    return partition
 
 
 def _dotted(function: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -599,7 +632,7 @@ def _configuration(config: Any, call: Door) -> RunConfig:
     if isinstance(config, RunConfig):
         return configure(config.complete(), call)
     if config is not None and not isinstance(config, Mapping | str | PathLike):
-        raise _unusable("graphsilo.run", "a configuration: a YAML file, a table or a RunConfig", config)
+        raise unusable("graphsilo.run", "a configuration: a YAML file, a table or a RunConfig", config)
     return configure(fspath(config) if isinstance(config, PathLike) else config, call)
 
 
@@ -652,7 +685,7 @@ def _as_record(run: PathName | Result, number: int) -> record.Run:
     if isinstance(run, str | PathLike):
         return record.load(run if isinstance(run, str) else Path(run), with_ledger=False)
     if not isinstance(run, Result):
-        raise _unusable("graphsilo.compare", "folders of runs, or what graphsilo.run returned", run)
+        raise unusable("graphsilo.compare", "folders of runs, or what graphsilo.run returned", run)
     if run.out is not None:
         return record.load(run.out, with_ledger=False)
     return record.Run(Path(f"run {number}"), run.record)

@@ -103,6 +103,16 @@ def shown(value: object) -> str:
     return text if len(text) <= _MAX else f"{text[: _MAX - 3]}..."
 
 
+def unusable(where: str, wanted: str, value: object) -> ConfigError:
+    """Says what an argument of a call takes, and what came.
+
+    Example:
+        >>> str(unusable("graphsilo.load", "a name", 3))
+        'graphsilo.load takes a name; got 3 of type int.'
+    """
+    return ConfigError(f"{where} takes {wanted}; got {shown(value)} of type {type(value).__name__}.")
+
+
 def several(words: Iterable[object], limit: int) -> str:
     """The first of many, and how many more there are.
 

@@ -24,7 +24,7 @@ def test_defaults_are_written_out():
     assert tree["method"]["local_epochs"] == 3
     assert tree["run"]["seeds"] == [0]
     assert "options" not in tree["method"]
-    assert set(tree) == set(RunConfig.model_fields) - {"replaces"}
+    assert set(tree) == set(RunConfig.model_fields) - {"replaces", "own"}
 
 
 def test_names_stand_for_sections(tmp_path):
@@ -104,7 +104,7 @@ def test_types_of_assignments():
         ("partition.seed=010", "'010'"),
         ("partition.seed=1:30", "'1:30'"),
         ("method={mu: 1, mu: 2}", "the key 'mu' stands there a second time"),
-        ("run.seeds=3", r"^run\.seeds must be a list of one or more whole numbers; got 3\.$"),
+        ("run.seeds=3", r"^run\.seeds is a list of seeds; got 3, which may mean seed 3 or 3 seeds\."),
         ("run.seeds=[]", r"^run\.seeds must be a list of one or more whole numbers; got \[\]\.$"),
         (f"run.seeds=[{2**70}]", rf"^run\.seeds must be below 1e18 in size; got \[{2**70}\]\.$"),
         (f"data.seed=-{10**18}", rf"^data\.seed must be below 1e18 in size; got -{10**18}\.$"),

@@ -14,6 +14,7 @@ import graphsilo
 import graphsilo.data
 import graphsilo.errors
 from graphsilo import api
+from graphsilo.cli.values import whole_numbers
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import RunConfig, configure, load_config
 from graphsilo.experiments.runner import run
@@ -78,7 +79,7 @@ def test_arguments_and_tables_are_one_door():
         ({"rounds": 3, "method.rounds": 5}, ["rounds=3", "'method.rounds': 5"]),
         ({"clients": 4, "partition": {"rule": "random", "clients": 5}}, ["clients=4", "partition.clients 5"]),
         ({"method": "fedprox", "method.name": "fedavg"}, ["method='fedprox'", "'method.name': 'fedavg'"]),
-        ({"seeds": 3, "run.seeds": [4]}, ["seeds=3", "'run.seeds': [4]"]),
+        ({"seeds": [3], "run.seeds": [4]}, ["seeds=[3]", "'run.seeds': [4]"]),
         ({"method": {"mu": 0.1, "options": {"mu": 0.2}}}, ["method.mu 0.1", "method.mu 0.2"]),
         ({"data": {"name": "citation-sbm", "nodes": 5, "generator": {"nodes": 6}}}, ["data.nodes 5", "data.nodes 6"]),
         ({"partition": {"rule": "metis", "file": "p.npz"}}, ["the rule 'metis'", "the stored partition 'p.npz'"]),
@@ -367,7 +368,7 @@ def test_a_partition_is_audited_as_it_is(stored):  # B2
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"seeds": "12"}, r"seeds=\.\.\.\) takes a seed, or a list of seeds .*; got '12' of type str"),  # D1
+        ({"seeds": "12"}, r"seeds=\.\.\.\) takes a list of seeds .*; got '12' of type str"),  # D1
         ({"seeds": [1.9]}, r"run\.seeds\.0 must be a whole number; got 1\.9"),
         ({"seeds": True}, r"got True of type bool"),  # D2
         ({"seeds": [True]}, r"run\.seeds\.0 must be a whole number; got True"),
@@ -398,6 +399,23 @@ def test_values_are_not_bent(arguments, text):
         said(**arguments).method_config()
 
 
+@pytest.mark.parametrize("way", [{"seeds": 3}, {"seeds": np.int64(3)}, {"run.seeds": 3}], ids=str)
+def test_a_number_alone_is_no_list_of_seeds(way, tmp_path):
+    """3 may mean seed 3 or three seeds, so it is refused wherever a value has a type; a flag's text is a list."""
+    text = r"^run\.seeds is a list of seeds; got 3, which may mean seed 3 or 3 seeds\. Say \[3\] for the one, and \[0, "
+    with pytest.raises(ConfigError, match=text):
+        said(**way)
+    for refused in (
+        lambda: load_config(assignments=["run.seeds=3"]),
+        lambda: load_config(written(tmp_path, {"run": {"seeds": 3}})),
+        lambda: graphsilo.plan(data=SMALL, **way),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            refused()
+    assert said(seeds=range(3)).run.seeds == [0, 1, 2]
+    assert whole_numbers("3", "--seeds") == [3]
+
+
 def test_a_plan_speaks_of_its_own_arguments():
     with pytest.raises(ConfigError, match=r"^graphsilo\.plan has no argument 'report'; known: bandwidth, clients"):
         graphsilo.plan(data=SMALL, report=False)
@@ -418,7 +436,6 @@ def test_numbers_of_numpys_are_numbers():
     assert (tree["method"]["rounds"], tree["method"]["lr"], tree["run"]["seeds"]) == (3, 0.5, [0, 1])
     assert (tree["partition"]["clients"], tree["partition"]["seed"], tree["model"]["hidden"]) == (4, 7, 8)
     assert tree["partition"]["ratios"] == [0.5, 0.25, 0.25]
-    assert said(seeds=np.int64(3)).run.seeds == [3]
     assert said(references="local").run.references == ["local"]
     graph = graphsilo.load("citation-sbm", nodes=np.int64(100), seed=np.int64(1))
     cut = graphsilo.partition(graph, "dirichlet", clients=np.int64(3), seed=np.int64(5), alpha=np.float64(0.5))

@@ -18,7 +18,21 @@ from graphsilo import documents
 from graphsilo.data.partition.options import Seed, SplitMode
 from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
-from graphsilo.experiments.doors import FLAGS, NAMES, RECORDS, Door, groups, merge, option_names, spelled, tree_of
+from graphsilo.experiments.doors import (
+    CHOICES,
+    FLAGS,
+    NAMES,
+    OWN,
+    RECORDS,
+    Door,
+    groups,
+    merge,
+    option_names,
+    own_of,
+    own_tree,
+    spelled,
+    tree_of,
+)
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import SYNONYMS, Settings, setting
@@ -26,6 +40,8 @@ from graphsilo.types import Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
 if TYPE_CHECKING:
+    from graphsilo.federation.own import Own
+
     SelectBy: TypeAlias = str
 else:
     SelectBy = Literal[tuple(selecting())]
@@ -127,6 +143,14 @@ class EvaluationConfig(Settings):
     models: bool = setting(True, "save every client's best and last model under models/")
 
 
+def several_seeds(count: int) -> str:
+    """So many seeds as a person writes them."""
+    if count < 2:
+        return "[0, 1, 2]"
+    listed = ", ".join(map(str, range(min(count, 3))))
+    return f"[{listed}{', ...' if count > 3 else ''}] or range({count})"
+
+
 def clients_named(value: Any) -> list[int | str]:
     """Clients by number or name, each once, numbers first; one may stand for a list of one.
 
@@ -179,6 +203,16 @@ class RunSection(Settings):
         "answers are refused. In one process this protects nobody: it is there to try and to measure",
     )
     references: list[RunReference] = setting([], "reference rows to add: local, fedridge, global, global_cut, majority")
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _said_apart(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            raise ConfigError(
+                f"run.seeds is a list of seeds; got {value}, which may mean seed {value} or {value} seeds. Say "
+                f"[{value}] for the one, and {several_seeds(value)} for the other."
+            )
+        return value
 
     @field_validator("without", mode="before")
     @classmethod
@@ -243,6 +277,7 @@ class RunConfig(Settings):
     given: list[str] = setting([], "names of the settings that somebody said")
     remarks: list[str] = setting([], "what to know of settings that are not used")
     replaces: str = setting("", "fingerprint of the run that this one repeats with other clients")
+    own: dict[str, dict[str, dict[str, str]]] = setting({}, "where methods, models and rules of one's own are found")
     _explicit: frozenset[str] = PrivateAttr(default=frozenset())
 
     def __repr__(self) -> str:
@@ -258,7 +293,7 @@ class RunConfig(Settings):
         named = {name: _as_tree(value) for name, value in values.items()}
         door = door_of("the configuration").say_all(named)
         given = door.values if door.given is None else door.given & door.values.keys()
-        gathered = tree_of(door.values, given, door.remarks, door.replaces)
+        gathered = {**tree_of(door.values, given, door.remarks, door.replaces), "own": own_tree(door.own)}
         for section, kind in SECTIONS.items():
             value = gathered.get(section)
             if value is not None and "options" in kind.model_fields:
@@ -334,6 +369,22 @@ class RunConfig(Settings):
         kind = registry.load(self.method.name).config
         return kind.of(self.method.options, owner=registry.spelled(self.method.name))
 
+    def brought(self, section: str) -> dict[str, Own]:
+        """What the person brought along for a section and this configuration uses, by name."""
+        names = {
+            "method": [self.method.name],
+            "partition": [] if self.partition.file is not None else [self.partition.rule],
+            "model": self.model_names(),
+        }
+        found = own_of(self.own).get(section, {})
+        return {name: one for name, one in found.items() if name in names[section]}
+
+    def model_names(self) -> list[str]:
+        """The model, or those of a list of different ones; none where the list has a name."""
+        pool = self.model.pool
+        entries = [self.model.name] if pool is None else pool if isinstance(pool, list) else []
+        return [str(item.get("name")) if isinstance(item, dict) else item for item in entries]
+
     def complete(self) -> dict[str, Any]:
         """As a plain tree with every default written out; what OUT/config.yaml holds.
 
@@ -355,7 +406,8 @@ class RunConfig(Settings):
             "task",
             *(f"perturb.{key}" for key in self.perturb),
         }
-        records = {name: value for name in RECORDS if (value := tree.pop(name)) != ""}
+        tree["own"] = own_tree({section: self.brought(section) for section in OWN})
+        records = {name: value for name in RECORDS if (value := tree.pop(name)) not in ("", {})}
         return {**tree, **records, "given": sorted(flat.intersection(self.given))}
 
     def _defaults(self, section: str) -> dict[str, Any]:
@@ -455,8 +507,11 @@ def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunCon
     """
     tree = base if isinstance(base, Mapping) else {} if base is None else _read(Path(base))
     title = "the configuration" if base is None or isinstance(base, Mapping) else Path(base).name
-    door = door_of(title).say_all(tree)
+    folder = None if base is None or isinstance(base, Mapping) else Path(base).parent
+    door = door_of(title, folder).say_all(tree)
+    own = _admitted(door, call)
     merged = merge(door, call, _OWN, _written_defaults)
+    merged["own"] = own_tree(own)
     merged["replaces"] = _replaced(None if base is None or isinstance(base, Mapping) else Path(base), door, call)
     return RunConfig.of(merged).with_explicit(call.values)
 
@@ -476,9 +531,32 @@ def _replaced(path: Path | None, base: Door, call: Door) -> str:
     return str(found.get("fingerprint", "")) if isinstance(found, dict) else ""
 
 
-def door_of(title: str) -> Door:
-    """A place where settings are said, under the name that remarks have for it."""
-    return Door(title, _SAID, _suggestion)
+def _admitted(base: Door, call: Door) -> dict[str, dict[str, Own]]:
+    """What a person brought along to either, known to this process.
+
+    Raises:
+        ConfigError: What a run was begun with is not there any more, or is not what it was.
+    """
+    found = {section: dict(own) for section, own in base.own.items()}
+    for section, own in call.own.items():
+        found[section] = {**found.get(section, {}), **own}
+    for section, own in base.own.items():
+        for name, one in own.items():
+            if base.given is not None and found[section][name] is one and not _renamed(section, call):
+                from graphsilo.federation.own import admit
+
+                admit(section, name, one)
+    return found
+
+
+def _renamed(section: str, call: Door) -> bool:
+    """Whether the call says anew what the section's name is."""
+    return any(f"{section}.{key}" in call.values for key in CHOICES[section])
+
+
+def door_of(title: str, folder: Path | None = None) -> Door:
+    """A place where settings are said, under the name that remarks have for it; its paths are relative to a folder."""
+    return Door(title, _SAID, _suggestion, folder)
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from inspect import get_annotations
 from os import PathLike, fspath
-from typing import Any, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from graphsilo.errors import ConfigError, shown
 from graphsilo.settings import Settings
+
+if TYPE_CHECKING:
+    from graphsilo.federation.own import Own
 
 NAMES = {"data": "name", "partition": "rule", "scenario": "name", "model": "name", "method": "name"}
 """What the name of a section is called, where a section may be written as its name alone."""
@@ -44,7 +48,9 @@ FLAGS = {
     "run.precision": "--precision", "run.without": "--without",
 }  # fmt: skip
 """Flags of ``run`` and ``plan``, by the setting that they stand for."""
-RECORDS = ("given", "remarks", "replaces")
+OWN = ("method", "model", "partition")
+"""Sections whose names may stand for something of a person's own."""
+RECORDS = ("given", "remarks", "replaces", "own")
 """What a written-out configuration says of itself; no settings."""
 
 
@@ -77,10 +83,19 @@ class Door:
         replaces: Fingerprint of the run that the one with these settings repeats with other clients.
         implied: Values that follow from what is said here, where nothing else is said of them here.
         fresh: Sections that are said anew: nothing of what they are based on is kept.
+        own: Methods, models and rules of the person's own that are named here, by section and name.
+        folder: What the paths of those are relative to; None: where the process is.
     """
 
-    def __init__(self, title: str, sections: Collection[str], suggest: Callable[[str, Mapping[str, Any]], str]):
-        self.title, self._sections, self._suggest = title, sections, suggest
+    def __init__(
+        self,
+        title: str,
+        sections: Collection[str],
+        suggest: Callable[[str, Mapping[str, Any]], str],
+        folder: Path | None = None,
+    ):
+        self.title, self._sections, self._suggest, self.folder = title, sections, suggest, folder
+        self.own: dict[str, dict[str, Own]] = {}
         self.values: dict[str, Any] = {}
         self.words: dict[str, str] = {}
         self.given: frozenset[str] | None = None
@@ -102,6 +117,8 @@ class Door:
                 self.remarks = _texts(name, value)
             elif name == "replaces":
                 self.replaces = str(value or "")
+            elif name == "own":
+                self.own = own_of(value)
             else:
                 self.say(str(name), value)
         return self
@@ -118,7 +135,7 @@ class Door:
             ConfigError: No such section, a value where a table is wanted, or the opposite was said before.
         """
         section, *rest = name.split(".")
-        value = plain(value)
+        value = self._known(section, rest, plain(value))
         if section not in self._sections:
             raise ConfigError(f"unknown setting '{name}'; {self._suggest(name, self.values)}")
         if section == "task":
@@ -137,6 +154,31 @@ class Door:
             raise ConfigError(f"'{section}.{rest[0]}' is a value, not a section; '{name}' cannot be set.")
         else:
             self._set(name, value, how)
+
+    def _known(self, section: str, rest: list[str], value: Any) -> Any:
+        """What is said, with a name for each thing of the person's own, which is known by it from now on."""
+        if section == "model" and rest == ["pool"] and isinstance(value, list):
+            return [
+                {**item, "name": self._named(section, item.get("name"))} if isinstance(item, Mapping) and "name" in item
+                else self._named(section, item) for item in value
+            ]  # fmt: skip
+        return self._named(section, value) if section in OWN and rest in ([], [NAMES[section]]) else value
+
+    def _named(self, section: str, value: Any) -> Any:
+        if value is None or isinstance(value, bool | int | float | list | Mapping):
+            return value
+        if isinstance(value, str) and not (value.endswith(".py") or ":" in value):
+            return value
+        from graphsilo.federation.own import bring
+
+        found = bring(section, value, self.folder)
+        if found is None:
+            return value
+        name, own = found
+        known = self.own.setdefault(section, {})
+        if own is not None and known.setdefault(name, own) != own and known[name].place != own.place:
+            raise ConfigError(f"{known[name].place} and {own.place} are both called '{name}' here: rename one of them.")
+        return name
 
     def _inner(self, section: str, rest: list[str], value: Any, how: str, name: str) -> None:
         """What stands under ``options`` or ``generator`` may as well stand beside the name."""
@@ -406,6 +448,32 @@ def groups(section: str, name: str) -> tuple[type[Settings], ...]:
     if not found:
         entry(name)  # refuses it
     return found
+
+
+def own_of(value: Any) -> dict[str, dict[str, Own]]:
+    """What a written-out configuration says of things of a person's own.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if not value:
+        return {}
+    from graphsilo.federation.own import Own
+
+    try:
+        return {
+            section: {name: Own(str(one["place"]), str(one["sha256"])) for name, one in found.items()}
+            for section, found in value.items()
+        }
+    except (TypeError, KeyError, AttributeError):
+        raise ConfigError(
+            f"'own' is written by graphsilo into the configuration of a run; got {shown(value)}. Leave it out."
+        ) from None
+
+
+def own_tree(own: Mapping[str, Mapping[str, Own]]) -> dict[str, dict[str, dict[str, str]]]:
+    """The same as plain values."""
+    return {section: {name: one._asdict() for name, one in found.items()} for section, found in own.items() if found}
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:

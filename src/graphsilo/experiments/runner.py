@@ -13,8 +13,16 @@ from msgspec.structs import replace
 
 from graphsilo import documents
 from graphsilo.errors import FederationError
-from graphsilo.experiments.checks import check_data, check_device, check_precision, check_resources, check_support
+from graphsilo.experiments.checks import (
+    check_data,
+    check_device,
+    check_own,
+    check_precision,
+    check_resources,
+    check_support,
+)
 from graphsilo.experiments.config import REFERENCES, RunConfig
+from graphsilo.experiments.doors import OWN
 from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Observer, RunEnded, RunStarted
 from graphsilo.experiments.participants import Federations, Participants
@@ -99,6 +107,7 @@ def run(
         for name in config.run.references:  # before the run, not after it
             check_data(registry.load(reference_method(name)), simulation)
         if isinstance(simulation, Simulation):
+            check_own(config, method, simulation)
             check_precision(simulation)
         kept: dict[Path, Path] = {}
         if folder is not None:
@@ -146,6 +155,7 @@ def run(
                 config.run.workers,
                 resident=config.run.resident_clients,
                 offload_folder=offload_folder,
+                own={section: config.brought(section) for section in OWN},
             )
             stack.callback(pool.close)
         seeds = []

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
-from graphsilo.data.partition import Partition, audit, partition_graphs
+from graphsilo.data.partition import Partition, audit, entry, partition_graphs
 from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
 from graphsilo.data.scales import Scaling
@@ -299,12 +299,14 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
     split: SplitMode | None = None if chosen.split == "auto" else chosen.split
     if sizes is not None:
         return _one_file_per_silo(config, graph, sizes, split)
+    rule = "louvain" if chosen.rule == "auto" else chosen.rule
+    counted = entry(rule).counts and not config.says("partition.clients")
     # Ratios of links say nothing of nodes, where these have masks.
     of_links = config.task == "link" and (split == "predefined" or (split is None and graph.has_own_splits))
     return partition_for_scenario(
         graph,
-        "louvain" if chosen.rule == "auto" else chosen.rule,
-        clients=chosen.clients,
+        rule,
+        clients=None if counted else chosen.clients,
         seed=chosen.seed,
         scenario=config.scenario.name,
         ratios=None if of_links else chosen.ratios,
@@ -594,10 +596,16 @@ def complete_config(config: RunConfig, simulation: Participants) -> dict[str, An
     if tree["partition"]["file"] is None:
         tree["partition"]["rule"] = simulation.rule
         tree["partition"].update(
-            {key: value for key, value in simulation.partition.options.items() if value is not None}
+            {
+                key: value
+                for key, value in simulation.partition.options.items()
+                if value is not None and key not in config.partition.options
+            }
         )
     else:
         tree["partition"]["file"] = str(Path(tree["partition"]["file"]).resolve())
+    if path := tree["partition"].get("path"):
+        tree["partition"]["path"] = str(Path(path).resolve())
     tree["partition"]["clients"] = simulation.num_holders
     names = tree["data"]["name"]
     absolute = [_absolute(name) for name in (names if isinstance(names, list) else [names])]
@@ -625,4 +633,7 @@ def fingerprint(config: RunConfig, simulation: Participants) -> str:
     tree["evaluation"] = {key: value for key, value in tree["evaluation"].items() if key not in OUTPUTS}
     text = json.dumps(tree, sort_keys=True, default=str)
     parts = [text, simulation.data_hash, simulation.cut_hash]
+    brought = {name: one.sha256 for section in ("method", "model") for name, one in config.brought(section).items()}
+    if brought:
+        parts.append(json.dumps(brought, sort_keys=True))
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()

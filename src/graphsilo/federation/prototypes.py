@@ -298,8 +298,8 @@ def check_encoder(client: TrainingClient[Any]) -> None:
     if not client.model.encoder_names():
         raise ConfigError(
             f"client {client.id}: prototypes are means of a hidden layer's embeddings, and {client.context.model.name} "
-            f"as it is set has no hidden layer: means of the features themselves would leave the client. Set "
-            f"model.layers to 2."
+            f"as it is set has no hidden layer: means of the features themselves would leave the client. "
+            f"{client.model.deeper}."
         )
 
 

@@ -160,6 +160,27 @@ def register(method: Method) -> Method:
     return method
 
 
+def adopt(name: str, thing: Any) -> str:
+    """Make a method known that a person brought along; returns its name. ``name`` is where it comes from.
+
+    Raises:
+        ConfigError: It is no method, or has the name of one that graphsilo or an installed package has.
+    """
+    if not isinstance(thing, Method):
+        raise ConfigError(f"a method is METHOD = Method(...); {name} is a {type(thing).__name__}.")
+    known = thing.name in _entries() or any(point.name == thing.name for point in _installed())
+    if not known:
+        return register(thing).name
+    if load(thing.name) is not thing:
+        raise ConfigError(f"there is a method '{thing.name}' already; give yours ({name}) another name.")
+    return thing.name
+
+
+def registered() -> tuple[str, ...]:
+    """Names of the methods that only this process knows."""
+    return tuple(_REGISTERED)
+
+
 _REGISTERED: dict[str, Method] = {}
 _FOLDER = Path(__file__).resolve().parents[1] / "methods"
 

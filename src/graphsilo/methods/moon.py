@@ -68,7 +68,7 @@ class Client(fedavg.Client[MOONConfig]):
         if self.config.mu > 0 and not self.model.encoder_names():
             raise ConfigError(
                 f"client {self.id}: MOON contrasts the embeddings of a hidden layer, and {context.model.name} as it is "
-                f"set has no hidden layer. Set model.layers to 2, or method.projection to a width."
+                f"set has no hidden layer. {self.model.deeper}, or set method.projection to a width."
             )
         everywhere = self.config.contrast == "all" and self.silo.schema.task == "node"
         self.goal = ClassifyItems(self.data, self.silo, all_items=everywhere)

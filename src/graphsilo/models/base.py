@@ -70,6 +70,8 @@ class Model(nn.Module, ABC):
     readout: Task = "node"
     precision: Precision = "float32"
     reach: tuple[Norm, int] | None = None
+    deeper: ClassVar[str] = "Set model.layers to 2"
+    """How a person gives it a hidden layer where it has none."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have the ways into every model, somebody else's too, open its precision."""

@@ -55,6 +55,28 @@ def register(item: ModelEntry) -> ModelEntry:
     return item
 
 
+def adopt(name: str, thing: Any) -> str:
+    """Make a model known that a person brought along; returns the name that it has now.
+
+    Args:
+        name: For a class of modules, or a function that makes one.
+        thing: Such a class or function, or a ModelEntry, which has a name of its own.
+
+    Raises:
+        ConfigError: It is something else, or its parameters do not say which are the widths.
+    """
+    if isinstance(thing, ModelEntry):
+        return register(thing).name
+    from graphsilo.models.own import entry_of  # imports torch
+
+    return register(entry_of(name, thing)).name
+
+
+def added() -> tuple[str, ...]:
+    """Names of the models that only this process knows."""
+    return tuple(_ADDED)
+
+
 @functools.cache
 def _registry() -> dict[str, ModelEntry | importlib.metadata.EntryPoint]:
     """Every name and alias. Entry points are listed without importing their package."""
@@ -82,7 +104,7 @@ def entry(name: str) -> ModelEntry:
         ConfigError: Nothing is known by this name, or a package's entry point is not a ModelEntry.
     """
     known = _registry()
-    found = known.get(name.lower()) or known.get(name.lower().replace("-", "_"))
+    found = known.get(name) or known.get(name.lower()) or known.get(name.lower().replace("-", "_"))
     if found is None:
         raise ConfigError(f"unknown model '{name}'; {nearest(name, known)}")
     if isinstance(found, ModelEntry):

@@ -277,6 +277,11 @@ class View:
         return self._nodes is None
 
     @property
+    def nodes(self) -> NDArray[np.int64]:
+        """[rows] their numbers in the graph."""
+        return np.arange(self.data.num_nodes) if self._nodes is None else self._nodes
+
+    @property
     def num_rows(self) -> int:
         """Nodes whose embedding the last layer computes."""
         return self.data.num_nodes if self._nodes is None else len(self._nodes)

@@ -23,7 +23,9 @@ from typing import Any
 
 import graphsilo.errors
 from graphsilo.errors import ConfigError, GraphsiloError, RunError
+from graphsilo.experiments.checks import check_findable
 from graphsilo.experiments.config import RunConfig
+from graphsilo.federation import registry
 from graphsilo.planning.estimate import Trial, plan_of
 from graphsilo.planning.plan import Connection, Plan
 from graphsilo.runtime.machine import memory, memory_use, needs_unix
@@ -55,6 +57,7 @@ def plan(
     if not 0 < seconds < math.inf:
         raise ConfigError(f"seconds must be a finite number above 0; got {seconds:g}.")
     needs_unix("graphsilo plan")
+    check_findable(config, registry.load(config.method.name), "a plan")
     machine = memory()
     with tempfile.TemporaryDirectory(prefix="graphsilo-plan-") as name:
         folder = Path(name)

@@ -3,7 +3,7 @@
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.audit import Audit, ClientAudit, audit
 from graphsilo.data.partition.graphs import GraphRule, graph_rules, partition_graphs
-from graphsilo.data.partition.registry import entry, partition, rules
+from graphsilo.data.partition.registry import added, adopt, entry, partition, rules
 from graphsilo.data.partition.rule import Rule
 
 __all__ = [
@@ -12,6 +12,8 @@ __all__ = [
     "GraphRule",
     "Partition",
     "Rule",
+    "added",
+    "adopt",
     "audit",
     "entry",
     "graph_rules",

@@ -16,6 +16,7 @@ from graphsilo.data.partition import rules as folder
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import CutOptions
+from graphsilo.data.partition.own import rule_of
 from graphsilo.data.partition.rule import Rule
 from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
@@ -37,6 +38,28 @@ def register(rule: Rule) -> Rule:
     _ADDED[rule.name] = rule
     _rules.cache_clear()
     return rule
+
+
+def adopt(name: str, thing: Any) -> str:
+    """Make a rule known that a person brought along, in place of one of that name; returns the name it has now.
+
+    Args:
+        name: For a function.
+        thing: A function (graph, clients, seed) as :func:`graphsilo.data.partition.own.rule_of` takes it, or a Rule,
+            which has a name of its own.
+
+    Raises:
+        ConfigError: A rule of graphsilo or of an installed package has its name.
+    """
+    rule = thing if isinstance(thing, Rule) else rule_of(name, thing)
+    if _ADDED.pop(rule.name, None) is not None:
+        _rules.cache_clear()
+    return register(rule).name
+
+
+def added() -> tuple[str, ...]:
+    """Names of the rules that only this process knows."""
+    return tuple(_ADDED)
 
 
 @cache
@@ -64,7 +87,7 @@ def entry(rule: str) -> Rule:
     Raises:
         ConfigError: There is none.
     """
-    found = _rules().get(rule.lower())
+    found = _rules().get(rule) or _rules().get(rule.lower())
     if found is None:
         raise ConfigError(f"there is no partition rule '{rule}': {nearest(rule, list(_rules()))}")
     return found
@@ -86,7 +109,7 @@ def partition(
     graph: Graph,
     rule: str,
     *,
-    clients: int,
+    clients: int | None = None,
     seed: int = 2024,
     ratios: Sequence[float] | None = None,
     options: Mapping[str, Any] | object | None = None,
@@ -98,7 +121,8 @@ def partition(
     Args:
         graph: The whole graph. Its direction is ignored when cutting.
         rule: A name from ``rules()``.
-        clients: K. With K = 1 every rule but ``files`` gives the graph itself.
+        clients: K; None takes as many as ``files`` finds, and 10 of any other rule. With K = 1 every rule but ``files``
+            gives the graph itself.
         seed: Of the cut, where it draws, and of the splits.
         ratios: Train, val and test shares; the protocol's for this data set by default.
         options: Settings of the rule, by name or as its class.
@@ -117,11 +141,15 @@ def partition(
     state is neither read nor changed.
     """
     chosen = entry(rule)
-    common = CutOptions.of({"clients": clients, "seed": seed, "split": split, "split_index": split_index})
+    said = {} if clients is None else {"clients": clients}
+    common = CutOptions.of({**said, "seed": seed, "split": split, "split_index": split_index})
+    if clients is None and not chosen.counts:
+        clients = common.clients
     settings = chosen.options.of(options, owner=chosen.name)
     shares = ratios_for(graph.name) if ratios is None else check_ratios(ratios)
     mode = common.split
-    check_clients(clients, graph.num_nodes, rule=chosen.name)
+    if clients is not None:
+        check_clients(clients, graph.num_nodes, rule=chosen.name)
     if clients == 1 and chosen.name != "files":
         cut = Cut((np.arange(graph.num_nodes, dtype=np.int64),))
     else:
@@ -143,7 +171,7 @@ def partition(
         train=tuple(part[0] for part in splits),
         val=tuple(part[1] for part in splits),
         test=tuple(part[2] for part in splits),
-        options=settings.model_dump(),
+        options={} if chosen.counts else settings.model_dump(),  # where a cut was stored says nothing of it
         split=label,
         ratios=shares if label in ("stratified", "global") else None,
         new_part=cut.new_part,

@@ -24,11 +24,13 @@ class Rule:
         cut: (graph, clients, seed, options) -> Cut.
         split: How splits are made unless something else is asked for.
         source: Paper or code base.
+        counts: Whether ``cut`` can tell the number of clients, and takes None for it.
     """
 
     name: str
     summary: str
     options: type[PartitionOptions]
-    cut: Callable[[Graph, int, int, Any], Cut]
+    cut: Callable[[Graph, Any, int, Any], Cut]
     split: SplitMode = "stratified"
     source: str = ""
+    counts: bool = False

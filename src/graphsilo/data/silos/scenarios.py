@@ -101,7 +101,7 @@ def partition_for_scenario(
     graph: Graph,
     rule: str,
     *,
-    clients: int,
+    clients: int | None = None,
     seed: int = 2024,
     scenario: str = "seen",
     ratios: Sequence[float] | None = None,
@@ -134,7 +134,7 @@ def partition_for_scenario(
         whole = make(graph, clients=clients, options=settings)
         _require_parts(whole, chosen)
         return whole
-    CutOptions.of({"clients": clients, "seed": seed})
+    clients = CutOptions.of({"seed": seed} | ({} if clients is None else {"clients": clients})).clients
     cropped: NodeIds | None = None
     rows = np.arange(graph.num_nodes, dtype=np.int64)
     rest = graph

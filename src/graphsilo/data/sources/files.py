@@ -233,14 +233,14 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
     name = source.stem
     match content:
         case pyg.Data():
-            return graph_from_pyg(_without_attributes(content, source), name=name)
+            return graph_from_pyg(without_attributes(content, source), name=name)
         case dict():
-            return graph_from_pyg(_without_attributes(_as_data(content, source), source), name=name)
+            return graph_from_pyg(without_attributes(_as_data(content, source), source), name=name)
         case list() if content and all(isinstance(item, pyg.Data) for item in content):
-            return collection_from_pyg([_without_attributes(item, source) for item in content], name=name)
+            return collection_from_pyg([without_attributes(item, source) for item in content], name=name)
         case tuple() if len(content) >= 2 and isinstance(content[0], dict | pyg.Data):
             data = _as_data(content[0], source) if isinstance(content[0], dict) else content[0]
-            data = _without_attributes(data, source)
+            data = without_attributes(data, source)
             if content[1] is None:
                 return graph_from_pyg(data, name=name)
             return collection_from_pyg(_separate(data, content[1]), name=name)
@@ -250,13 +250,18 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
     )
 
 
-def _without_attributes(data: Any, source: Path) -> Any:
-    """The data, refused where edges have attributes that would have no effect."""
+def without_attributes(data: Any, source: Path | str) -> Any:
+    """The data, refused where edges have attributes that would have no effect.
+
+    Raises:
+        DataError: They have.
+    """
     found = data.get("edge_attr")
     if found is not None and data.get("edge_weight") is None:
         raise DataError(
             f"{source} holds edge_attr {list(found.shape)}, features of edges, which no model here uses. Where they "
-            f"are weights of the edges, save them as edge_weight [e]; else save the data without them."
+            f"are weights of the edges, let the data have them as edge_weight [e]; else leave them out "
+            f"(data.edge_attr = None)."
         )
     return data
 
@@ -291,8 +296,16 @@ def graph_from_pyg(data: Any, *, name: str, num_classes: int | None = None) -> G
         DataError: A tensor is missing or does not fit.
     """
     if data.get("edge_index") is None or data.get("y") is None:
-        raise DataError(f"{name}: node classification needs edge_index and y; the data has {', '.join(data.keys())}.")
+        raise DataError(
+            f"{name}: node classification needs edge_index [2, e] and labels y [n], -1 where one is unknown; the data "
+            f"has {', '.join(data.keys()) or 'nothing'}."
+        )
     n = int(data.num_nodes)
+    if data.y.dim() == 2 and data.y.shape[1] > 1:
+        raise DataError(
+            f"{name}: y should hold one class number per node, [{n}]; got shape {tuple(data.y.shape)}. Where its rows "
+            f"are one-hot, y.argmax(dim=1) makes classes of them; several labels of a node cannot be learned."
+        )
     labels = _labels(data.y, name)
     if labels.shape != (n,):
         raise DataError(f"{name}: {n} nodes need {n} labels; y has shape {tuple(data.y.shape)}.")
@@ -344,7 +357,10 @@ def _labels(y: Any, name: str) -> NDArray[np.int64]:
     values = y.reshape(-1).numpy() if y.dim() == 2 and y.shape[1] == 1 else y.numpy()
     labels = np.where(np.isnan(values), -1, values).astype(np.int64) if values.dtype.kind == "f" else values
     if labels.dtype.kind not in "iub" or (values.dtype.kind == "f" and not np.all((labels == values) | (labels == -1))):
-        raise DataError(f"{name}: y must hold class numbers; got {values.dtype} values that are not whole numbers.")
+        raise DataError(
+            f"{name}: y must hold class numbers; got {values.dtype} values that are not whole numbers. "
+            f"What is measured rather than classified must be cut into classes first."
+        )
     return np.ascontiguousarray(labels, dtype=np.int64)
 
 

@@ -19,6 +19,7 @@ from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card_notes, compare_cards
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, FederationError, UnsupportedError
+from graphsilo.experiments.checks import refuse_remote
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import Participants, absent_words, left_out
@@ -247,6 +248,7 @@ def check_remote(config: RunConfig) -> None:
     Raises:
         UnsupportedError: A reference or an evaluation does.
     """
+    refuse_remote(config)
     pooled = [name for name in config.run.references if name != "local"]
     if pooled:
         raise UnsupportedError(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.partition import Partition
+from graphsilo.data.partition.rules.files import GIVEN
 from graphsilo.data.sources.files import load_graph
 from graphsilo.errors import GraphsiloError, RunError
 from graphsilo.experiments.config import RunConfig
@@ -15,6 +17,8 @@ from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.resume import holds_run, stored_config
 
 DATA, PARTITION = "data.npz", "partition.npz"
+_PLACES = {DATA: ("data", "name"), PARTITION: ("partition", "file"), GIVEN: ("partition", "path")}
+"""Files that hold what was given in memory, and the settings that name them."""
 
 
 def adopted(config: RunConfig, own: Path | None, folder: Path, *, resume: bool) -> tuple[RunConfig, dict[Path, Path]]:
@@ -31,17 +35,23 @@ def adopted(config: RunConfig, own: Path | None, folder: Path, *, resume: bool) 
         RunError: Another graph or partition is there already.
     """
     copies: dict[Path, Path] = {}
-    if own is None:
-        return config, copies
-    data, partition = own / DATA, own / PARTITION
-    if config.data.name == str(data) and _is_place(folder / DATA, data, resume=resume):
-        copies[data] = folder / DATA
-        config = config.model_copy(update={"data": config.data.model_copy(update={"name": str(folder / DATA)})})
-    if config.partition.file == str(partition) and _is_place(folder / PARTITION, partition, resume=resume):
-        copies[partition] = folder / PARTITION
-        chosen = config.partition.model_copy(update={"file": str(folder / PARTITION)})
-        config = config.model_copy(update={"partition": chosen})
+    for name, (section, key) in _PLACES.items():
+        source, target, chosen = None if own is None else own / name, folder / name, getattr(config, section)
+        if source is None or _value(chosen, key) != str(source) or not _is_place(target, source, resume=resume):
+            continue
+        copies[source] = target
+        config = config.model_copy(update={section: _with_value(chosen, key, str(target))})
     return config, {source: target for source, target in copies.items() if not target.exists()}
+
+
+def _value(section: Any, key: str) -> Any:
+    return getattr(section, key) if key in type(section).model_fields else section.options.get(key)
+
+
+def _with_value(section: Any, key: str, value: str) -> Any:
+    if key in type(section).model_fields:
+        return section.model_copy(update={key: value})
+    return section.model_copy(update={"options": {**section.options, key: value}})
 
 
 def check_places(folder: Path, simulation: Participants) -> None:
@@ -91,6 +101,8 @@ def _other(place: Path, what: str) -> RunError:
 def _same(one: Path, other: Path) -> bool:
     if one.read_bytes() == other.read_bytes():
         return True
+    if one.name == GIVEN:
+        return False
     try:
         if one.name == PARTITION:
             return Partition.load(one).content_hash == Partition.load(other).content_hash

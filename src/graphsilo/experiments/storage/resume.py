@@ -117,6 +117,11 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any], *, with_parti
         if section in renamed and _UNSET in (old, new):
             continue  # another method has other settings
         found.append(f"{name} was {_shown(old)} when the run was begun and is {_shown(new)} now")
+    for section, own in (stored.get("own") or {}).items():
+        for name, one in own.items():
+            known = ((now.get("own") or {}).get(section) or {}).get(name, one)
+            if known["sha256"] != one["sha256"] and (section != "partition" or with_partition):
+                found.append(f"{section} '{name}' ({known['place']}) is not what it was when the run was begun")
     return found
 
 

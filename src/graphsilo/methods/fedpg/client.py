@@ -44,8 +44,8 @@ class Client(TrainingClient[FedPGConfig]):
         if not self.model.encoder_names():
             raise ConfigError(
                 f"client {self.id}: FedPG exchanges means of a hidden layer's embeddings, and {context.model.name} as "
-                f"it is set has no hidden layer: means of the features themselves would leave the client. Set "
-                f"model.layers to 2, or use the pool 'fedpg'."
+                f"it is set has no hidden layer: means of the features themselves would leave the client. "
+                f"{self.model.deeper}, or use the pool 'fedpg'."
             )
         # What the last upload was made of: the pull compares the same items, neighbours and classes.
         self._membership: Membership | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import socket
@@ -25,6 +24,7 @@ from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.model_files import scale_of
+from graphsilo.federation.own import Own, admit, find
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offloading import ClientCache, received_states, sent_states
@@ -83,7 +83,9 @@ def main() -> None:
 
 def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
     store = Path(header["store"])
-    # By module and name, not through the registry: the very classes that the coordinator uses.
+    for section, name, *own in header["own"]:
+        admit(section, name, Own(*own))
+    # By place, not through the registry: the very classes that the coordinator uses.
     kind: type[ClientBase[Any]] = _named(header["client_class"])
     config = _named(header["config_class"]).of(header["config"])
 
@@ -111,19 +113,15 @@ def _silo(store: Path, client: ClientId) -> Silo:
     return SiloStore(store).read(client)
 
 
-def _named(place: list[str]) -> Any:
-    """A class from its module and qualified name."""
-    module, names = place
+def _named(place: str) -> Any:
+    """A class from its place."""
     try:
-        found: Any = importlib.import_module(module)
-        for name in names.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
+        return find(place)
+    except ConfigError as error:
         raise ConfigError(
-            f"a worker process cannot import {module}.{names} ({error}). Put the method at the top level of a module "
-            f"that can be imported by name, or run with workers=1."
+            f"a worker process cannot import {place} ({error}) Put it at the top level of a module that can be "
+            f"imported by name, or run with workers=1."
         ) from None
-    return found
 
 
 def _call(

@@ -25,6 +25,7 @@ from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.model_files import scale_tensors
+from graphsilo.federation.own import Own, place_of
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange, bundled
@@ -61,6 +62,7 @@ class WorkerPool:
         workers: How many processes, this one included; clients are spread over them by expected work.
         resident: Most clients in memory at once, over all processes; None for as many as fit.
         offload_folder: Where the others' states go; None puts them beside the silos.
+        own: What a person brought along, by section and name: every process must know it.
 
     Attributes:
         here: Who lives in this process.
@@ -74,7 +76,9 @@ class WorkerPool:
         *,
         resident: int | None = None,
         offload_folder: OffloadFolder | None = None,
+        own: Mapping[str, Mapping[str, Own]] | None = None,
     ):
+        self.own = own or {}
         remove_abandoned()
         self.folder, self._lock = make_folder()
         self.resident, self.offload_folder = resident, offload_folder or OffloadFolder(self.folder)
@@ -127,8 +131,9 @@ class WorkerPool:
             header = {
                 "do": "start",
                 "store": str(self.folder),
-                "client_class": [setup.method.client.__module__, setup.method.client.__qualname__],
-                "config_class": [type(setup.config).__module__, type(setup.config).__qualname__],
+                "own": [[section, name, *own] for section, found in self.own.items() for name, own in found.items()],
+                "client_class": place_of(setup.method.client),
+                "config_class": place_of(type(setup.config)),
                 "config": setup.config.model_dump(mode="json"),
                 "clients": list(clients),
                 "models": {str(client): setup.models[client].wire() for client in clients},

@@ -13,9 +13,13 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.cut import Cut
 from graphsilo.data.partition.options import PartitionOptions
+from graphsilo.data.partition.own import cut_by_owner
 from graphsilo.data.partition.rule import Rule
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
+
+GIVEN = "given-clients.npy"
+"""What client numbers that a call gave in memory are kept as."""
 
 
 class FilesOptions(PartitionOptions):
@@ -76,8 +80,8 @@ def _parse_owners(path: Path, text: str) -> NDArray[np.int64]:
 _WHOLE = re.compile(r"-?\d{1,18}")
 
 
-def cut(graph: Graph, clients: int, seed: int, options: FilesOptions) -> Cut:
-    """Read the cut, and its splits where the file holds them.
+def cut(graph: Graph, clients: int | None, seed: int, options: FilesOptions) -> Cut:
+    """Read the cut, and its splits where the file holds them; without a number of clients it has as many as there are.
 
     Raises:
         ConfigError: No path was given.
@@ -88,7 +92,7 @@ def cut(graph: Graph, clients: int, seed: int, options: FilesOptions) -> Cut:
     path = Path(options.path)
     if path.suffix == ".npz":
         stored = Partition.load(path, num_nodes=graph.num_nodes)
-        if stored.num_clients != clients:
+        if clients not in (None, stored.num_clients):
             raise PartitionError(
                 f"{path} holds {stored.num_clients} clients, {clients} were asked for: ask for {stored.num_clients}, "
                 f"or cut anew."
@@ -102,22 +106,10 @@ def cut(graph: Graph, clients: int, seed: int, options: FilesOptions) -> Cut:
             new_part=stored.new_part,
             cropped=stored.cropped,
         )
-    owners = load_owners(path)
-    if len(owners) != graph.num_nodes:
-        raise PartitionError(
-            f"{path} names a client for {len(owners)} nodes, but {graph.name} has {graph.num_nodes}: it was made for "
-            f"another graph."
-        )
-    wrong = owners[(owners < -1) | (owners >= clients)]
-    if len(wrong):
-        raise PartitionError(
-            f"{path} names client {int(wrong[0])}, but {clients} clients are numbered 0 to {clients - 1} (-1 for none)."
-        )
-    nodes = tuple(np.flatnonzero(owners == client) for client in range(clients))
-    empty = [client for client, part in enumerate(nodes) if not len(part)]
-    if empty:
-        raise PartitionError(f"{path} gives client {empty[0]} of {clients} no node: ask for fewer clients.")
-    return Cut(nodes)
+    owners, what = load_owners(path), "the partition that was given" if path.name == GIVEN else str(path)
+    return cut_by_owner(owners, graph.num_nodes, what, graph.name, clients)
 
 
-RULES = (Rule("files", "a stored partition, or a table with one client number per node", FilesOptions, cut),)
+RULES = (
+    Rule("files", "a stored partition, or a table with one client number per node", FilesOptions, cut, counts=True),
+)

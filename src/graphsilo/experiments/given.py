@@ -1,0 +1,105 @@
+"""What a call gives in memory: a graph, a partition, or client numbers become files, which the run keeps."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.partition import Partition, Rule
+from graphsilo.data.partition.own import client_numbers
+from graphsilo.data.partition.rules.files import GIVEN
+from graphsilo.data.sources.files import save_graph
+from graphsilo.data.sources.objects import graph_of, is_graph
+from graphsilo.errors import ConfigError, unusable
+from graphsilo.experiments.doors import Door
+from graphsilo.experiments.storage.inputs import DATA, PARTITION
+
+KINDS = (
+    "a data set's name, a file, a table of settings, or a graph (graphsilo's, PyTorch Geometric's, NetworkX's, DGL's)"
+)
+
+
+def said_of_data(data: Any, call: Door, scratch: Path) -> Any:
+    """What an argument says of the data.
+
+    Raises:
+        ConfigError: It is no name, file or graph.
+        DataError: It is a graph that lacks a part.
+    """
+    if isinstance(data, Graph | GraphCollection) or is_graph(data):
+        call.fresh.add("data")
+        if isinstance(data, Graph | GraphCollection):
+            # What was loaded is what is trained on: nothing is done to it on the way back in, unless this call says so.
+            call.implied["data.undirected"] = False
+        return {"name": _saved(data, scratch)}
+    if isinstance(data, list | tuple):
+        return [_named(item, client) for client, item in enumerate(data)]
+    if isinstance(data, Mapping):
+        name = data.get("name", "")
+        if is_graph(name):
+            return {**data, "name": _saved(name, scratch)}
+        if isinstance(name, list | tuple):
+            return {**data, "name": [_named(item, client) for client, item in enumerate(name)]}
+        return data if isinstance(name, str) else {**data, "name": _named(name, None)}
+    if not isinstance(data, str | PathLike):
+        raise unusable("graphsilo.run(data=...)", KINDS, data)
+    return data
+
+
+def _saved(data: Any, scratch: Path) -> str:
+    return str(save_graph(scratch / DATA, graph_of(data)))
+
+
+def _named(item: object, client: int | None) -> str:
+    """A name or path as text; ``client`` is the place in a list of names, None outside of one."""
+    if isinstance(item, str | PathLike):
+        return str(fspath(item))
+    where = "data['name']" if client is None else f"entry {client} of a list for data"
+    if isinstance(item, Graph | GraphCollection):
+        file = "own.npz" if client is None else f"client{client}.npz"
+        raise ConfigError(
+            f"{where} must name a data set or file; got {item.name}, a {type(item).__name__} in memory. Write it with "
+            f"graphsilo.data.save_graph('{file}', graph) and name the file; or give one graph as data=graph, which the "
+            f"partition cuts."
+        )
+    raise unusable(f"graphsilo.run: {where}", "a data set's name or a file", item)
+
+
+def said_of_partition(partition: Any, scratch: Path) -> Any:
+    """What an argument says of the cut.
+
+    Raises:
+        ConfigError: It is nothing that can cut.
+        PartitionError: It is no client number per node.
+    """
+    if isinstance(partition, Partition):
+        partition.save(scratch / PARTITION)
+        return {"file": str(scratch / PARTITION)}
+    if isinstance(partition, PathLike):
+        path = fspath(partition)
+        return path if Path(path).suffix == ".py" else {"file": path}
+    if isinstance(partition, str | Mapping | Rule) or inspect.isroutine(partition):
+        return partition
+    if isinstance(partition, list | tuple | np.ndarray) or hasattr(partition, "__array__"):
+        return {"rule": "files", "path": str(saved_numbers(partition, scratch))}
+    wanted = (
+        "a rule, a stored partition (.npz), a table of settings, a client number per node, or a function (graph, "
+        "clients, seed)"
+    )
+    raise unusable("graphsilo.run(partition=...)", wanted, partition)
+
+
+def saved_numbers(numbers: Any, scratch: Path) -> Path:
+    """A file with the client numbers of all nodes.
+
+    Raises:
+        PartitionError: They are something else.
+    """
+    np.save(scratch / GIVEN, client_numbers(numbers, "partition: a client number per node"))
+    return scratch / GIVEN

@@ -1,0 +1,380 @@
+"""What a person brings along: methods, models and partition rules in a file, a module or the running session.
+
+Such a thing has a name in every table and report, and a place where any process finds it again: ``/path/net.py:Net`` or
+``package.module:Net``. Only what a person names in this process is loaded, and what its own workers and run folders
+hand on; nothing ever is because another machine says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from graphsilo.data import partition
+from graphsilo.errors import ConfigError, nearest, several
+from graphsilo.federation import registry
+from graphsilo.federation.registry import Method
+from graphsilo.models.registry import adopt as adopt_model
+from graphsilo.models.settings import ModelEntry
+
+SESSION = "__main__"
+_PLACE = re.compile(r"(?P<where>.+\.py|[A-Za-z_]\w*(?:\.\w+)*(?=:))(?::(?P<name>[A-Za-z_][\w.]*))?")
+
+
+class Own(NamedTuple):
+    """Where a thing is found again.
+
+    Attributes:
+        place: ``file.py:NAME`` or ``module:NAME``; ``__main__:NAME`` in a script or notebook, ``module:<NAME>``
+            inside a function.
+        sha256: Of the file, or of the code in a script or notebook; empty for an installed package.
+    """
+
+    place: str
+    sha256: str
+
+    @property
+    def is_findable(self) -> bool:
+        """Whether another process finds it."""
+        return findable(self.place)
+
+
+def findable(place: str) -> bool:
+    """Whether another process finds what is at a place."""
+    return not place.startswith(f"{SESSION}:") and "<" not in place
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What can be brought along for a section of the settings.
+
+    Attributes:
+        variable: What a file calls it where it holds several.
+        wanted: What it is, in words.
+        is_one: Whether something in a file is one without being named so.
+        adopt: Makes it known under a name and returns the one it has.
+    """
+
+    variable: str
+    wanted: str
+    is_one: Callable[[Any], bool]
+    adopt: Callable[[str, Any], str]
+
+
+def _is_module(thing: Any) -> bool:
+    torch = sys.modules.get("torch")  # without it there is no such class
+    if isinstance(thing, ModelEntry) or torch is None:
+        return isinstance(thing, ModelEntry)
+    return isinstance(thing, type) and issubclass(thing, torch.nn.Module) and not _is_inner(thing)
+
+
+def _is_inner(thing: Any) -> bool:
+    """Whether it is a class of graphsilo's own kind, which comes with an entry."""
+    from graphsilo.models.base import Model
+
+    return isinstance(thing, type) and issubclass(thing, Model)
+
+
+def _is_rule(thing: Any) -> bool:
+    return isinstance(thing, partition.Rule) or inspect.isfunction(thing)
+
+
+KINDS = {
+    "method": Kind("METHOD", "METHOD = Method(...)", lambda thing: isinstance(thing, Method), registry.adopt),
+    "model": Kind("MODEL", "a class that derives from torch.nn.Module", _is_module, adopt_model),
+    "partition": Kind("RULE", "a function (graph, clients, seed)", _is_rule, partition.adopt),
+}
+
+_KNOWN: dict[tuple[str, str], Own] = {}
+
+
+def bring(section: str, value: Any, folder: Path | None = None) -> tuple[str, Own | None] | None:
+    """Make known what a person says of a section where it is something of their own.
+
+    Args:
+        section: ``method``, ``model`` or ``partition``.
+        value: ``net.py``, ``net.py:Net``, ``package.module:Net``, or the thing itself.
+        folder: What paths are relative to; None: where the process is.
+
+    Returns:
+        Its name and place; no place for what graphsilo has itself. None where the value is a plain name, or nothing
+        that could be brought along.
+
+    Raises:
+        ConfigError: There is no such file or name, it cannot be imported, or is not what is wanted.
+    """
+    kind = KINDS[section]
+    if isinstance(value, str):
+        if not (said := _PLACE.fullmatch(value)):
+            return None
+        module, place = _opened(said["where"], folder)
+        name, thing = _chosen(kind, module, said["name"], value)
+        place = f"{place}:{name}"
+    elif isinstance(value, Method | ModelEntry | partition.Rule) or inspect.isclass(value) or inspect.isroutine(value):
+        thing, place = value, place_of(value)
+    elif section == "model" and hasattr(value, "forward"):
+        raise ConfigError(
+            f"model: this {type(value).__name__} is made already, and every client trains one of its own. Give the "
+            f"class, {{'name': {type(value).__name__}, ...}} with its settings, or a function f(inputs, outputs) that "
+            f"makes one."
+        )
+    else:
+        return None
+    if section == "model" and _is_inner(thing):
+        raise ConfigError(
+            f"model: {thing.__qualname__} derives from graphsilo's Model, which has settings and an entry in the list "
+            f"of models: give its ModelEntry."
+        )
+    known_as = kind.adopt(_title(place), thing)
+    if section == "method" and known_as not in registry.registered():
+        return known_as, None
+    own = _KNOWN[section, known_as] = Own(place, _digest(place, thing))
+    return known_as, own
+
+
+def admit(section: str, name: str, own: Own) -> None:
+    """Make known again what a run was begun with.
+
+    Raises:
+        ConfigError: It is not there any more, has changed, or was a session's that is over.
+    """
+    if own.is_findable:
+        found = bring(section, own.place)
+    else:
+        found = _of_session(section, name, own.place)
+    if found is None or found[1] is None or found[0] != name:
+        raise ConfigError(
+            f"{section} '{name}' was defined in a script or notebook that is over ({own.place}): other commands and "
+            f"processes cannot find it. Define it again and call graphsilo from there; or put it into a file and say "
+            f"{section}='file.py' in the next run."
+        )
+    if found[1].sha256 != own.sha256:
+        raise ConfigError(
+            f"{section} '{name}' has changed since the run was begun: {own.place} is not what it was. Put it back, or "
+            f"name it anew (--{section} {own.place}) in a new folder to run what it is now."
+        )
+
+
+def _of_session(section: str, name: str, place: str) -> tuple[str, Own | None] | None:
+    known, module = _KNOWN.get((section, name)), sys.modules.get(SESSION)
+    thing = None if "<" in place or module is None else _inside(module, place.partition(":")[2])
+    return bring(section, thing) if thing is not None else None if known is None else (name, known)
+
+
+# -- places --------------------------------------------------------------------------------------------------------
+
+
+def place_of(thing: Any) -> str:
+    """Where a class, a function or an entry is found again; with ``<`` in it where it is not."""
+    for module, name in _homes(thing):
+        if _inside(module, name) is thing:
+            return f"{_where(module)}:{name}"
+    home = getattr(thing, "__module__", SESSION) if hasattr(thing, "__qualname__") else SESSION
+    called = str(getattr(thing, "__qualname__", None) or getattr(thing, "name", type(thing).__name__))
+    return f"{home}:<{called.replace('<', '').replace('>', '')}>"
+
+
+def find(place: str) -> Any:
+    """What is at a place.
+
+    Raises:
+        ConfigError: It cannot be imported, or is not there.
+    """
+    where, _, name = place.rpartition(":")
+    return _inside_or_refused(_opened(where, None)[0], name, place)
+
+
+def _homes(thing: Any) -> Iterator[tuple[types.ModuleType, str]]:
+    """Modules and names under which a thing may be found, the likeliest first."""
+    near = {Method: "client", partition.Rule: "cut"}
+    owner = getattr(thing, near.get(type(thing), ""), thing)
+    own = thing.path.partition(":")[0] if isinstance(thing, ModelEntry) else getattr(owner, "__module__", None)
+    for name in dict.fromkeys((own, SESSION)):
+        module = sys.modules.get(str(name))
+        if module is not None:
+            if hasattr(thing, "__qualname__"):
+                yield module, thing.__qualname__
+            else:
+                yield from ((module, key) for key, value in list(vars(module).items()) if value is thing)
+
+
+def _inside(module: types.ModuleType, name: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _inside_or_refused(module: types.ModuleType, name: str, place: str) -> Any:
+    found = _inside(module, name)
+    if found is None:
+        names = [key for key in vars(module) if not key.startswith("_")]
+        raise ConfigError(f"{place}: there is no '{name}'; {nearest(name, names)}")
+    return found
+
+
+def _where(module: types.ModuleType) -> str:
+    """A module as another process finds it: by its file, unless it is installed or part of a package."""
+    name, file = module.__name__, getattr(module, "__file__", None)
+    if name == SESSION or file is None or not file.endswith(".py") or "." in name or _is_installed(Path(file)):
+        return name
+    return str(Path(file).resolve())
+
+
+def _is_installed(file: Path) -> bool:
+    paths = sysconfig.get_paths()
+    return any(Path(paths[key]) in file.resolve().parents for key in ("stdlib", "platlib", "purelib"))
+
+
+def _title(place: str) -> str:
+    """What a thing is called: ``net.Net`` of ``/path/net.py:Net``."""
+    where, _, name = place.rpartition(":")
+    if where == SESSION:
+        where = getattr(sys.modules[SESSION], "__file__", None) or "notebook"
+    stem = Path(where).stem if where.endswith(".py") else where.rpartition(".")[2]
+    return f"{stem}.{name.rpartition('.')[2].strip('<>')}"
+
+
+def _opened(where: str, folder: Path | None) -> tuple[types.ModuleType, str]:
+    """The module of a file or of a name, and the place of it.
+
+    Raises:
+        ConfigError: It is not there, or raises an error.
+    """
+    if not where.endswith(".py"):
+        try:
+            return importlib.import_module(where), where
+        except Exception as error:
+            raise ConfigError(f"the module {where} cannot be imported: {type(error).__name__}: {error}.") from error
+    path = Path(where).expanduser()
+    path = (path if folder is None else folder / path).resolve()
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"the file {path} cannot be read ({error.strerror}). Paths on the command line are relative to the folder "
+            f"that you are in, those in a configuration file to its own."
+        ) from None
+    # By contents: a file that was changed is another module, and every process calls it alike.
+    name = f"graphsilo_own_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{hashlib.sha256(source).hexdigest()[:12]}"
+    if name not in sys.modules or getattr(sys.modules[name], "__file__", None) != str(path):
+        sys.modules[name] = _executed(name, path)
+    return sys.modules[name], str(path)
+
+
+def _executed(name: str, path: Path) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module, before = importlib.util.module_from_spec(spec), sys.modules.get(name)
+    sys.modules[name] = module  # dataclasses and annotations look themselves up there
+    sys.path.insert(0, str(path.parent))  # what stands beside it can be imported, as where it is run as a script
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        sys.modules.pop(name) if before is None else sys.modules.update({name: before})
+        line = _line(error, path)
+        raise ConfigError(
+            f"{path}{'' if line is None else f', line {line}'}: the file cannot be imported: {type(error).__name__}: "
+            f"{error.msg if isinstance(error, SyntaxError) else error}."
+        ) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _line(error: Exception, path: Path) -> int | None:
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    lines, here = [], error.__traceback__
+    while here is not None:
+        if here.tb_frame.f_code.co_filename == str(path):
+            lines.append(here.tb_lineno)
+        here = here.tb_next
+    return lines[-1] if lines else None
+
+
+def _chosen(kind: Kind, module: types.ModuleType, name: str | None, said: str) -> tuple[str, Any]:
+    """The thing of a name, or the only one in a module, and its name.
+
+    Raises:
+        ConfigError: There is none, or there are several.
+    """
+    if name is not None:
+        return name, _inside_or_refused(module, name, said)
+    if kind.variable in vars(module):
+        return kind.variable, vars(module)[kind.variable]
+    found = {
+        key: value for key, value in vars(module).items()
+        if not key.startswith("_") and kind.is_one(value) and getattr(value, "__module__", module.__name__) in
+        (module.__name__, type(value).__module__)
+    }  # fmt: skip
+    entries = {key: value for key, value in found.items() if not (inspect.isclass(value) or inspect.isfunction(value))}
+    found = entries or found
+    if len(found) == 1:
+        return next(iter(found.items()))
+    if not found:
+        raise ConfigError(
+            f"{said} holds nothing that could be meant; wanted is {kind.wanted}. Write one, or name what to take: "
+            f"{said}:NAME."
+        )
+    raise ConfigError(
+        f"{said} holds {len(found)} things that could be meant: {several(found, 8)}. Say which: "
+        f"{said}:{next(iter(found))}."
+    )
+
+
+# -- contents ------------------------------------------------------------------------------------------------------
+
+
+def _digest(place: str, thing: Any) -> str:
+    where = place.rpartition(":")[0]
+    if where.endswith(".py"):
+        return hashlib.sha256(Path(where).read_bytes()).hexdigest()
+    if where != SESSION and "<" not in place:
+        file = getattr(sys.modules.get(where), "__file__", None)
+        if file is None or _is_installed(Path(file)) or not file.endswith(".py"):
+            return ""
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return hashlib.sha256(repr(list(_code(thing, set()))).encode()).hexdigest()
+
+
+def _code(thing: Any, seen: set[int]) -> Iterator[Any]:
+    """What a class or function of a session does, as text that is the same as long as it does the same."""
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, Method):
+        for part in (thing.config, thing.client, thing.server):
+            yield from _code(part, seen)
+    elif isinstance(thing, types.CodeType):
+        yield thing.co_code, thing.co_names
+        for constant in thing.co_consts:
+            yield from _code(constant, seen) if isinstance(constant, types.CodeType) else [repr(constant)]
+    elif inspect.isclass(thing):
+        for key, value in vars(thing).items():
+            if inspect.isfunction(value) or isinstance(value, bool | int | float | str | tuple):
+                yield key if key not in ("__doc__", "__module__", "__firstlineno__") else ""
+                yield from _code(value, seen) if inspect.isfunction(value) else [repr(value)]
+    elif inspect.isfunction(thing):
+        yield repr(thing.__defaults__) if _is_plain(thing.__defaults__) else ""
+        yield from _code(thing.__code__, seen)
+    elif isinstance(thing, partition.Rule):
+        yield from _code(thing.cut, seen)
+
+
+def _is_plain(values: Any) -> bool:
+    return all(isinstance(value, bool | int | float | str | None) for value in values or ())
+
+
+__all__ = ["KINDS", "Own", "admit", "bring", "find", "findable", "place_of"]

@@ -1,0 +1,203 @@
+"""Graphs of other libraries in memory: the graph that they are, and refusals that say what to do."""
+
+from __future__ import annotations
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.datasets import FakeDataset, KarateClub
+
+import graphsilo
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.errors import ConfigError, DataError
+from kit.own import QUICK, SMALL, numbers
+
+
+def triangle(**more) -> Data:
+    """Three nodes, a link 0 - 1 and an edge 1 -> 2."""
+    given = {
+        "x": torch.tensor([[1.0, 0.5], [0.0, 2.0], [3.0, 0.0]]), "edge_index": torch.tensor([[0, 1, 1], [1, 0, 2]]),
+        "y": torch.tensor([0, 1, -1]),
+    }  # fmt: skip
+    return Data(**given | more)
+
+
+def test_data_is_taken_as_it_is():
+    mask = torch.tensor([True, True, False])
+    found = graphsilo.graph_of(triangle(edge_weight=torch.tensor([0.5, 0.5, 2.0]), train_mask=mask))
+    assert isinstance(found, Graph)
+    assert found.features.tolist() == [[1.0, 0.5], [0.0, 2.0], [3.0, 0.0]]
+    assert (found.edges.tolist(), found.labels.tolist(), found.num_classes) == ([[0, 1, 1], [1, 0, 2]], [0, 1, -1], 2)
+    assert found.edge_weights.tolist() == [0.5, 0.5, 2.0]
+    assert found.splits["train"].tolist() == [True, True, False]
+    assert graphsilo.load(triangle()).edges.shape == (2, 4)  # symmetrised, as a file would be
+    assert graphsilo.load(triangle(), undirected=False).edges.shape == (2, 3)
+
+
+def test_other_names_are_said():
+    data = triangle(y=None, kind=torch.tensor([1, 0, 1]), edge_attr=torch.tensor([[1.0], [1.0], [4.0]]))
+    found = graphsilo.graph_of(data, labels="kind", weights="edge_attr", name="mine")
+    assert (found.labels.tolist(), found.edge_weights.tolist(), found.name) == ([1, 0, 1], [1.0, 1.0, 4.0], "mine")
+    with pytest.raises(DataError, match=r"y was to be its 'kin', and the data has edge_attr, edge_index, kind, x"):
+        graphsilo.graph_of(data, labels="kin", weights="edge_attr")
+
+
+def test_data_in_memory_is_the_file_s(tmp_path):
+    """The same run, whichever way the data comes; tensors that need a gradient are taken too."""
+    graph = graphsilo.load(**SMALL)
+    data = Data(
+        x=torch.from_numpy(graph.features.toarray() if graph.is_sparse else graph.features),
+        edge_index=torch.from_numpy(graph.edges.astype(np.int64)), y=torch.from_numpy(graph.labels),
+    )  # fmt: skip
+    torch.save(data, tmp_path / "graph.pt")
+    data.x.requires_grad_()
+    of_file = graphsilo.run(**{**QUICK, "data": str(tmp_path / "graph.pt")})
+    in_memory = graphsilo.run(**{**QUICK, "data": data}, out=tmp_path / "run")
+    assert numbers(in_memory) == numbers(of_file)
+    assert numbers(graphsilo.run(tmp_path / "run" / "config.yaml", report=False)) == numbers(of_file)
+    assert numbers(graphsilo.run(**{**QUICK, "data": {"name": data, "scale": "none"}})) == numbers(of_file)
+    assert graphsilo.partition(data, "random", clients=3).num_clients == 3
+    asked = graphsilo.predict(tmp_path / "run", 0, graph=data)
+    assert asked.probabilities.shape == (90, 3)
+    assert in_memory.tree["config"]["data"]["name"] == str(tmp_path / "run" / "data.npz")
+
+
+def test_a_data_set_of_one_graph_and_of_many():
+    one = graphsilo.graph_of(KarateClub())
+    assert (one.name, one.num_nodes, one.num_classes, one.num_edges) == ("KarateClub", 34, 4, 156)
+    torch.manual_seed(0)
+    many = graphsilo.graph_of(FakeDataset(num_graphs=5, edge_dim=0, task="graph", num_classes=3))
+    assert isinstance(many, GraphCollection)
+    assert len(many) == 5
+    assert isinstance(graphsilo.graph_of([triangle()]), Graph)
+
+
+def club() -> networkx.Graph:
+    return networkx.karate_club_graph()
+
+
+def test_networkx_by_attributes():
+    found = graphsilo.graph_of(club(), labels="club")
+    assert (found.class_names, found.num_edges, found.num_features) == (("Mr. Hi", "Officer"), 156, 0)
+    assert found.edge_weights is not None
+    weights = {(int(a), int(b)): float(w) for (a, b), w in zip(found.edges.T, found.edge_weights, strict=True)}
+    assert weights[0, 1] == weights[1, 0] == club()[0][1]["weight"] == 4
+    graph = networkx.DiGraph()
+    graph.add_node("ada", age=36, income=2.5, y=1, train_mask=True)
+    graph.add_node("bob", age=20, income=1.0, train_mask=False)
+    graph.add_edge("ada", "bob")
+    found = graphsilo.graph_of(graph, features=["age", "income"])
+    assert found.features.tolist() == [[36.0, 2.5], [20.0, 1.0]]
+    assert (found.feature_names, found.labels.tolist()) == (("age", "income"), [1, -1])
+    assert (found.external_ids.tolist(), found.edges.tolist()) == (["ada", "bob"], [[0], [1]])
+    assert found.splits["train"].tolist() == [True, False]
+    networkx.set_node_attributes(graph, {"ada": [1.0, 2.0], "bob": np.array([3, 4])}, "x")
+    assert graphsilo.graph_of(graph).features.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_networkx_graphs_are_a_collection():
+    graphs = [networkx.cycle_graph(size) for size in (3, 4)]
+    for graph, kind in zip(graphs, ("odd", "even"), strict=True):
+        graph.graph["kind"] = kind
+    found = graphsilo.graph_of(graphs, labels="kind")
+    assert (len(found), found.labels.tolist(), found.pointer.tolist()) == (2, [1, 0], [0, 3, 7])
+    assert found.union.num_edges == 2 * 7
+
+
+def test_networkx_runs_by_its_nodes_names(tmp_path):
+    graph = networkx.relabel_nodes(club(), {node: f"member {node}" for node in range(34)})
+    made = graphsilo.graph_of(graph, labels="club")
+    graphsilo.run(data=made, partition="random", clients=2, rounds=2, report=False, out=tmp_path / "run")
+    found = graphsilo.predict(tmp_path / "run", 0)
+    assert found.class_names == ("Mr. Hi", "Officer")
+    assert found.node_ids[0].startswith("member ")
+
+
+def hetero() -> HeteroData:
+    data = HeteroData()
+    data["paper"].x = torch.zeros(2, 3)
+    data["author"].x = torch.zeros(2, 3)
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0], [1]])
+    return data
+
+
+def unlabelled() -> networkx.Graph:
+    return networkx.path_graph(3)
+
+
+def uneven() -> networkx.Graph:
+    graph = networkx.path_graph(3)
+    networkx.set_node_attributes(graph, 0, "y")
+    networkx.set_node_attributes(graph, {0: [1.0], 1: [1.0, 2.0], 2: [3.0]}, "x")
+    return graph
+
+
+def lacking() -> networkx.Graph:
+    graph = uneven()
+    del graph.nodes[1]["x"]
+    return graph
+
+
+def half_weighted() -> networkx.Graph:
+    graph = networkx.path_graph(3)
+    networkx.set_node_attributes(graph, 0, "y")
+    graph[0][1]["weight"] = 2.0
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("thing", "text"),
+    [
+        (hetero(), r"several kinds of nodes and links \(paper, author\).*data\.to_homogeneous\(\) makes one graph"),
+        (triangle(y=None), r"needs edge_index \[2, e\] and labels y \[n\].*the data has x, edge_index"),
+        (triangle(y=torch.eye(3)), r"got shape \(3, 3\)\. Where its rows are one-hot, y\.argmax\(dim=1\)"),
+        (triangle(y=torch.tensor([0.2, 1.0, 3.0])), r"y must hold class numbers; got float32 .*cut into classes"),
+        (triangle(edge_index=torch.tensor([[0], [7]])), r"an edge names node 7, but nodes are numbered 0 to 2"),
+        (triangle(edge_attr=torch.zeros(3, 2)), r"holds edge_attr \[3, 2\].*leave them out \(data\.edge_attr = None\)"),
+        (triangle(y=torch.tensor([0, 1])), r"3 nodes need 3 labels; y has shape \(2,\)"),
+        (unlabelled(), r"no node has a label 'y'.*labels='club'"),
+        (uneven(), r"'x' should be a number, or as many numbers everywhere"),
+        (lacking(), r"node 1 has no attribute 'x' for its features \(it has y\)"),
+        (half_weighted(), r"1 of 2 edges have no 'weight'; give it to all or to none"),
+        ([triangle(), unlabelled()], r"objects of one kind.*this one holds Data, Graph"),
+        ([triangle(), triangle()], r"graph 0 needs an edge_index and one label y"),
+        ([unlabelled(), unlabelled()], r"graph 0 has no label; each graph has its class in graph\.graph\['y'\]"),
+    ],
+    ids=str,
+)
+def test_what_is_missing_or_too_much(thing, text, tmp_path):
+    with pytest.raises((DataError, ConfigError), match=text):
+        graphsilo.graph_of(thing)
+    for call in (graphsilo.load, lambda one: graphsilo.run(**{**QUICK, "data": one}, out=tmp_path / "run")):
+        with pytest.raises((DataError, ConfigError), match=text):
+            call(thing)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_no_graph():
+    with pytest.raises(ConfigError, match=r"a graph is an object of PyTorch Geometric .* got 3 of type int"):
+        graphsilo.graph_of(3)
+    with pytest.raises(ConfigError, match=r"data=\.\.\.\) takes a data set's name, a file, .* got 3 of type int"):
+        graphsilo.run(data=3)
+
+
+def test_not_a_number_is_refused_before_anything_is_written(tmp_path):
+    data = triangle()
+    data.x[1, 0] = float("nan")
+    with pytest.raises(DataError, match=r"feature 0 of node 1 is nan, and 1 features in all"):
+        graphsilo.run(**{**QUICK, "data": data}, out=tmp_path / "run")
+    assert [item.name for item in tmp_path.rglob("*") if item.is_file() and item.name != ".lock"] == []
+
+
+def test_dgl():
+    dgl = pytest.importorskip("dgl")
+    graph = dgl.graph((torch.tensor([0, 1, 1]), torch.tensor([1, 0, 2])))
+    graph.ndata["feat"], graph.ndata["label"] = torch.eye(3), torch.tensor([0, 1, 0])
+    graph.ndata["train_mask"] = torch.tensor([1, 0, 1], dtype=torch.uint8)
+    found = graphsilo.graph_of(graph)
+    assert (found.edges.tolist(), found.labels.tolist()) == ([[0, 1, 1], [1, 0, 2]], [0, 1, 0])
+    assert found.splits["train"].tolist() == [True, False, True]
+    with pytest.raises(DataError, match=r"no ndata\['kind'\] \(it has feat, label, train_mask\)"):
+        graphsilo.graph_of(graph, labels="kind")
