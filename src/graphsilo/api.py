@@ -644,7 +644,7 @@ def _observer(progress: bool | Observer | Sequence[bool | Observer], stack: Exit
     wanted = list(progress) if isinstance(progress, list | tuple) else [progress]
     for item in wanted:
         if not isinstance(item, bool | Observer):
-            raise _unusable("graphsilo.run(progress=...)", "True, a graphsilo.Observer or a list of them", item)
+            raise unusable("graphsilo.run(progress=...)", "True, a graphsilo.Observer or a list of them", item)
     observers = [item for item in wanted if isinstance(item, Observer)]
     if any(item is True for item in wanted):
         shown = _shown_progress()

@@ -92,6 +92,16 @@ def test_workers_and_a_stop_change_no_number(brought):
     assert resumed.tree["config"]["own"]["model"]["net.Net"]["place"] == f"{brought / 'net.py'}:Net"
 
 
+def test_workers_know_what_was_imported_here(brought, monkeypatch):
+    """A module beside the script is in no path of theirs."""
+    monkeypatch.syspath_prepend(str(brought))
+    import net
+    import per
+
+    asked = {**QUICK, "model": net.Net, "method": per.METHOD}
+    assert numbers(graphsilo.run(**asked, workers=2)) == numbers(graphsilo.run(**asked))
+
+
 def test_a_run_is_asked_by_another_process(brought):
     """What predicts, plans and goes on finds the file again, and the numbers are those of this process."""
     out = brought / "run"

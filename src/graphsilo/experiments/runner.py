@@ -22,7 +22,6 @@ from graphsilo.experiments.checks import (
     check_support,
 )
 from graphsilo.experiments.config import REFERENCES, RunConfig
-from graphsilo.experiments.doors import OWN
 from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Observer, RunEnded, RunStarted
 from graphsilo.experiments.participants import Federations, Participants
@@ -155,7 +154,7 @@ def run(
                 config.run.workers,
                 resident=config.run.resident_clients,
                 offload_folder=offload_folder,
-                own={section: config.brought(section) for section in OWN},
+                own=config.brought("model"),
             )
             stack.callback(pool.close)
         seeds = []

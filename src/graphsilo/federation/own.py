@@ -184,14 +184,25 @@ def place_of(thing: Any) -> str:
     return f"{home}:<{called.replace('<', '').replace('>', '')}>"
 
 
-def find(place: str) -> Any:
-    """What is at a place.
+def address_of(kind: type) -> list[str]:
+    """Module, name and file of a class, for a worker that must know it by the same module: messages carry its name."""
+    where = _where(sys.modules[kind.__module__])
+    return [kind.__module__, kind.__qualname__, where if where.endswith(".py") else ""]
+
+
+def class_at(module: str, name: str, file: str) -> Any:
+    """The class that ``address_of`` describes.
 
     Raises:
         ConfigError: It cannot be imported, or is not there.
     """
-    where, _, name = place.rpartition(":")
-    return _inside_or_refused(_opened(where, None)[0], name, place)
+    try:
+        found = importlib.import_module(module)
+    except ImportError as error:
+        if not file:
+            raise ConfigError(f"the module {module} cannot be imported ({error}).") from None
+        found = sys.modules[module] = _executed(module, Path(file))
+    return _inside_or_refused(found, name, f"{module}:{name}")
 
 
 def _homes(thing: Any) -> Iterator[tuple[types.ModuleType, str]]:
@@ -377,4 +388,4 @@ def _is_plain(values: Any) -> bool:
     return all(isinstance(value, bool | int | float | str | None) for value in values or ())
 
 
-__all__ = ["KINDS", "Own", "admit", "bring", "find", "findable", "place_of"]
+__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "findable", "place_of"]

@@ -24,7 +24,7 @@ from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.model_files import scale_of
-from graphsilo.federation.own import Own, admit, find
+from graphsilo.federation.own import Own, admit, class_at
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offloading import ClientCache, received_states, sent_states
@@ -83,9 +83,9 @@ def main() -> None:
 
 def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
     store = Path(header["store"])
-    for section, name, *own in header["own"]:
-        admit(section, name, Own(*own))
-    # By place, not through the registry: the very classes that the coordinator uses.
+    for name, *own in header["own"]:
+        admit("model", name, Own(*own))
+    # By address, not through the registry: the very classes that the coordinator uses.
     kind: type[ClientBase[Any]] = _named(header["client_class"])
     config = _named(header["config_class"]).of(header["config"])
 
@@ -113,14 +113,14 @@ def _silo(store: Path, client: ClientId) -> Silo:
     return SiloStore(store).read(client)
 
 
-def _named(place: str) -> Any:
-    """A class from its place."""
+def _named(address: list[str]) -> Any:
+    """A class from its address."""
     try:
-        return find(place)
+        return class_at(*address)
     except ConfigError as error:
         raise ConfigError(
-            f"a worker process cannot import {place} ({error}) Put it at the top level of a module that can be "
-            f"imported by name, or run with workers=1."
+            f"a worker process cannot import {':'.join(address[:2])}: {error} Put the method at the top level of a "
+            f"module that can be imported by name, or run with workers=1."
         ) from None
 
 

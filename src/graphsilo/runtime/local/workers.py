@@ -25,7 +25,7 @@ from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.model_files import scale_tensors
-from graphsilo.federation.own import Own, place_of
+from graphsilo.federation.own import Own, address_of
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange, bundled
@@ -62,7 +62,7 @@ class WorkerPool:
         workers: How many processes, this one included; clients are spread over them by expected work.
         resident: Most clients in memory at once, over all processes; None for as many as fit.
         offload_folder: Where the others' states go; None puts them beside the silos.
-        own: What a person brought along, by section and name: every process must know it.
+        own: Models that a person brought along, by name: every process must know them.
 
     Attributes:
         here: Who lives in this process.
@@ -76,7 +76,7 @@ class WorkerPool:
         *,
         resident: int | None = None,
         offload_folder: OffloadFolder | None = None,
-        own: Mapping[str, Mapping[str, Own]] | None = None,
+        own: Mapping[str, Own] | None = None,
     ):
         self.own = own or {}
         remove_abandoned()
@@ -131,9 +131,9 @@ class WorkerPool:
             header = {
                 "do": "start",
                 "store": str(self.folder),
-                "own": [[section, name, *own] for section, found in self.own.items() for name, own in found.items()],
-                "client_class": place_of(setup.method.client),
-                "config_class": place_of(type(setup.config)),
+                "own": [[name, *own] for name, own in self.own.items()],
+                "client_class": address_of(setup.method.client),
+                "config_class": address_of(type(setup.config)),
                 "config": setup.config.model_dump(mode="json"),
                 "clients": list(clients),
                 "models": {str(client): setup.models[client].wire() for client in clients},
