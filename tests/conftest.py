@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"GRAPHSILO_REQUIRE says that '{missed[0]}' tests must run, but this one: {reason}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def _nothing_brought_along_stays() -> Generator[None, None, None]:
+    """Models, methods and rules of a test's own are known to no other test."""
+    yield
+    if "graphsilo.federation.own" in sys.modules:
+        from graphsilo.data.partition import registry as rules
+        from graphsilo.federation import own, registry
+        from graphsilo.models import registry as models
+
+        for section, name in own._KNOWN:
+            {"model": models._ADDED, "method": registry._REGISTERED, "partition": rules._ADDED}[section].pop(name, None)
+        if own._KNOWN:
+            models._registry.cache_clear()
+            rules._rules.cache_clear()
+        own._KNOWN.clear()
 
 
 @pytest.fixture(scope="session")

@@ -244,7 +244,7 @@ def _where(module: types.ModuleType) -> str:
 
 def _is_installed(file: Path) -> bool:
     paths = sysconfig.get_paths()
-    return any(Path(paths[key]) in file.resolve().parents for key in ("stdlib", "platlib", "purelib"))
+    return any(Path(paths[key]).resolve() in file.resolve().parents for key in ("stdlib", "platlib", "purelib"))
 
 
 def _title(place: str) -> str:

@@ -73,7 +73,10 @@ def plan(
 def _made(order: Mapping[str, Any], folder: Path, limit: float | None) -> Trial:
     """The trial, ended when it takes more memory than the limit once its data is loaded."""
     trial, events, errors = Trial(), folder / "events.jsonl", folder / "errors.txt"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TMPDIR": str(folder)}
+    path = os.pathsep.join(sys.path)
+    environment = {
+        **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TMPDIR": str(folder), "PYTHONPATH": path
+    }  # fmt: skip
     events.touch()
     with (
         errors.open("wb") as stderr,

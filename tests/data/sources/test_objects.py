@@ -151,7 +151,7 @@ def half_weighted() -> networkx.Graph:
     ("thing", "text"),
     [
         (hetero(), r"several kinds of nodes and links \(paper, author\).*data\.to_homogeneous\(\) makes one graph"),
-        (triangle(y=None), r"needs edge_index \[2, e\] and labels y \[n\].*the data has x, edge_index"),
+        (triangle(y=None), r"needs edge_index \[2, e\] and labels y \[n\].*the data has edge_index, x"),
         (triangle(y=torch.eye(3)), r"got shape \(3, 3\)\. Where its rows are one-hot, y\.argmax\(dim=1\)"),
         (triangle(y=torch.tensor([0.2, 1.0, 3.0])), r"y must hold class numbers; got float32 .*cut into classes"),
         (triangle(edge_index=torch.tensor([[0], [7]])), r"an edge names node 7, but nodes are numbered 0 to 2"),

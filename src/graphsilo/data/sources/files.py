@@ -298,7 +298,7 @@ def graph_from_pyg(data: Any, *, name: str, num_classes: int | None = None) -> G
     if data.get("edge_index") is None or data.get("y") is None:
         raise DataError(
             f"{name}: node classification needs edge_index [2, e] and labels y [n], -1 where one is unknown; the data "
-            f"has {', '.join(data.keys()) or 'nothing'}."
+            f"has {', '.join(sorted(data.keys())) or 'nothing'}."
         )
     n = int(data.num_nodes)
     if data.y.dim() == 2 and data.y.shape[1] > 1:

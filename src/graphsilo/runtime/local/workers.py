@@ -108,7 +108,9 @@ class WorkerPool:
         mine, theirs = socket.socketpair()
         down, up = Ring.make(), Ring.make()
         descriptors = [theirs.fileno(), *(-1 if ring is None else ring.descriptor for ring in (down, up))]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        # What can be imported here can be there: a package beside the script that was started, too.
+        path = os.pathsep.join(sys.path)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": path}
         process = subprocess.Popen(
             [sys.executable, "-m", "graphsilo.runtime.local.worker", *map(str, descriptors)],
             pass_fds=[descriptor for descriptor in descriptors if descriptor >= 0],
