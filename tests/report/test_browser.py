@@ -95,7 +95,7 @@ def test_comparison_page(browser: Any, runs: dict[str, Path], tmp_path: Path) ->
     path = report.write_comparison(list(runs.values()), tmp_path / "compare.html")
     visit = Visit(browser, path)
     drawn = visit.page.evaluate(DRAWN)
-    assert len(drawn) == 3
+    assert len(drawn) == 5
     assert all(shown == 1 and area > 10_000 and marks > 5 for _, shown, area, marks in drawn), drawn
     assert visit.complaints == []
     assert visit.requests == [path.as_uri()]

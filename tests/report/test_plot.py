@@ -17,7 +17,7 @@ def test_every_figure_has_a_name_of_its_own_and_a_choice(runs: dict[str, Path]) 
     drawn = run_page.describe(loaded[0])[1] + comparison_page.describe(loaded, compare_runs(loaded))[1]
     assert [figure.name for figure in drawn] == [
         "curve-rounds", "label-map", "client-scores", "confusion", "per-class", "round-seconds", "compare-rounds",
-        "compare-size", "trade-off",
+        "compare-size", "trade-off", "differences-drawn", "compare-clients",
     ]  # fmt: skip
     assert all(figure.plots for figure in drawn)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphsilo.evaluate.metrics import metric_of
+from graphsilo.report import side_by_side
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.formats import (
     MISSING,
@@ -40,9 +41,13 @@ def describe(runs: Sequence[Run], table: Table) -> tuple[Context, list[Figure]]:
     ]
     # Scores of different data sets have no trade-off between them
     trade = trade_off(labels, sizes, [row.scores.get(main) for _, row, _ in pairs], main) if len(tables) == 1 else None
+    one = tables[0] if len(tables) == 1 and tables[0].is_comparable else None
+    paired = present(None if one is None else side_by_side.differences(one))
+    clients = present(None if one is None else side_by_side.clients(runs, labels))
     data = list(dict.fromkeys(run.result.data.name for run in runs))
     context: Context = {
         "title": f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",
+        "finding": "" if one is None else side_by_side.sentence(one),
         "sentence": f"{listed(table.labels if isinstance(table, Grid) else labels)}.",
         "warnings": [
             *table.warnings,
@@ -65,10 +70,10 @@ def describe(runs: Sequence[Run], table: Table) -> tuple[Context, list[Figure]]:
         "markdown": to_markdown(table),
         "latex": to_latex(table),
         "csv": to_csv(table),
-        "drawn": {"curves": curves, "trade": present(trade)},
-        "metric_choices": choices(curves),
+        "drawn": {"curves": curves, "trade": present(trade), "paired": paired, "clients": clients},
+        "metric_choices": {"compare": choices(curves), "differences": choices(paired), "clients": choices(clients)},
     }
-    return context, [*curves, *present(trade)]
+    return context, [*curves, *present(trade), *paired, *clients]
 
 
 def _table(table: Table) -> Context:

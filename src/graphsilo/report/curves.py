@@ -66,7 +66,7 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
             for position, (group, label) in enumerate(zip(tracks, labels, strict=True)):
                 x, y, low, high = _mean_line(group, "test", name, by_size=by_size)
                 if x:
-                    lines.append(Line(label, x, y, position, position // 8, low, high))
+                    lines.append(Line(label, x, y, position, position % 4, low, high))
             if lines:
                 x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)
                 plots[name] = Plot(x_axis, Axis(axis_title(name)), tuple(lines))

@@ -173,28 +173,30 @@ def _sentence(gains: Sequence[Gain], overall: PairedComparison, name: str, calle
     else:
         few = "only " if len(better) < count / 2 else ""
         who = f"{few}{len(better)} of {count} silos {'does' if len(better) == 1 else 'do'}"
-    text = f"Together, {who} better than alone: {_mean(overall, name)} on average{_interval(overall, name)}"
+    text = f"Together, {who} better than alone: {_mean(overall, name)} on average{interval(overall, name)}"
     if worse and count > 1:
-        lost = f"{points(worse[-1].difference, name).lstrip('+−')}{_unit(name)} ({called(worse[-1].client)})"
+        lost = f"{points(worse[-1].difference, name).lstrip('+−')}{unit_of(name)} ({called(worse[-1].client)})"
         many = f"all {count}" if len(worse) == count else str(len(worse))
         text += f"; {many} {f'loses {lost}' if len(worse) == 1 else f'lose, up to {lost}'}"
     return f"{text}."
 
 
 def _mean(overall: PairedComparison, name: str) -> str:
-    return f"{points(overall.difference or 0.0, name)}{_unit(name)} of {in_sentence(name)}"
+    return f"{points(overall.difference or 0.0, name)}{unit_of(name)} of {in_sentence(name)}"
 
 
-def _unit(name: str) -> str:
+def unit_of(name: str) -> str:
+    """What follows a difference: " points" where the metric is shown in percent."""
     return " points" if metric_of(name).is_share else ""
 
 
-def _interval(overall: PairedComparison, name: str) -> str:
-    """In brackets, with how many seeds it is made of."""
-    seeds = f"{_word(len(overall.seeds))} seed{'' if len(overall.seeds) == 1 else 's'}"
-    if overall.ci_low is None or overall.ci_high is None:
+def interval(paired: PairedComparison, name: str, *, flip: bool = False) -> str:
+    """In brackets, with how many seeds it is made of; ``flip`` reads the difference the other way round."""
+    seeds = f"{_word(len(paired.seeds))} seed{'' if len(paired.seeds) == 1 else 's'}"
+    if paired.ci_low is None or paired.ci_high is None:
         return f" ({seeds})"
-    return f" (95\u00a0% interval {points(overall.ci_low, name)} to {points(overall.ci_high, name)}, {seeds})"
+    low, high = (-paired.ci_high, -paired.ci_low) if flip else (paired.ci_low, paired.ci_high)
+    return f" (95\u00a0% interval {points(low, name)} to {points(high, name)}, {seeds})"
 
 
 def _certainty(overall: PairedComparison) -> str:

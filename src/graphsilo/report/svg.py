@@ -71,14 +71,15 @@ class _Frame:
         self.above = end > 0.27 * width
         self.keys = [(line.name, line.series, "line", line.dash) for line in self.lines] if self.above else []
         if len(self.dots) > 1 or (self.dots and self.lines):
-            self.keys += [(mark.name, mark.series, "dot", 0) for mark in self.dots]
+            self.keys += [(mark.name, mark.series, "ring" if mark.hollow else "dot", 0) for mark in self.dots]
         names = plot.y.names
         top = 8.0 + (_LINE if plot.y.title else 0)
         self.key_rows = _rows([name for name, *_ in self.keys], width)
         top += (_LINE + 4) * len(self.key_rows) + (30 if heat is not None else 0)
         bottom = 24.0 + (_LINE + 2 if plot.x.title else 0)
         right = 12.0 if self.above or not named else end
-        labels = max((_wide(label) for mark in self.dots for label in mark.labels), default=0.0)
+        dots = [mark for mark in plot.marks if isinstance(mark, Dots)]
+        labels = max((_wide(label) for mark in dots for label in mark.labels), default=0.0)
         x_low, x_high = limits(plot, 0)
         y_low, y_high = limits(plot, 1)
         left = 12.0
@@ -91,8 +92,8 @@ class _Frame:
         if not names:
             left = max((_wide(number(tick)) for tick in self.y_ticks), default=0.0) + 12
         self.left, self.right, self.top, self.bottom = left, width - right, top, self.height - bottom
-        self.x = Scale(x_low, x_high, left, self.right - (min(labels, 0.3 * width) if labels else 0), plot.x.log)
-        wanted = 46 + 7 * len(number(x_high))
+        self.x = Scale(x_low, x_high, left, self.right - (min(labels + 6, 0.3 * width) if labels else 0), plot.x.log)
+        wanted = 34 + 7 * len(f"{x_high:.0f}" if x_high >= 10 else number(x_high))
         self.x_ticks = [] if plot.x.names else self.x.ticks(wanted, plot.x.whole)
 
     def axes(self) -> list[str]:
@@ -105,11 +106,12 @@ class _Frame:
             at = 0.0
             for position in keys:
                 name, series, kind, dash = self.keys[position]
-                sign = (
-                    f'<path class="s{series % len(SERIES)} d{dash}" d="M{at:g} {row - 4:g}h18"/>'
-                    if kind == "line"
-                    else f'<circle class="f{series % len(SERIES)}" cx="{at + 9:g}" cy="{row - 4:g}" r="4"/>'
-                )
+                series %= len(SERIES)
+                sign = {
+                    "line": f'<path class="s{series} d{dash}" d="M{at:g} {row - 4:g}h18"/>',
+                    "dot": f'<circle class="f{series}" cx="{at + 9:g}" cy="{row - 4:g}" r="4"/>',
+                    "ring": f'<circle class="ring s{series}" cx="{at + 9:g}" cy="{row - 4:g}" r="4"/>',
+                }[kind]
                 found.append(sign + _label(at + 23, row, name, f"t{series % len(SERIES)}"))
                 at += 23 + _wide(name) + 16
             row += _LINE + 4
@@ -131,7 +133,8 @@ class _Frame:
             for tick in self.x_ticks:
                 at = self.x(tick)
                 if plot.y.names:
-                    found.append(f'<path class="grid" d="M{at:.1f} {self.top:g}V{self.bottom:g}"/>')
+                    kind = "grid zero" if tick == 0 and self.x.low < 0 else "grid"
+                    found.append(f'<path class="{kind}" d="M{at:.1f} {self.top:g}V{self.bottom:g}"/>')
                 else:
                     found.append(f'<path class="grid" d="M{at:.1f} {self.bottom:g}v4"/>')
                 found.append(_label(at, self.bottom + 17, number(tick), "tick", "middle"))
@@ -152,17 +155,19 @@ class _Frame:
         return [_label(self.x(i), self.bottom + 15, str(i + 1), "name", "middle") for i in range(len(names))]
 
     def names(self) -> list[str]:
-        """Names of lines at their ends, none on another."""
-        ends = []
+        """Names of lines at their ends, none on another; a single point has its name beside it."""
+        ends, found = [], []
         for line in () if self.above else self.lines:
             known = _known(line)
-            if known and line.name:
+            if len(known) == 1:
+                at = self.x(known[0][0]) + 9, self.y(known[0][1]) + 4
+                found.append(_label(*at, line.name, f"t{line.series % len(SERIES)}"))
+            elif known and line.name:
                 ends.append((self.y(known[-1][1]), line))
         places = apart([at for at, _ in ends], _LINE, self.top + 4, self.bottom)
-        return [
-            _label(self.right + 7, place + 4, line.name, f"t{line.series % len(SERIES)}")
-            for place, (_, line) in zip(places, ends, strict=True)
-        ]
+        for place, (_, line) in zip(places, ends, strict=True):
+            found.append(_label(self.right + 7, place + 4, line.name, f"t{line.series % len(SERIES)}"))
+        return found
 
 
 # -- marks -----------------------------------------------------------------------------------------------------------
