@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.__about__ import __version__
 
 if TYPE_CHECKING:
-    from graphsilo.api import attack, compare, graph_of, load, partition, plan, predict, reproduce, run
+    from graphsilo.api import attack, compare, graph_of, load, partition, plan, predict, reproduce, run, tune
     from graphsilo.attacks.record import AttackRecord
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.artefact import Partition
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
+    from graphsilo.experiments.tuning.record import TuneRecord
     from graphsilo.planning import Plan
     from graphsilo.report.grid import Grid
     from graphsilo.report.tables import Comparison
@@ -44,6 +45,7 @@ __all__ = [
     "Prediction",
     "Result",
     "RunConfig",
+    "TuneRecord",
     "__version__",
     "attack",
     "compare",
@@ -54,6 +56,7 @@ __all__ = [
     "predict",
     "reproduce",
     "run",
+    "tune",
 ]
 
 _HOMES = {
@@ -69,6 +72,7 @@ _HOMES = {
     "Prediction": "graphsilo.experiments.predict",
     "Result": "graphsilo.experiments.storage.results",
     "RunConfig": "graphsilo.experiments.config",
+    "TuneRecord": "graphsilo.experiments.tuning.record",
     "attack": "graphsilo.api",
     "compare": "graphsilo.api",
     "graph_of": "graphsilo.api",
@@ -78,6 +82,7 @@ _HOMES = {
     "predict": "graphsilo.api",
     "reproduce": "graphsilo.api",
     "run": "graphsilo.api",
+    "tune": "graphsilo.api",
 }
 
 

@@ -10,8 +10,8 @@ import inspect
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
+    from graphsilo.experiments.tuning.record import TuneRecord
     from graphsilo.federation.registry import Method
     from graphsilo.planning import Plan
     from graphsilo.report import Comparison, Grid, record
@@ -367,6 +368,90 @@ def plan(
         return planning.plan(chosen, seconds=seconds, line=line, out=place, finish=finish)
 
 
+def tune(
+    config: PathName | Mapping[str, Any] | RunConfig | None = None,
+    *,
+    out: PathName,
+    methods: Sequence[str] | None = None,
+    space: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    tuning_seeds: int | Sequence[int] | None = None,
+    sampler: str | None = None,
+    sampler_seed: int | None = None,
+    prune: bool | None = None,
+    final: bool = True,
+    executor: str | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    **settings: Any,
+) -> TuneRecord:
+    """Choose settings by validation, with as many trials for each method; then run the best with other seeds.
+
+    Args:
+        config: A configuration, as ``run`` takes it; it may hold a space under ``tune``.
+        out: Folder of the study.
+        methods: Methods to tune; None takes the configuration's.
+        space: Settings and their values: ``{"method.lr": [0.003, 0.01]}``, a range as ``{"low": 0.001, "high": 1.0,
+            "log": True}``; under a method's name what is for it alone. None takes the short space of each method.
+        trials: Of each method, 16 if not said; the first has the settings of the configuration.
+        tuning_seeds: Seeds of training in trials, 10 if not said; ``seeds`` are those of the runs afterwards.
+        sampler: ``tpe`` (if not said), ``random``, or ``grid``, which tries everything.
+        sampler_seed: Seed of what is drawn.
+        prune: Stop trials that fall behind the median of the others; True if not said.
+        final: Run the best settings with other seeds, and the configuration's beside them.
+        executor: Where runs are made: None is this process, else ``processes:4`` or ``dask://host:8786``.
+        resume: Go on with the study in ``out``; what is not said is as it was begun with.
+        progress: Say on stderr what has ended.
+        settings: What ``run`` takes by the same names: data, clients, rounds, seeds, ``"method.mu"`` and so on.
+
+    Returns:
+        The study; ``methods`` has the trials, ``final`` the folders of the runs afterwards, for ``compare``.
+
+    Raises:
+        ConfigError: The space is empty, names something that cannot be drawn, or there is nothing to validate on.
+        UnsupportedError: Optuna or Dask is not installed.
+        RunError: The folder holds another study, or every trial of a method failed.
+    """
+    from graphsilo.experiments import tuning
+
+    place = Path(out)
+    kept = tuning.stored(place) if resume else {}
+    base = kept.get("config") if config is None else config
+    said = tuning.said_in(base) if space is None and isinstance(base, str | PathLike | Mapping) else space
+    if isinstance(base, Mapping):
+        base = {name: value for name, value in base.items() if name != "tune"}
+    arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}
+    if methods:
+        arguments.setdefault("method", methods[0])
+    with _given_in_memory(place) as kept_data:
+        chosen = _configuration(base, _said(arguments, _dotted(tune, settings), kept_data))
+        wanted = tuning.Plan.of(
+            kept, methods=methods, space=said, trials=trials,
+            tuning_seeds=None if tuning_seeds is None else _seeds(tuning_seeds),
+            seeds=None if "seeds" not in arguments else _seeds(arguments["seeds"]),
+            sampler=sampler, sampler_seed=sampler_seed, prune=prune, final=final,
+        )  # fmt: skip
+        told = _say_trial if progress else lambda found, method, ended: None
+        return tuning.tune(chosen, wanted, out=place, resume=resume, executor=executor, told=told)
+
+
+@contextmanager
+def _given_in_memory(place: Path) -> Iterator[Path]:
+    """The folder of a study, where a graph or partition in memory becomes a file; as it was if none is begun."""
+    before = {path for path in (place, place / "data.npz", place / "partition.npz") if path.exists()}
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        yield place
+    finally:
+        if not (place / "study.yaml").exists():
+            for name in ("data.npz", "partition.npz", ".lock"):
+                if place / name not in before:
+                    (place / name).unlink(missing_ok=True)
+            if place not in before:
+                with suppress(OSError):
+                    place.rmdir()
+
+
 def compare(
     *runs: PathName | Result,
     metrics: Sequence[str] | None = None,
@@ -676,6 +761,13 @@ def _draw_report(folder: Path) -> None:
         report.write(folder)
     except Exception as error:
         warnings.warn(f"the report page of {folder} could not be drawn: {error}", stacklevel=3)
+
+
+def _say_trial(found: TuneRecord, method: str, ended: Any) -> None:
+    """A line on stderr for what has ended."""
+    from graphsilo.cli.tune import line
+
+    print(line(found, method, ended), file=sys.stderr, flush=True)
 
 
 def _as_record(run: PathName | Result, number: int) -> record.Run:

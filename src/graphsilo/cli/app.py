@@ -23,16 +23,20 @@ from graphsilo.cli.predict import predict
 from graphsilo.cli.reproduce import reproduce
 from graphsilo.cli.silo.commands import silo
 from graphsilo.cli.values import (
+    HOW,
     Clients,
     CutSeed,
     Data,
     DataRoot,
     Debug,
+    Executor,
     Figure,
+    Jobs,
     Once,
     Track,
     clients_of,
     data_and_cut,
+    executor_named,
     whole_numbers,
 )
 from graphsilo.errors import ConfigError, nearest
@@ -57,9 +61,10 @@ class TableFormat(StrEnum):
 
 
 _what = partial(typer.Option, rich_help_panel="What is run (flags and --set win over the file)")
-_how = partial(typer.Option, rich_help_panel="How it is run")
+_how = partial(typer.Option, rich_help_panel=HOW)
 _where = partial(typer.Option, rich_help_panel="Where results go")
 _apart = partial(typer.Option, rich_help_panel="Between machines")
+_drawn = partial(typer.Option, rich_help_panel="What is tried")
 _tried = partial(typer.Option, rich_help_panel="How it is estimated")
 
 
@@ -176,9 +181,14 @@ def _run_settings(
 
 
 def takes_run_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the flags of a run before its own; what they say comes as its first argument."""
-    shared = inspect.signature(_run_settings, eval_str=True).parameters
+    """Gives a command the flags of a run before its own; what they say comes as its first argument.
+
+    A flag that the command has itself under the same name is its own.
+    """
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    kept = {each.name for each in own}
+    every = inspect.signature(_run_settings, eval_str=True).parameters
+    shared = {name: each for name, each in every.items() if name not in kept}
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
@@ -257,6 +267,67 @@ def plan(
         latency=latency,
         out=out,
         as_json=as_json,
+    )
+
+
+@app.command(cls=Once)
+@takes_run_settings
+def tune(
+    chosen: dict[str, Any],
+    method: Annotated[
+        list[str] | None,
+        _what(
+            metavar="NAME",
+            help="Method to tune; repeatable: each has the same number of trials.",
+            autocompletion=complete.methods,
+        ),
+    ] = None,
+    space: Annotated[
+        Path | None,
+        _drawn(
+            metavar="F.yaml", help="Settings and their values; else what CONFIG says under tune, else the methods' own."
+        ),
+    ] = None,
+    trials: Annotated[int | None, _drawn(metavar="N", help="Trials of each method (16).")] = None,
+    tuning_seeds: Annotated[
+        str | None, _drawn(metavar="10,11", help="Seeds of training in trials (10); --seeds are those afterwards.")
+    ] = None,
+    sampler: Annotated[str | None, _drawn(metavar="tpe|random|grid", help="How settings are drawn (tpe).")] = None,
+    sampler_seed: Annotated[int | None, _drawn(metavar="N", help="Seed of what is drawn (0).")] = None,
+    no_prune: Annotated[bool, _drawn("--no-prune", help="Let every trial come to its end.")] = False,
+    no_final: Annotated[bool, _drawn("--no-final", help="Only the trials, no runs with other seeds after them.")] = (
+        False
+    ),
+    jobs: Jobs = None,
+    executor: Executor = None,
+    out: Annotated[
+        Path | None, _where(metavar="DIR", help="Folder of the study; else the next free one in runs/.")
+    ] = None,
+    resume: Annotated[bool, _where("--resume", help="Go on with the study in --out.")] = False,
+    show: Annotated[bool, _where("--show", help="Run nothing: show the study in --out so far.")] = False,
+    quiet: Annotated[bool, _how("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Choose settings by validation, with as many trials for each method; then run the best with other seeds."""
+    from graphsilo.cli.tune import tune_command
+
+    tune_command(
+        **chosen,
+        methods=method,
+        space=space,
+        given={
+            "trials": trials,
+            "tuning_seeds": None if tuning_seeds is None else whole_numbers(tuning_seeds, "--tuning-seeds"),
+            "sampler": sampler,
+            "sampler_seed": sampler_seed,
+            "prune": False if no_prune else None,
+            "final": not no_final,
+        },
+        executor=executor_named(executor, jobs),
+        out=out,
+        resume=resume,
+        only_show=show,
+        quiet=quiet,
     )
 
 

@@ -15,6 +15,7 @@ from graphsilo.errors import ConfigError
 if TYPE_CHECKING:
     from graphsilo.experiments.tracking import Tracker
 
+HOW = "How it is run"
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Figure = Annotated[
     Path | None,
@@ -27,6 +28,18 @@ Track = Annotated[
         help="Also keep what the run reports in mlflow (WHERE: its address), tensorboard (a folder), wandb (a "
         "project), csv or jsonl (a file); repeatable.",
         rich_help_panel="Where results go",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Runs at the same time, in processes of this machine.", rich_help_panel=HOW),
+]
+Executor = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLACE",
+        help="Where runs are made: processes:N, or dask://HOST:PORT for a cluster.",
+        rich_help_panel=HOW,
     ),
 ]
 DataRoot = Annotated[
@@ -90,6 +103,19 @@ def data_and_cut(
         "partition.seed": seed,
         "partition.file": None if file is None else str(file.expanduser()),
     }
+
+
+def executor_named(executor: str | None, jobs: int | None) -> str | None:
+    """What ``--executor`` and ``--jobs`` name; None for this process.
+
+    Raises:
+        ConfigError: Both are given, or there are no jobs.
+    """
+    if executor is not None and jobs is not None:
+        raise ConfigError("--jobs N is short for --executor processes:N; give one of them.")
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"--jobs takes a number of runs at the same time, 1 or more; got {jobs}.")
+    return executor if jobs is None or jobs == 1 else f"processes:{jobs}"
 
 
 def whole_numbers(text: str, option: str) -> list[int]:

@@ -568,7 +568,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     loaded = documents.read(path, "the configuration")
     if loaded is not None and not isinstance(loaded, Mapping):
         raise ConfigError(f"the configuration {path} must be a table of sections; it is a {type(loaded).__name__}.")
-    return loaded or {}
+    return {name: value for name, value in (loaded or {}).items() if name != "tune"}  # what that says is no run's
 
 
 def _written_defaults(base: Door) -> frozenset[str]:

@@ -1,0 +1,180 @@
+"""Tuning: the same number of trials for every method, compared by validation alone; then runs with other seeds.
+
+A study is a folder::
+
+    study.yaml             what is tuned; a study that goes on must be the same
+    study.db               the trials, kept by Optuna
+    tune.json              the same for people and programs, see ``record``
+    trials/METHOD/NUMBER   a run each
+    final/METHOD/tuned     the best settings with the final seeds; beside it ``untuned``, as the configuration says
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from graphsilo.__about__ import __version__
+from graphsilo.errors import RunError
+from graphsilo.experiments import batch
+from graphsilo.experiments.batch import Executor, Outcome, Task, executor_of
+from graphsilo.experiments.batch.orders import TASK, order_of
+from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.storage import disk
+from graphsilo.experiments.tuning import record
+from graphsilo.experiments.tuning.plan import STUDY, Plan, Study, said_in, stored
+from graphsilo.experiments.tuning.record import FinalRecord, MethodRecord, TrialRecord, TuneRecord
+from graphsilo.experiments.tuning.trials import Trials, optuna_module, storage_in
+
+__all__ = ["Plan", "TuneRecord", "said_in", "stored", "tune"]
+
+Told: TypeAlias = Callable[[TuneRecord, str, "TrialRecord | FinalRecord"], None]
+
+
+def tune(
+    config: RunConfig,
+    plan: Plan,
+    *,
+    out: Path,
+    resume: bool = False,
+    executor: str | None = None,
+    told: Told = lambda found, method, ended: None,
+    after_round: Callable[[], None] = lambda: None,
+) -> TuneRecord:
+    """Tune methods, and run what was found.
+
+    Args:
+        config: What every trial runs, but for what is drawn.
+        plan: What is tuned.
+        out: The study's folder.
+        resume: Go on with the study that it holds.
+        executor: Where runs are carried out; see ``batch.executor_of``.
+        told: Called with the study so far, the method, and the trial or the run that has ended.
+        after_round: Called after rounds of runs in this process, and now and then during others.
+
+    Raises:
+        ConfigError: The plan cannot be.
+        RunError: The folder holds another study, or every trial of a method failed.
+        GraphsiloError: As every trial would, before one is begun.
+    """
+    optuna_module()
+    study = Study.of(config, plan, Path(out))
+    if not resume and (study.out / STUDY).exists():
+        raise RunError(
+            f"{out} already holds a study. Continue it with --resume, choose another --out, or delete the folder."
+        )
+    study.check_data()
+    with (
+        closing(executor_of(executor)) as place,
+        disk.owned(study.out, f"another process leads the study in {out}. Wait for it, or stop it."),
+    ):
+        study.claim()
+        found = _make_trials(study, place, told, after_round)
+        return _make_final(study, found, place, told, after_round) if plan.final else found
+
+
+def _make_trials(study: Study, place: Executor, told: Told, after_round: Callable[[], None]) -> TuneRecord:
+    """All trials of all methods, turn by turn."""
+    storage = storage_in(study.out / "study.db")
+    trials = {name: _trials_of(study, name, storage) for name in study.spaces}
+
+    def follow() -> None:
+        after_round()
+        for each in trials.values():
+            each.look()
+
+    for outcome in batch.run(_tasks(study, trials), place, follow=follow):
+        method, number = outcome.name.split()
+        trials[method].tell(int(number), outcome)
+        found = _noted(study, [each.record() for each in trials.values()])
+        ended = next(one for one in found.methods if one.name == method).trials[int(number)]
+        told(found, method, ended)
+    found = _noted(study, [each.record() for each in trials.values()])
+    for each in found.methods:
+        if each.best is None:
+            first = next((trial.error for trial in each.trials if trial.error), "none came to its end.")
+            raise RunError(f"every trial of {each.name} failed, so there are no settings to choose. The first: {first}")
+    return found
+
+
+def _trials_of(study: Study, method: str, storage: Any) -> Trials:
+    config = study.config(method, {})
+    return Trials(
+        storage=storage,
+        method=method,
+        space=study.spaces[method],
+        effective=lambda settings: study.effective(method, settings),
+        folder=lambda number: study.folder(method, number),
+        budget=study.plan.trials,
+        sampler=study.plan.sampler,
+        seed=study.plan.sampler_seed,
+        prune=study.plan.prune,
+        steps=config.method_config().total_rounds * len(config.run.seeds),
+        metric=study.metric,
+    )
+
+
+def _tasks(study: Study, trials: dict[str, Trials]) -> Iterator[Task]:
+    """Trials that were running when the study was stopped, then a new one of each method in turn."""
+    for method, each in trials.items():
+        for number, settings in each.unfinished():
+            yield study.task(method, number, settings)
+    for _ in count():
+        drawn = 0
+        for method, each in trials.items():
+            if new := each.next():
+                drawn += 1
+                yield study.task(method, *new)
+        if not drawn:
+            return
+
+
+def _make_final(
+    study: Study, found: TuneRecord, place: Executor, told: Told, after_round: Callable[[], None]
+) -> TuneRecord:
+    """The best settings of every method with other seeds, and beside them those that the configuration says."""
+    tasks: dict[str, tuple[Task, MethodRecord, bool]] = {}
+    for method in found.methods:
+        for tuned in (True, False):
+            best = method.best_trial
+            if best is None or (tuned and best.trial == 0):
+                continue  # nothing was better than what the configuration says
+            task = study.final(method.name, best.settings if tuned else {}, tuned=tuned)
+            _make_room(task)
+            tasks[task.name] = task, method, tuned
+    ended: dict[str, FinalRecord] = {}
+    for outcome in batch.run([task for task, _, _ in tasks.values()], place, follow=after_round):
+        _, method, tuned = tasks[outcome.name]
+        folder = str(outcome.out.relative_to(study.out))
+        ended[outcome.name] = FinalRecord(method=method.name, tuned=tuned, folder=folder, error=outcome.error)
+        found = _noted(study, found.methods, [ended[name] for name in tasks if name in ended])
+        told(found, method.name, ended[outcome.name])
+    return found
+
+
+def _make_room(task: Task) -> None:
+    """Put aside what was run with the settings that were best before there were more trials."""
+    try:
+        before = json.loads((task.out / TASK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    if before != order_of(task.name, task.config, task.out, followed=False)["config"]:
+        free = (task.out.with_name(f"{task.out.name}-{number}") for number in count(1))
+        task.out.rename(next(place for place in free if not place.exists()))
+
+
+def _noted(study: Study, methods: list[MethodRecord], final: list[FinalRecord] | None = None) -> TuneRecord:
+    """The study so far, also on disk."""
+    plan = study.plan
+    found = TuneRecord(
+        format=record.FORMAT, graphsilo=__version__,
+        metric=study.metric.name, budget=plan.trials, sampler=plan.sampler, seed=plan.sampler_seed,
+        pruned=plan.prune, tuning_seeds=list(plan.tuning_seeds), seeds=study.seeds, methods=methods,
+        final=final or [],
+    )  # fmt: skip
+    record.write(study.out, found)
+    return found

@@ -1,0 +1,232 @@
+"""What is tuned, and how: checked before anything is run; ``study.yaml`` keeps it, so that a study goes on as begun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from graphsilo import documents
+from graphsilo.errors import ConfigError, RunError, nearest
+from graphsilo.evaluate.metrics import Metric
+from graphsilo.experiments.batch import Task
+from graphsilo.experiments.checks import check_support
+from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.doors import RECORDS, spelled
+from graphsilo.experiments.effects import settled
+from graphsilo.experiments.evaluation import selection_metric
+from graphsilo.experiments.simulation import prepare
+from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage.resume import differences, some
+from graphsilo.experiments.tuning.space import MOST_POINTS, Settings, Space, spaces_of, trial_config
+from graphsilo.federation import registry
+
+STUDY = "study.yaml"
+SAMPLERS = ("tpe", "random", "grid")
+TRIALS = 16
+TUNING_SEEDS = (10,)
+FINAL_SEEDS = (0, 1, 2)
+_LASTING = ("spaces", "tuning_seeds", "sampler", "sampler_seed", "prune")
+"""What must not change within a study, beside the configuration."""
+_LEAN = {"models": False, "embeddings": False, "study": False}
+"""What trials leave out: nobody looks at the models of most of them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a person asks of a study.
+
+    Attributes:
+        methods: Names; none stands for the configuration's own.
+        space: As ``space.spaces_of`` takes it; None for the short space of each method.
+        trials: Of each method, the first with the settings of the configuration.
+        tuning_seeds: Of training, in trials.
+        seeds: Of training, in the runs afterwards; None takes the configuration's if somebody said them.
+        sampler: ``tpe``, ``random``, or ``grid``, which tries everything.
+        sampler_seed: Of what is drawn.
+        prune: Whether trials that fall behind the median of the others are stopped.
+        final: Whether the best settings are run with other seeds in the end.
+    """
+
+    methods: Sequence[str] = ()
+    space: Mapping[str, Any] | None = None
+    trials: int = TRIALS
+    tuning_seeds: Sequence[int] = TUNING_SEEDS
+    seeds: Sequence[int] | None = None
+    sampler: str = "tpe"
+    sampler_seed: int = 0
+    prune: bool = True
+    final: bool = True
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any], **given: Any) -> Plan:
+        """What is asked for now, and of what is not said, what a study was begun with.
+
+        Args:
+            kept: As ``stored`` gives it; empty for a new study.
+            given: By attribute; None is not said.
+        """
+        before = {name: kept[name] for name in (*_LASTING, "trials", "seeds") if name in kept}
+        spaces = before.pop("spaces", None)
+        if spaces is not None:
+            before |= {"methods": list(spaces), "space": spaces}
+        said = {name: value for name, value in given.items() if value is not None}
+        if "methods" in said and "space" not in said and spaces is not None:
+            before["space"] = {name: spaces[name] for name in said["methods"] if name in spaces} or None
+        return cls(**{**before, **said})
+
+
+@dataclass(frozen=True)
+class Study:
+    """A plan that was checked.
+
+    Attributes:
+        base: The complete configuration that trials change.
+        plan: As it was asked for.
+        spaces: By method, in order.
+        seeds: Of training, in the runs afterwards.
+        out: The study's folder.
+    """
+
+    base: dict[str, Any]
+    plan: Plan
+    spaces: dict[str, Space]
+    seeds: list[int]
+    out: Path
+
+    @classmethod
+    def of(cls, config: RunConfig, plan: Plan, out: Path) -> Study:
+        """Check what can be checked without the data.
+
+        Raises:
+            ConfigError: The plan or a space cannot be.
+        """
+        if plan.sampler not in SAMPLERS:
+            raise ConfigError(f"there is no sampler '{plan.sampler}'; {nearest(plan.sampler, SAMPLERS)}")
+        if plan.trials < 1:
+            raise ConfigError(f"a study has one trial or more of each method; got {plan.trials}.")
+        seeds = list(plan.seeds or (config.run.seeds if config.says("run.seeds") else FINAL_SEEDS))
+        if not plan.tuning_seeds or (plan.final and set(seeds) & set(plan.tuning_seeds)):
+            raise ConfigError(
+                f"settings are chosen with seeds that the runs afterwards do not have, so that these are new to them; "
+                f"got {list(plan.tuning_seeds)} for tuning and {seeds} afterwards. Choose other seeds for one of them."
+            )
+        methods = list(dict.fromkeys(spelled("method", name) for name in plan.methods or [config.method.name]))
+        base = config.complete()
+        study = cls(base, plan, spaces_of(plan.space, methods, base), seeds, Path(out))
+        endless = [name for name, space in study.spaces.items() if plan.sampler == "grid" and space.points() is None]
+        if endless:
+            raise ConfigError(
+                f"a grid tries everything, and the space of {endless[0]} has more than {MOST_POINTS} "
+                f"points: list fewer values, no ranges, or take another sampler."
+            )
+        return study
+
+    def check_data(self) -> None:
+        """Load and cut the data, and refuse what no trial could do.
+
+        Raises:
+            ConfigError: There is nothing to validate on.
+            GraphsiloError: As every trial would.
+        """
+        for name in self.spaces:
+            config = settled(self.config(name, {}), out=self.out)
+            method = registry.load(name)
+            simulation = prepare(config, method)
+            check_support(config, method, config.method_config(), simulation)
+            if not any(facts.get("val") for facts in simulation.cut["per_client"]):
+                raise ConfigError(
+                    "trials are compared by their validation score, and no client has anything to validate on: give "
+                    "the validation set a share with partition.ratios, such as [0.6, 0.2, 0.2]."
+                )
+
+    def claim(self) -> None:
+        """Write what is tuned, or see that the folder's study is the same but for the number of trials.
+
+        Raises:
+            RunError: It is another one.
+        """
+        place, now = self.out / STUDY, self._tree()
+        if place.exists():
+            before = documents.read(place, "the study")
+            changed = differences(before["config"], now["config"])
+            changed += [
+                f"{key} was {before.get(key)} when the study was begun and is {now[key]} now"
+                for key in _LASTING
+                if before.get(key) != now[key]
+            ]
+            if changed:
+                raise RunError(
+                    f"{self.out} holds another study: {some(changed)}. Its trials could not be compared: give what it "
+                    f"was begun with (--resume alone does), or choose another --out."
+                )
+        disk.write_text(place, documents.write(now))
+
+    def _tree(self) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "spaces": {name: space.tree() for name, space in self.spaces.items()},
+            "trials": plan.trials,
+            "tuning_seeds": list(plan.tuning_seeds),
+            "seeds": self.seeds,
+            "sampler": plan.sampler,
+            "sampler_seed": plan.sampler_seed,
+            "prune": plan.prune,
+            "config": self.base,
+        }
+
+    @property
+    def metric(self) -> Metric:
+        """Of validation, by which trials are compared."""
+        config = RunConfig.of(self.base)
+        return selection_metric(config.evaluation, config.task or "node")
+
+    def config(self, method: str, settings: Settings) -> RunConfig:
+        """Of a trial."""
+        run = {"seeds": list(self.plan.tuning_seeds), "references": []}
+        return trial_config(self.base, method, settings, run=run, evaluation=_LEAN)
+
+    def effective(self, method: str, settings: Settings) -> str:
+        """All settings of a trial, whoever said them, as a text: what is the same there is the same run."""
+        tree = {name: value for name, value in self.config(method, settings).complete().items() if name not in RECORDS}
+        return json.dumps(tree, sort_keys=True)
+
+    def folder(self, method: str, trial: int) -> Path:
+        """Of a trial."""
+        return self.out / "trials" / method / f"{trial:03}"
+
+    def task(self, method: str, trial: int, settings: Settings) -> Task:
+        """A trial as a run of a batch."""
+        return Task(f"{method} {trial}", self.config(method, settings).complete(), self.folder(method, trial))
+
+    def final(self, method: str, settings: Settings, *, tuned: bool) -> Task:
+        """A run after the study as one of a batch."""
+        config = trial_config(self.base, method, settings, run={"seeds": self.seeds})
+        folder = self.out / "final" / method / ("tuned" if tuned else "untuned")
+        return Task(f"{method} {folder.name}", config.complete(), folder)
+
+
+def said_in(config: str | PathLike[str] | Mapping[str, Any] | None) -> Any:
+    """The space that a configuration holds under ``tune``, for this alone; None where it says nothing of it.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    if config is None:
+        return None
+    tree = config if isinstance(config, Mapping) else documents.read(Path(config), "the configuration")
+    return tree.get("tune") if isinstance(tree, Mapping) else None
+
+
+def stored(out: Path) -> dict[str, Any]:
+    """What ``study.yaml`` of a folder says.
+
+    Raises:
+        RunError: The folder holds no study.
+    """
+    if not (out / STUDY).exists():
+        raise RunError(f"{out} holds no study: {STUDY} is not there. Is this the folder of `graphsilo tune`?")
+    return dict(documents.read(out / STUDY, "the study"))

@@ -1,0 +1,292 @@
+"""What a study draws from: for each method tables of settings with their values, checked before anything is run."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.evaluate.metrics import METRICS
+from graphsilo.experiments.config import RunConfig, configure, door_of
+from graphsilo.experiments.doors import spelled
+from graphsilo.experiments.effects import settled
+from graphsilo.experiments.spaces import default_spaces
+from graphsilo.federation import registry
+
+TUNED = ("method", "model")
+"""Sections whose settings can be drawn: data, cut and what is measured are the same in all trials."""
+CHOSEN = ("method.name", "model.name", "model.pool")
+MOST_POINTS = 1_000
+"""Spaces that are larger count as endless: nobody tries all of them."""
+
+Settings: TypeAlias = dict[str, Any]
+"""Values by dotted name."""
+Parameters: TypeAlias = dict[str, Any]
+"""What a sampler drew, by its own names; see ``Space.settings``."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``low`` to ``high``, both included; whole ones where both are.
+
+    Attributes:
+        log: Whether equal ratios are equally likely, and not equal differences.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        return (self.low, self.high)
+
+
+Values: TypeAlias = "tuple[Any, ...] | Range"
+
+
+class Draw(Protocol):
+    """What draws values: a trial of Optuna's."""
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float: ...
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int: ...
+
+
+@dataclass(frozen=True)
+class Space:
+    """The space of one method.
+
+    Attributes:
+        tables: Settings to their values; a draw is of one of them.
+    """
+
+    tables: tuple[Mapping[str, Values], ...]
+
+    def draw(self, trial: Draw) -> Parameters:
+        """Have a table drawn, and of each of its settings a value; a single value is no draw."""
+        place = 0
+        if len(self.tables) > 1:
+            place = trial.suggest_categorical("space", list(range(len(self.tables))))
+        return {"space": place} | {
+            key: _drawn(trial, self._named(place, key), values)
+            for key, values in self.tables[place].items()
+            if not _is_fixed(values)
+        }
+
+    def settings(self, parameters: Parameters) -> Settings:
+        """The settings that drawn values stand for."""
+        table = self.tables[parameters["space"]]
+        return {
+            name: values[0] if isinstance(values, tuple) and _is_fixed(values) else _told(parameters[name], values)
+            for name, values in table.items()
+        }
+
+    def named(self, parameters: Parameters) -> dict[str, Any]:
+        """Drawn values under the sampler's names, which differ from table to table: their values do."""
+        place = parameters["space"]
+        head = {"space": place} if len(self.tables) > 1 else {}
+        return head | {self._named(place, key): value for key, value in parameters.items() if key != "space"}
+
+    def points(self) -> list[Parameters] | None:
+        """All that can be drawn; None where that is endless."""
+        counts = [math.prod(_count(values) for values in table.values()) for table in self.tables]
+        if sum(counts) > MOST_POINTS:
+            return None
+        return list(self._points())
+
+    def _points(self) -> Iterator[Parameters]:
+        for place, table in enumerate(self.tables):
+            drawn = {name: _listed(values) for name, values in table.items() if not _is_fixed(values)}
+            for each in itertools.product(*drawn.values()):
+                yield {"space": place} | dict(zip(drawn, each, strict=True))
+
+    def _named(self, place: int, setting: str) -> str:
+        return setting if len(self.tables) == 1 else f"{setting} ({place})"
+
+    def tree(self) -> list[dict[str, Any]]:
+        """As a person would write it."""
+        return [{name: _written(values) for name, values in table.items()} for table in self.tables]
+
+
+def _told(value: Any, values: Values) -> Any:
+    """A number drawn from a range as a person would write it down: in four digits."""
+    if isinstance(values, tuple) or values.is_whole:
+        return value
+    return min(max(float(f"{value:.4g}"), values.low), values.high)
+
+
+def _is_fixed(values: Values) -> bool:
+    return isinstance(values, tuple) and len(values) == 1
+
+
+def _drawn(trial: Draw, name: str, values: Values) -> Any:
+    if isinstance(values, tuple):
+        return trial.suggest_categorical(name, list(values))
+    if values.is_whole:
+        return trial.suggest_int(name, int(values.low), int(values.high), log=values.log)
+    return trial.suggest_float(name, values.low, values.high, log=values.log)
+
+
+def _count(values: Values) -> float:
+    if isinstance(values, tuple):
+        return len(values)
+    return values.high - values.low + 1 if values.is_whole else math.inf
+
+
+def _listed(values: Values) -> Sequence[Any]:
+    return values if isinstance(values, tuple) else range(int(values.low), int(values.high) + 1)
+
+
+def _written(values: Values) -> Any:
+    if isinstance(values, tuple):
+        return list(values)
+    return {"low": values.low, "high": values.high, **({"log": True} if values.log else {})}
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def spaces_of(said: Any, methods: Sequence[str], base: Mapping[str, Any]) -> dict[str, Space]:
+    """The space of every method: what a person said, else the method's own.
+
+    Args:
+        said: Settings with their values, for all methods; and under the name of a method those of that one alone, or a
+            list of such tables, of which one is drawn. None where nothing is said.
+        methods: Names, as the registry spells them.
+        base: The complete configuration that trials change.
+
+    Raises:
+        ConfigError: A space is empty, names something that cannot be drawn, or holds a value that a run would refuse.
+    """
+    common, own = _sorted_out(said, methods)
+    found = {}
+    for method in methods:
+        tables: Sequence[Mapping[str, Any]] = own.get(method) or ([{}] if common else default_spaces(method))
+        space = Space(tuple({**common, **{name: _values(name, each) for name, each in t.items()}} for t in tables))
+        if not any(space.tables):
+            raise ConfigError(
+                f"the space of {method} is empty: there is nothing to try. Name settings and their values, such as "
+                f"tune: {{method.lr: [0.003, 0.01, 0.03]}}, in the configuration or a file for --space."
+            )
+        try:
+            _check(space, method, base)
+        except ConfigError as error:
+            one = "" if len(methods) == 1 else f" What is for one method stands under its name: {{{method}: {{...}}}}."
+            raise ConfigError(f"{error}{one}") from None
+        found[method] = space
+    return found
+
+
+def _sorted_out(said: Any, methods: Sequence[str]) -> tuple[dict[str, Values], dict[str, list[Mapping[str, Any]]]]:
+    """Values for all methods, and the tables of single ones."""
+    common: dict[str, Values] = {}
+    own: dict[str, list[Mapping[str, Any]]] = {}
+    if said is not None and not isinstance(said, Mapping):
+        raise ConfigError(f"a space is a table of settings and their values; got {shown(said)}.")
+    if said is not None and not said:
+        raise ConfigError(
+            "the space is empty: there is nothing to try. Name settings and their values, such as "
+            "{method.lr: [0.003, 0.01, 0.03]}; or leave it out for the short space of each method."
+        )
+    for name, value in (said or {}).items():
+        if "." in name:
+            common[name] = _values(name, value)
+            continue
+        method = spelled("method", name)
+        if method not in methods and method in registry.names():
+            continue  # a file for several studies
+        if method not in methods:
+            raise ConfigError(
+                f"a space holds settings, such as method.lr, and tables for single methods of the study; got "
+                f"'{name}'; {nearest(name, [*methods, 'method.lr'])}"
+            )
+        tables = list(value) if isinstance(value, list) else [value]
+        if not tables or not all(isinstance(table, Mapping) for table in tables):
+            raise ConfigError(f"the space of {name} is a table of settings, or a list of them; got {shown(value)}.")
+        own[method] = tables
+    return common, own
+
+
+def _values(name: str, value: Any) -> Values:
+    """The values of a setting as a person wrote them: a list, one value, or a range.
+
+    Raises:
+        ConfigError: There are none, or the setting is none that can be drawn.
+    """
+    section, _, key = name.partition(".")
+    if section in ("test", "validation", "scenario") and key.rpartition(".")[2] in METRICS:
+        raise ConfigError(
+            f"'{name}' is a score, and a space holds settings. Trials are compared by their validation score, never by "
+            f"one of the test; evaluation.select_by says by which metric."
+        )
+    if section not in TUNED or name in CHOSEN or key.startswith("options"):
+        raise ConfigError(
+            f"'{name}' cannot be drawn: trials differ in settings of {' and '.join(TUNED)} alone, such as method.lr, "
+            f"and share data, cut, split and seeds. Say it in the configuration; --method names several methods."
+        )
+    if isinstance(value, Mapping):
+        return _range(name, value)
+    values = tuple(value) if isinstance(value, list) else (value,)
+    if not values:
+        raise ConfigError(f"the space has no values of {name}: list some, such as {name}: [0.003, 0.01, 0.03].")
+    if len({repr(each) for each in values}) < len(values):
+        raise ConfigError(f"the space lists a value of {name} twice: {shown(list(values))}.")
+    return values
+
+
+def _range(name: str, value: Mapping[str, Any]) -> Range:
+    strange = next((key for key in value if key not in ("low", "high", "log")), None)
+    if strange is not None:
+        raise ConfigError(
+            f"a range of {name} has low, high and log; got '{strange}'; {nearest(str(strange), ('low', 'high', 'log'))}"
+        )
+    low, high, log = value.get("low"), value.get("high"), value.get("log", False)
+    numbers = [each for each in (low, high) if isinstance(each, int | float) and not isinstance(each, bool)]
+    if len(numbers) < 2 or not isinstance(log, bool):
+        raise ConfigError(f"a range of {name} is {{low: 0.001, high: 1.0, log: true}}; got {shown(dict(value))}.")
+    if not numbers[0] < numbers[1] or not all(map(math.isfinite, numbers)):
+        raise ConfigError(f"a range of {name} goes from low up to high; got {shown(dict(value))}.")
+    if log and numbers[0] <= 0:
+        raise ConfigError(f"a logarithmic range of {name} begins above 0; got low {numbers[0]}.")
+    return Range(numbers[0], numbers[1], log)
+
+
+def _check(space: Space, method: str, base: Mapping[str, Any]) -> None:
+    """Have every value looked at as a run would, with the first values of the others beside it."""
+    for table in space.tables:
+        first = {name: _ends(values)[0] for name, values in table.items()}
+        for name, values in table.items():
+            for value in _ends(values):
+                try:
+                    settled(trial_config(base, method, {**first, name: value})).method_config()
+                except ConfigError as error:
+                    raise ConfigError(f"the space of {method}, {name} {shown(value)}: {error}") from None
+
+
+def _ends(values: Values) -> tuple[Any, ...]:
+    return values if isinstance(values, tuple) else values.ends
+
+
+def trial_config(base: Mapping[str, Any], method: str, settings: Settings, **more: Any) -> RunConfig:
+    """The configuration of a trial: the base with another method, and the settings that were drawn.
+
+    Args:
+        base: A complete configuration.
+        method: Which.
+        settings: By dotted name.
+        more: Sections and what is said of them beside: ``run={"seeds": [10]}``.
+    """
+    call = door_of("this trial").say_all({"method": method, **more})
+    for name, value in settings.items():
+        call.say(name, value)
+    return configure(base, call)
