@@ -34,7 +34,7 @@ from rich.text import Text
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 BIN = Path(sys.executable).parent
-WIDTH, SHARPNESS = 1160, 1.5
+WIDTH, SHARPNESS = 1160, 1.25
 """Of a page in a picture: CSS pixels, and pixels of the picture for each."""
 COLUMNS = 104
 """Of a terminal in a picture."""
@@ -65,7 +65,7 @@ def main() -> None:
 
 def report(browser: Browser) -> None:
     """The page of ``graphsilo demo``."""
-    photograph(browser, _demo() / "report.html", "report", height=1000)
+    photograph(browser, _demo() / "report.html", "report", height=1400)
 
 
 def terminal(browser: Browser) -> None:
@@ -113,7 +113,7 @@ def status(browser: Browser) -> None:
         call("graphsilo federation submit fedavg.yaml --out longer --set method.rounds=200")
         wait(lambda: _round_of("0002-fedavg") > 120)
         photograph(browser, "http://127.0.0.1:8899/", "status", height=1180)
-        photograph(browser, Path("result/report.html"), "federation", height=1000)
+        photograph(browser, Path("result/report.html"), "federation", height=1400)
 
 
 PICTURES: dict[str, Callable[[Browser], None]] = {
