@@ -375,7 +375,7 @@ def tune(
     methods: Sequence[str] | None = None,
     space: Mapping[str, Any] | None = None,
     trials: int | None = None,
-    tuning_seeds: int | Sequence[int] | None = None,
+    tuning_seeds: Sequence[int] | None = None,
     sampler: str | None = None,
     sampler_seed: int | None = None,
     prune: bool | None = None,
@@ -413,6 +413,7 @@ def tune(
         RunError: The folder holds another study, or every trial of a method failed.
     """
     from graphsilo.experiments import tuning
+    from graphsilo.experiments.doors import plain
 
     place = Path(out)
     kept = tuning.stored(place) if resume else {}
@@ -427,8 +428,7 @@ def tune(
         chosen = _configuration(base, _said(arguments, _dotted(tune, settings), kept_data))
         wanted = tuning.Plan.of(
             kept, methods=methods, space=said, trials=trials,
-            tuning_seeds=None if tuning_seeds is None else _seeds(tuning_seeds),
-            seeds=None if "seeds" not in arguments else _seeds(arguments["seeds"]),
+            tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in arguments else None,
             sampler=sampler, sampler_seed=sampler_seed, prune=prune, final=final,
         )  # fmt: skip
         told = _say_trial if progress else lambda found, method, ended: None

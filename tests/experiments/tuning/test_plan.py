@@ -19,7 +19,7 @@ def test_another_study_does_not_go_on_in_the_folder(tmp_path):
     for said, text in (
         ({"space": {"method.lr": [0.1]}}, "spaces was"),
         ({"method.weight_decay": 0.5}, "method.weight_decay was"),
-        ({"tuning_seeds": 3}, r"tuning_seeds was \[10\] when the study was begun and is \[3\] now"),
+        ({"tuning_seeds": [3]}, r"tuning_seeds was \[10\] when the study was begun and is \[3\] now"),
         ({"sampler": "random"}, "sampler was tpe"),
         ({"methods": ["fedprox"]}, "holds another study"),
     ):
@@ -33,6 +33,8 @@ def test_another_study_does_not_go_on_in_the_folder(tmp_path):
     [
         ({"trials": 0}, "one trial or more of each method; got 0"),
         ({"space": {}}, "the space is empty"),
+        ({"trials": "all"}, "one trial or more of each method; got 'all'"),
+        ({"tuning_seeds": 3}, r"tuning_seeds is a list of seeds, such as \[10, 11\]; got 3"),
         ({"sampler": "tpee"}, "did you mean 'tpe'"),
         ({"sampler": "grid"}, "more than 1000 points"),
         ({"tuning_seeds": [0, 1]}, "seeds that the runs afterwards do not have"),

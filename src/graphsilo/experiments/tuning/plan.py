@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo import documents
-from graphsilo.errors import ConfigError, RunError, nearest
+from graphsilo.errors import ConfigError, RunError, nearest, shown
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.batch import Task
 from graphsilo.experiments.checks import check_support
@@ -106,8 +106,10 @@ class Study:
         """
         if plan.sampler not in SAMPLERS:
             raise ConfigError(f"there is no sampler '{plan.sampler}'; {nearest(plan.sampler, SAMPLERS)}")
-        if plan.trials < 1:
-            raise ConfigError(f"a study has one trial or more of each method; got {plan.trials}.")
+        if isinstance(plan.trials, bool) or not isinstance(plan.trials, int) or plan.trials < 1:
+            raise ConfigError(f"a study has one trial or more of each method; got {shown(plan.trials)}.")
+        if not isinstance(plan.tuning_seeds, list | tuple):
+            raise ConfigError(f"tuning_seeds is a list of seeds, such as [10, 11]; got {shown(plan.tuning_seeds)}.")
         seeds = list(plan.seeds or (config.run.seeds if config.says("run.seeds") else FINAL_SEEDS))
         if not plan.tuning_seeds or (plan.final and set(seeds) & set(plan.tuning_seeds)):
             raise ConfigError(
