@@ -107,7 +107,8 @@ def _hear(say: Callable[[str], None]) -> None:
 def _needs_nvflare(kit: Kit) -> None:
     if kit.federation.engine != "nvflare":
         raise UnsupportedError(
-            f"federation '{kit.federation.name}' runs on Flower, which starts graphsilo itself: see examples/flower."
+            f"federation '{kit.federation.name}' runs on Flower, which starts graphsilo itself: "
+            f"`graphsilo examples flower` copies the app, and its README says how."
         )
     from importlib.util import find_spec
 
