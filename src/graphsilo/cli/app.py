@@ -415,7 +415,12 @@ def compare(
         typer.Option(metavar="NAME", help="Test metric to show, or VIEW.METRIC; repeatable. Else the usual five."),
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(metavar="VIEW", help="own, aggregate, pooled, worst, …; else what each run reports.")
+        str | None,
+        typer.Option(
+            metavar="VIEW",
+            help="own, aggregate, pooled, worst, …; else what each run reports.",
+            autocompletion=complete.views,
+        ),
     ] = None,
     target: Annotated[
         float | None,
@@ -423,7 +428,12 @@ def compare(
     ] = None,
     published: Annotated[bool, typer.Option("--published", help="Also the papers' scores, where they match.")] = False,
     paper: Annotated[
-        str | None, typer.Option(metavar="PAPER[/TABLE]", help="Whose published scores; else who has most of them.")
+        str | None,
+        typer.Option(
+            metavar="PAPER[/TABLE]",
+            help="Whose published scores; else who has most of them.",
+            autocompletion=complete.papers,
+        ),
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(metavar="RUN", help="Folder or label of the run to test against; else the best.")

@@ -23,6 +23,15 @@ def methods(incomplete: str) -> Offers:
     return _beginning(incomplete, ((item.name, item.summary) for item in registry.listings()))
 
 
+def views(incomplete: str) -> Offers:
+    """Whose model was scored, and how clients are averaged."""
+    from graphsilo.report.formats import MODES
+    from graphsilo.report.views import ALIASES, AVERAGES
+
+    short = [(name, MODES[full]) for name, full in ALIASES.items() if full in MODES]
+    return _beginning(incomplete, [*short, *AVERAGES.items(), *MODES.items()])
+
+
 def papers(incomplete: str) -> Offers:
     """Papers whose tables can be reproduced."""
     from graphsilo.experiments.reproduce.description import tables

@@ -11,7 +11,7 @@ import typer
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import paragraph, say, show, table
-from graphsilo.cli.values import Data, DataRoot, Debug, whole_numbers
+from graphsilo.cli.values import DataRoot, Debug, whole_numbers
 from graphsilo.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="A look: few rounds, one seed, one data set. No numbers to compare.")
     ] = False,
-    data: Data = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME,…", help="Only these data sets of the table.", autocompletion=complete.data),
+    ] = None,
     methods: Annotated[
         list[str] | None,
         typer.Option("--methods", metavar="NAME,…", help="Only these beside the references, as the table names them."),
@@ -50,19 +53,14 @@ def reproduce(
     planned = runs.plan(
         paper,
         number,
-        data=_split(data),
-        methods=_split(methods),
+        data=data,
+        methods=methods,
         seeds=None if seeds is None else whole_numbers(seeds, "--seeds"),
         quick=quick,
         out=out,
         data_root=data_root,
     )
     _print(planned, executor or f"processes:{jobs or 1}")
-
-
-def _split(names: list[str] | None) -> list[str] | None:
-    """Names that were repeated or joined by commas; a name that has a comma itself is given alone."""
-    return None if names is None else [part.strip() for name in names for part in name.split(",")]
 
 
 def _print(planned: Plan, executor: str) -> None:

@@ -15,7 +15,7 @@ from graphsilo.report.formats import (
     sortable,
 )
 from graphsilo.report.grid import Grid, Table
-from graphsilo.report.layout import layout
+from graphsilo.report.layout import layout, signed
 from graphsilo.report.plot import Figure, choices, present
 from graphsilo.report.record import Context, Run
 from graphsilo.report.run_page import sentence
@@ -109,13 +109,12 @@ def _difference_tables(table: Comparison) -> list[Context]:
             if item is None:
                 continue
             paired = item.paired
-            factor = metric_of(name).factor
             low, high = paired.ci_low, paired.ci_high
             rows.append(
                 {
                     "label": row.label,
-                    "difference": MISSING if paired.difference is None else _signed(factor * paired.difference),
-                    "interval": f"{_signed(factor * low)} to {_signed(factor * high)}"
+                    "difference": MISSING if paired.difference is None else signed(paired.difference, name, 2),
+                    "interval": f"{signed(low, name, 2)} to {signed(high, name, 2)}"
                     if low is not None and high is not None
                     else MISSING,
                     "seeds": len(paired.seeds),
@@ -134,10 +133,6 @@ def _difference_tables(table: Comparison) -> list[Context]:
                 }
             )
     return found
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def _p(value: float | None) -> str:

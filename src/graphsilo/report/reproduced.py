@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from statistics import fmean
 
@@ -44,7 +45,7 @@ class Drawn:
     grid: Grid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reproduction:
     """What came of running a paper's tables again.
 
@@ -59,6 +60,14 @@ class Reproduction:
     files: tuple[Path, ...]
     failed: dict[str, str]
     out: Path
+
+    def __repr__(self) -> str:
+        titles = "; ".join(table.title.partition(" (")[0] for table in self.tables)
+        failed = f"; {len(self.failed)} runs failed" if self.failed else ""
+        return f"Reproduction({self.out}: {titles}{failed})"
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<h4>{escape(table.title)}</h4>{table.grid._repr_html_()}" for table in self.tables)
 
     @property
     def complaint(self) -> str:

@@ -36,6 +36,14 @@ def test_what_was_asked_for(tmp_path: Path) -> None:
     assert {job.line.label for job in found.jobs if job.line.paper is None} >= {"local only", "FedRidge"}
 
 
+def test_names_may_be_joined_and_variants_named(tmp_path: Path) -> None:
+    found = plan("FedSage+", "D2", data=["cora,CS"], methods=["fedsage, FedSage+"], out=tmp_path)
+    assert {job.row.data for job in found.jobs} == {"Cora", "CS"}
+    assert {job.line.label for job in found.jobs if job.line.paper} == {"FedSage", "FedSage+"}
+    variant = plan("FedSage+", "D2", quick=True, methods=["FedSage+, Algorithm 1 as printed"], out=tmp_path)
+    assert [job.line.label for job in variant.jobs if job.line.paper] == ["FedSage+, Algorithm 1 as printed"]
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

@@ -61,10 +61,10 @@ class Question:
 
     @property
     def place(self) -> str:
-        """``Cora, metis, 10 clients``."""
-        scenario = "" if self.scenario == "seen" else f", {self.scenario}"
-        model = f", {self.model}" if self.model else ""
-        return f"{self.data}, {self.rule}, {self.clients} clients{scenario}{model}"
+        """``Cora, metis, 10 clients, gcn``."""
+        scenario = "" if self.scenario == "seen" else f"scenario {self.scenario}"
+        parts = [self.data, self.rule, f"{self.clients} clients", scenario, self.model, self.view]
+        return ", ".join(filter(None, parts))
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ def plan(
         paper: Its method, as ``FairFGL``.
         table: Number of one table, as ``II``; None takes all that can be run.
         data: Only these data sets.
-        methods: Only these methods beside the references, as the table names them; None takes all but variants.
+        methods: Only these methods beside the references, as the table names them; None takes all but variants. Names
+            of methods and data sets may be joined by commas.
         seeds: Seeds of training; None takes the table's own.
         quick: Few rounds, the first data set and the first seed, where no others are named.
         out: Folder; None is ``runs/reproduce-PAPER``.
@@ -79,13 +80,11 @@ def plan(
     Raises:
         ConfigError: There is no such paper, table, data set or method.
     """
-    tables = [_narrowed(each, data, methods, seeds, quick=quick) for each in wanted(paper, table)]
+    every = wanted(paper, table)
+    data = _named("data set", data, {row.data for each in every for row in each.rows})
+    methods = _named("method", methods, {line.label for each in every for row in each.rows for line in row.lines})
+    tables = [_narrowed(each, data, methods, seeds, quick=quick) for each in every]
     tables = [each for each in tables if each.rows]
-    if data is not None:
-        _all_known("data set", data, {row.data for each in wanted(paper, table) for row in each.rows})
-    if methods is not None:
-        labels = {line.label for each in wanted(paper, table) for row in each.rows for line in row.lines}
-        _all_known("method", methods, labels)
     name = "".join(
         letter for letter in tables[0].paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-"
     )
@@ -136,27 +135,33 @@ def _narrowed(
     quick: bool,
 ) -> Table:
     """A table with what was asked for of it."""
-    asked = None if data is None else {name.lower() for name in data}
-    rows = [row for row in table.rows if asked is None or row.data.lower() in asked]
+    rows = [row for row in table.rows if data is None or row.data in data]
     if quick and data is None:
         rows = rows[:1]
-    labels = None if methods is None else {name.lower() for name in methods}
     found = []
     for row in rows:
         lines = tuple(
             line
             for line in row.lines
-            if line.paper is None or (line.is_default if labels is None else line.label.lower() in labels)
+            if line.paper is None or (line.is_default if methods is None else line.label in methods)
         )
         own = tuple(seeds) if seeds is not None else row.seeds[:1] if quick else row.seeds
         found.append(replace(row, lines=lines, seeds=own))
     return replace(table, rows=tuple(found))
 
 
-def _all_known(what: str, asked: Sequence[str], known: set[str]) -> None:
-    for name in asked:
-        if name.lower() not in {each.lower() for each in known}:
-            raise ConfigError(f"a {what} of these tables was wanted, got '{name}': {nearest(name, known)}")
+def _named(what: str, asked: Sequence[str] | None, known: set[str]) -> list[str] | None:
+    """The names that were asked for, as the tables spell them; several may be joined by commas."""
+    if asked is None:
+        return None
+    spelt = {name.lower(): name for name in known}
+    found = []
+    for text in asked:
+        for name in [text] if text.lower() in spelt else text.split(","):  # a variant's name may hold a comma itself
+            if name.strip().lower() not in spelt:
+                raise ConfigError(f"a {what} of these tables was wanted, got '{name.strip()}': {nearest(name, known)}")
+            found.append(spelt[name.strip().lower()])
+    return found
 
 
 def settings_of(

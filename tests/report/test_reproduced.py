@@ -1,0 +1,79 @@
+"""A paper's tables from runs that are there, without running any."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from graphsilo.experiments.reproduce.runs import Plan, plan
+from graphsilo.report import reproduced
+from graphsilo.report.layout import layout
+from kit import result_tree
+
+SCORES = {"FedAvg": [0.80, 0.82, 0.84], "FairFGL": [0.83, 0.85, 0.87], "local only": [0.70, 0.71, 0.72]}
+
+
+def made(root: Path, scores: dict[str, list[float]]) -> Plan:
+    """Folders of FairFGL's table II on Cora as the runs leave them, each seed with a cut of its own."""
+    planned = plan("FairFGL", "II", data=["Cora"], methods=["FedAvg", "FairFGL"], out=root)
+    for job in planned.jobs:
+        label = "FedAvg" if job.line.label == "FedAvg, Adam 0.01" else job.line.label
+        if job.seed < len(scores.get(label, [])):
+            accuracy = scores[label][job.seed]
+            tree = result_tree(
+                [{"accuracy": accuracy, "macro_f1": accuracy / 2}],
+                fingerprint=job.name,
+                method={"title": job.line.label},
+                partition={"hash": f"cut {job.seed}"},
+                config={"partition": {"seed": job.seed}, "method": {"name": label}},
+            )
+            tree["seeds"][0]["seed"] = job.seed
+            job.out.mkdir(parents=True)
+            (job.out / "result.json").write_text(json.dumps(tree))
+    return planned
+
+
+def test_seeds_of_runs_are_put_together(tmp_path: Path) -> None:
+    planned = made(tmp_path, SCORES)
+    accuracy, f1 = reproduced.draw(planned)
+    assert accuracy.title == "FairFGL, table II: accuracy (Metis, 10 clients, 150 rounds)"
+    assert f1.title.startswith("FairFGL, table II: Macro-F1 ")
+    lines = {line.label: line for line in layout(accuracy.grid).lines}
+    assert [cell.text for cell in lines["FedAvg"].cells] == ["82.0 ± 2.0", "81.1 ± 0.3", "+0.9"]
+    assert [cell.text for cell in lines["FairFGL"].cells] == ["85.0 ± 2.0", "82.8 ± 0.7", "+2.1"]
+    assert lines["FairFGL"].cells[0].best
+    assert lines["local only"].is_reference
+    # The reference and the paper's row are the same runs; only one of them is compared
+    assert [cell.text for cell in lines["FedAvg, Adam 0.01"].cells] == ["82.0 ± 2.0", "–", "–"]
+    assert accuracy.grid.warnings == ()
+
+
+def test_a_seed_that_is_missing_is_said(tmp_path: Path) -> None:
+    planned = made(tmp_path, {**SCORES, "FairFGL": [0.83, 0.85]})
+    accuracy, _ = reproduced.draw(planned)
+    assert not any(cell.best for line in layout(accuracy.grid).lines for cell in line.cells)
+    assert any("seeds differ" in text and "FairFGL: 0, 1" in text for text in accuracy.grid.warnings)
+
+
+def test_the_files(tmp_path: Path) -> None:
+    planned = made(tmp_path, SCORES)
+    files = reproduced.write(planned, reproduced.draw(planned))
+    assert [path.name for path in files] == [f"reproduce.{ending}" for ending in ("md", "tex", "csv", "html")]
+    rows = list(csv.DictReader(files[2].open()))
+    [fairfgl] = [row for row in rows if row["method"] == "FairFGL" and row["metric"] == "macro_f1"]
+    assert float(fairfgl["mean"]) == pytest.approx(0.425)
+    assert (fairfgl["seeds"], fairfgl["column"]) == ("0 1 2", "Cora")
+    text = files[0].read_text()
+    assert "| *local only* | 71.0 ± 1.0 | – | – |" in text
+    assert "Rows in italics are references and stand in no paper." in text
+    assert r"\label{tab:fairfgl-ii-macro_f1}" in files[1].read_text()
+
+
+def test_short_in_a_session(tmp_path: Path) -> None:
+    planned = made(tmp_path, SCORES)
+    found = reproduced.Reproduction(tuple(reproduced.draw(planned)), (), {}, tmp_path)
+    assert repr(found) == f"Reproduction({tmp_path}: FairFGL, table II: accuracy; FairFGL, table II: Macro-F1)"
+    assert found._repr_html_().count("<table") == 2
