@@ -94,7 +94,7 @@ until_so first_is_done
 run graphsilo federation status
 
 # A hospital: what left it, and its own predictions.
-run graphsilo silo log kits/south/sent/south.jsonl --last 7
+run 'graphsilo silo log kits/south/sent/south.jsonl --run "$(basename kits/south/results/*)"'
 run 'graphsilo predict --run kits/south/results/*/south --out south/predictions.csv'
 run head -4 south/predictions.csv
 

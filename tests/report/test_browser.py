@@ -62,6 +62,31 @@ def test_dark_pages_draw_in_dark_colours(browser: Any, runs: dict[str, Path], tm
     visit.page.close()
 
 
+def test_a_figure_is_saved_with_its_colours(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    visit = Visit(browser, report.write(runs["fedavg"], tmp_path / "report.html"), accept_downloads=True)
+    with visit.page.expect_download() as waiting:
+        visit.page.click("#per-class .save")
+    assert waiting.value.suggested_filename == "per-class.svg"
+    text = waiting.value.path().read_text()
+    assert text.startswith("<svg")
+    assert "rgb(0, 114, 178)" in text  # no colour is left to a style that stays behind
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_words_are_explained_at_the_keyboard(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    visit = Visit(browser, report.write(runs["fedavg"], tmp_path / "report.html"))
+    visit.page.focus(".score .term")
+    assert visit.page.inner_text(".tip") == "The share of test items that were predicted right."
+    described = visit.page.get_attribute(".score .term", "aria-describedby")
+    assert visit.page.inner_text(f"#{described}") == visit.page.inner_text(".tip")
+    visit.page.keyboard.press("Escape")
+    assert visit.page.is_hidden(".tip")
+    visit.page.hover("#client-table th button[data-tip] >> nth=0")
+    assert visit.page.is_visible(".tip")
+    visit.page.close()
+
+
 def test_sorting_and_showing_more(browser: Any, tmp_path: Path, sample: ModuleType) -> None:
     folder = sample.make_run(tmp_path / "run", clients=100, rounds=2, seeds=1)
     visit = Visit(browser, report.write(folder))

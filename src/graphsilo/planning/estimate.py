@@ -275,8 +275,8 @@ def _findings(
         found.append(PlanFinding("note", text))
     elif line is not None and with_local(config).run.references:
         text = (
-            "between machines every silo also trains alone at its own site, for comparison, as many epochs as in this "
-            "run; it sends what evaluation sends, and is not part of this plan. run.references=[] leaves it out."
+            "between machines every silo also trains alone at its own site, for comparison; it sends what evaluation "
+            "sends, and is not part of this plan. run.references=[] leaves it out."
         )
         found.append(PlanFinding("note", text))
     return tuple(found)

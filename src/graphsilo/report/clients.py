@@ -58,6 +58,8 @@ def _gain_row(run: Run, gain: Gain, low: float, high: float) -> Context:
     interval = MISSING
     if paired.ci_low is not None and paired.ci_high is not None:
         interval = f"{points(paired.ci_low, name)} to {points(paired.ci_high, name)}"
+        if metric_of(name).is_share and paired.ci_high - paired.ci_low > 1:
+            interval = "too wide to say"  # two seeds, and wider than any difference can be
     texts = [metric(value, name) for value in (gain.alone, gain.together)]
     return {
         "name": run.names.title(gain.client),

@@ -23,6 +23,7 @@ from graphsilo.experiments.checks import refuse_remote
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import Participants, absent_words, left_out
+from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import model_specs
 from graphsilo.experiments.storage import disk
@@ -45,13 +46,6 @@ from graphsilo.types import ClientId, Task
 
 _WHERE_DATA_IS = ("data", "partition", "scenario", "perturb")
 """Sections that say where a simulation gets its data; between machines the silos say it."""
-
-
-ALONE = (
-    "after the run every silo trains alone at its own site, for comparison: about as much computing there again; what "
-    "leaves is what evaluation sends. run.references=[] leaves it out"
-)
-"""What the row of training alone costs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +196,11 @@ def run_over(
             "secure_sums": config.run.secure_sums, "report": config.evaluation.report,
         }  # fmt: skip
         if "local" in config.run.references:
-            say(ALONE)
+            rounds = reference_config(config, "local").method_config().total_rounds
+            say(
+                f"after the run every silo trains alone at its own site, for comparison: {rounds} rounds of its own "
+                f"epochs, of which nothing leaves but what evaluation sends. run.references=[] leaves it out"
+            )
         result = run(
             config, out=out, resume=resume, observer=observer, simulation=participants, elsewhere=sites, report=report
         )
