@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from graphsilo.experiments.reproduce.published import (
     NOTE,
+    NOTES,
     Printed,
     Question,
     chosen,
@@ -54,7 +55,8 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
 def sources(found: Sequence[Printed], runs: Sequence[Run]) -> tuple[str, ...]:
     """Where published scores are from; and of these runs, in what their protocol is known to differ."""
     numbers = sorted({each.table for each in found}, key=[each.table for each in found].index)
-    said = [f"Published: {found[0].paper}, table{'s' if len(numbers) > 1 else ''} {listed(numbers)}. {NOTE}"]
+    paper = found[0].paper
+    said = [f"Published: {paper}, table{'s' if len(numbers) > 1 else ''} {listed(numbers)}. {NOTES.get(paper, NOTE)}"]
     theirs = sorted({each.rounds for each in found if each.rounds is not None})
     ours = sorted({run.result.method.rounds for run in runs})
     if ours and len(theirs) == 1 and theirs != ours:

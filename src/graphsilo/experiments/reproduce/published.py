@@ -16,6 +16,11 @@ from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments.storage.records import RunRecord
 
 NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
+NOTES = {
+    "FedLoG": "Of the paper's cuts those of Cora, PubMed and Computers are known, and `graphsilo reproduce fedlog` "
+    "takes them; of others a difference of a point or two is one of cuts.",
+}
+"""What must be said of a paper instead."""
 
 _SETTINGS: dict[str, tuple[str, str | None]] = {
     "seen graph (closed set)": ("unseen", None),
