@@ -132,6 +132,7 @@ def test_a_server_that_is_killed_does_not_end_the_run(tmp_path, small, monkeypat
     from graphsilo.experiments.tracking import MLflow
 
     monkeypatch.setattr(base, "RETRY_SECONDS", 0.0 if start_again else 60.0)
+    monkeypatch.setattr("graphsilo.experiments.tracking.mlflow.EVERY", 0.0)
     own = Server(tmp_path).start()
     tracker, told = MLflow(own.uri, experiment="struck"), []
     tracker.say = told.append

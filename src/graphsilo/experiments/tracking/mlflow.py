@@ -14,8 +14,14 @@ from graphsilo.experiments.tracking.base import Tracker, artefacts, numbers
 
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 """Where nothing else is said: MLflow's client would hold up every round for minutes while its server is away."""
-_BATCH = 100
-"""Parameters that MLflow takes at once."""
+_PARAMS, _METRICS = 100, 1000
+"""What MLflow takes at once."""
+EVERY = 5.0
+"""Seconds between two requests with rounds: one takes longer than a small round."""
+
+
+_MARK = "download_bytes"
+"""What every round has; by it the server is asked which ones it has."""
 
 
 class MLflow(Tracker):
@@ -40,6 +46,8 @@ class MLflow(Tracker):
         self._client = MlflowClient(uri)
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "graphsilo"
         self._runs: dict[tuple[str, int | None], str] = {}
+        self._unsent: dict[tuple[str, int, int], list[Any]] = {}
+        self._sent = 0.0
 
     def open(self, run: RunStarted) -> None:
         parent = self._runs.get(("", None)) if run.label else None
@@ -50,21 +58,34 @@ class MLflow(Tracker):
         from mlflow.entities import Param
 
         params = [Param(key, str(value)) for key, value in flatten(run.config).items()]
-        for start in range(0, len(params), _BATCH):
-            self._client.log_batch(mine, params=params[start : start + _BATCH])
+        for start in range(0, len(params), _PARAMS):
+            self._client.log_batch(mine, params=params[start : start + _PARAMS])
 
     def known(self, label: str, seed: int) -> Collection[int]:
         mine = self._begin(label, seed, f"seed {seed}", self._runs[label, None])
-        steps = [one.step for one in self._client.get_metric_history(mine, "upload_bytes")]
-        return {*steps, *(one.step for one in self._client.get_metric_history(mine, "setup/upload_bytes"))}
+        return {one.step for name in (_MARK, f"setup/{_MARK}") for one in self._client.get_metric_history(mine, name)}
 
     def keep(self, label: str, seed: int, number: int, row: Mapping[str, Any], clients: Sequence[ClientRound]) -> None:
         from mlflow.entities import Metric
 
         found = numbers(row, clients, self.runs[label].names)
         now, prefix = int(1000 * time.time()), "" if number else "setup/"
+        found[_MARK] = found.pop(_MARK)  # the last one: where it stands, the round is complete
         metrics = [Metric(f"{prefix}{name}", value, now, number) for name, value in found.items()]
-        self._client.log_batch(self._runs[label, seed], metrics=metrics)
+        self._unsent[label, seed, number] = metrics
+        if time.monotonic() - self._sent >= EVERY:
+            self._send()
+
+    def _send(self) -> None:
+        """Rounds that are not with the server yet; of those that it has had already it takes none twice."""
+        rounds: dict[str, list[Any]] = {}
+        for (label, seed, _), metrics in self._unsent.items():
+            rounds.setdefault(self._runs[label, seed], []).extend(metrics)
+        for mine, metrics in rounds.items():
+            for start in range(0, len(metrics), _METRICS):
+                self._client.log_batch(mine, metrics=metrics[start : start + _METRICS])
+        self._unsent.clear()
+        self._sent = time.monotonic()
 
     def note(self, text: str) -> None:
         said = self._client.get_run(self._runs["", None]).data.tags.get("graphsilo.warnings", "")
@@ -72,6 +93,7 @@ class MLflow(Tracker):
             self._client.set_tag(self._runs["", None], "graphsilo.warnings", f"{said}{text}\n")
 
     def seed_done(self, event: SeedEnded) -> None:
+        self._send()
         mine = self._runs[event.label, event.seed]
         best = {f"best/{name}": value for name, value in numbers(event.result.test.metrics).items()}
         for name, value in {**best, "best/round": event.result.best_round}.items():
@@ -79,6 +101,7 @@ class MLflow(Tracker):
         self._client.set_terminated(mine, "FINISHED")
 
     def close(self, run: RunStarted, event: RunEnded) -> None:
+        self._send()
         stopped = isinstance(event.error, KeyboardInterrupt)
         state = "FINISHED" if event.error is None else "KILLED" if stopped else "FAILED"
         mine = self._runs[run.label, None]
