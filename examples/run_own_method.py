@@ -4,9 +4,7 @@
 from own_method import METHOD
 
 import graphsilo
-from graphsilo.federation import registry
 
-registry.register(METHOD)
-for method in ("fedavg", "fedper"):
-    print(method, graphsilo.run(clients=5, method=method, rounds=20).accuracy())
+for method in ("fedavg", METHOD):
+    print(graphsilo.run(clients=5, method=method, rounds=20))
 # --8<-- [end:run]

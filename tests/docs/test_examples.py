@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import graphsilo
+from graphsilo.cli import main
 from graphsilo.data.partition import registry as rules
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.runner import run
@@ -76,6 +78,26 @@ def test_the_own_rule_cuts_in_proportion(monkeypatch):
             rules.register(module.RULE)
     finally:
         rules._rules.cache_clear()
+
+
+@pytest.mark.slow
+def test_the_page_to_bring_your_own(monkeypatch, tmp_path, capsys):
+    """Every block of it, in its order: one program in Python, and the commands in a folder with its files."""
+    for name in ("own_net.py", "own_cut.py", "own_method.py"):
+        (tmp_path / name).write_text((EXAMPLES / name).read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    page = (EXAMPLES.parent / "docs" / "own.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(python|sh)\n(.*?)```", page, flags=re.DOTALL)
+    named: dict = {}
+    for code in (code for kind, code in blocks if kind == "python" and "--8<--" not in code):
+        exec(code, named)
+    assert named["result"].tree["config"]["partition"]["first"] == 0.6
+    lines = [line for kind, code in blocks if kind == "sh" for line in code.splitlines()]
+    assert len(lines) == 7
+    for line in lines:
+        assert main([*line.split()[1:], *(["--no-report"] if " run " in line else [])]) == 0, line
+    assert "fedper" in (tmp_path / "runs" / "mine" / "config.yaml").read_text(encoding="utf-8")
 
 
 def test_own_arrays_are_run():

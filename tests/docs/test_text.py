@@ -60,6 +60,7 @@ def test_commands_parse(words: list[str], monkeypatch: pytest.MonkeyPatch) -> No
         checked.append(config)
 
     monkeypatch.setattr(run_module, "run_command", check)
+    monkeypatch.chdir(EXAMPLES)  # where the pages' own files are
     group = typer.main.get_command(app)
     arguments = [word for word in words[1:] if word not in ("...", "DIR...", "COMMAND")]
     if words[1:2] == ["run"]:

@@ -91,7 +91,11 @@ def _run_settings(
     ] = None,
     partition: Annotated[
         str | None,
-        _what(metavar="RULE", help="Rule that cuts the data into clients.", autocompletion=complete.partitions),
+        _what(
+            metavar="RULE",
+            help="Rule that cuts the data into clients, or a .py file with one.",
+            autocompletion=complete.partitions,
+        ),
     ] = None,
     clients: Annotated[int | None, _what(metavar="K", help="Number of clients.")] = None,
     partition_seed: Annotated[
@@ -117,14 +121,20 @@ def _run_settings(
         ),
     ] = None,
     model: Annotated[
-        str | None, _what(metavar="NAME", help="Backbone that the clients run.", autocompletion=complete.models)
+        str | None,
+        _what(
+            metavar="NAME",
+            help="Backbone that the clients run, or a .py file with one.",
+            autocompletion=complete.models,
+        ),
     ] = None,
     method: Annotated[
-        str | None, _what(metavar="NAME", help="Federated method.", autocompletion=complete.methods)
+        str | None,
+        _what(metavar="NAME", help="Federated method, or a .py file with one.", autocompletion=complete.methods),
     ] = None,
     rounds: Annotated[int | None, _what(metavar="N", help="Communication rounds.")] = None,
     seeds: Annotated[
-        str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4.")
+        str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4, 3 is seed 3.")
     ] = None,
     assignments: Annotated[
         list[str] | None,
