@@ -1,0 +1,156 @@
+"""The score of a run, beside what it is held against: other models of the run, references, costs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.storage.records import Spent
+from graphsilo.report import tables
+from graphsilo.report.formats import (
+    MISSING,
+    REFERENCES,
+    Spread,
+    data_size,
+    duration,
+    in_sentence,
+    listed,
+    metric,
+    percent,
+    plus_minus,
+    references_explained,
+    spread,
+    with_unit,
+    words,
+)
+from graphsilo.report.record import Context, Pick, Run
+
+SHORT_MODES = {
+    "own_local": {"title": "Own models", "key": "own"},
+    "own_global": {"title": "Own models, all data", "key": "own"},
+    "aggregate_local": {"title": "Common model", "key": "common"},
+    "aggregate_global": {"title": "Common model, all data", "key": "common"},
+}
+"""Whose model was scored, as a heading beside its score; and the word that explains it."""
+
+
+def headline(run: Run) -> Context:
+    """The score in large, what stands beside it, and tiles of further numbers."""
+    name = run.main_metric
+    score = run.spread(name)
+    return {
+        "metric": metric_of(name).title,
+        "unit": "%" if metric_of(name).is_share else "",
+        "key": name,
+        "models": _models(run),
+        "mean": MISSING if score is None else metric(score.mean, name),
+        "std": None if score is None or score.std is None else metric(score.std, name),
+        "explained": _note(run, score),
+        "references": _reference_table(run),
+        "tiles": _tiles(run),
+    }
+
+
+def _models(run: Run) -> list[Context]:
+    """The models that were scored side by side, the headline's first; empty where there is one."""
+    name = run.main_metric
+    if len(run.modes) < 2:
+        return []
+    picks: list[Pick] = [lambda seed: seed.test]
+    picks += [partial(lambda mode, seed: seed.modes[mode].test, mode) for mode in run.modes[1:]]
+    return [
+        {**SHORT_MODES.get(mode, {"title": words(mode), "key": ""}), "score": with_unit(run.spread(name, pick), name)}
+        for mode, pick in zip(run.modes, picks, strict=True)
+    ]
+
+
+def _note(run: Run, score: Spread | None) -> str:
+    seeds = run.seed_names
+    if score is None:
+        return "no test score recorded"
+    over = f"mean ± standard deviation over {score.count} seeds" if score.std is not None else f"one seed ({seeds[0]})"
+    chosen = [seed.best_round for seed in run.seeds]
+    when = f", at the round that validation chose ({listed(map(str, chosen))})"
+    if len(chosen) > 5:
+        when = f", at the rounds that validation chose ({min(chosen)} to {max(chosen)})"
+    return f"test, {over}{when}"
+
+
+def _reference_table(run: Run) -> Context | None:
+    """Local, this run, global: values per metric, and a dot on one common axis for the main metric."""
+    main = run.main_metric
+    names = [name for name in run.metrics() if name == main or metric_of(name).selects][:3]
+    found = {
+        key: {name: tables.reference_spread(run, key, name) for name in names} for key in run.result.reference_rows
+    }
+    if not found or not names:
+        return None
+    spent = {key: means.beside.spent or Spent() for key, means in run.result.reference_rows.items()}
+    rows = [(REFERENCES[key], scores, spent[key], False) for key, scores in found.items()]
+    mine = {name: run.spread(name) for name in names}
+    rows.insert(int("local" in found), (run.result.method.title, mine, run.result.spent, True))
+    reach = [
+        edge
+        for _, scores, *_ in rows
+        if (score := scores.get(main)) is not None
+        for edge in (score.mean - (score.std or 0), score.mean + (score.std or 0))
+    ]
+    low, high = (min(reach), max(reach)) if reach else (0.0, 1.0)
+    pad = 0.08 * (high - low) or 0.01
+    low, high = low - pad, high + pad
+
+    def at(value: float) -> str:
+        return f"{100 * (value - low) / (high - low):.2f}"
+
+    lines = []
+    for title, scores, took, own in rows:
+        score = scores.get(main)
+        dot = None
+        if score is not None:
+            width = 200 * (score.std or 0) / (high - low)
+            dot = {"at": at(score.mean), "from": at(score.mean - (score.std or 0)), "width": f"{width:.2f}"}
+        cells = [
+            *(plus_minus(scores[name], name) for name in names),
+            data_size(took.upload_bytes),
+            duration(took.cpu_seconds),
+        ]
+        lines.append({"title": title, "own": own, "dot": dot, "cells": cells})
+    gaps = [(name, run.result.gap_closed.get(name)) for name in names]
+    texts = [f"{percent(gap, 0)} % in {in_sentence(name)}" for name, gap in gaps if gap is not None]
+    return {
+        "metric": in_sentence(main),
+        "columns": [
+            *(f"{each.title}, %" if each.is_share else each.title for each in map(metric_of, names)),
+            "Sent",
+            "CPU",
+        ],
+        "rows": lines,
+        "gap_sentence": f"Of the gap between local and global, this run closes {listed(texts)}." if texts else None,
+        "explained": references_explained(found),
+        "axis": [metric(low, main), metric(high, main)],
+    }
+
+
+def _tiles(run: Run) -> list[tuple[str, str]]:
+    tiles: list[tuple[str, str]] = []
+    for name in run.metrics():
+        if name != run.main_metric and len(tiles) < 2:
+            tiles.append((metric_of(name).title, with_unit(run.spread(name), name)))
+    worst = spread(_worst(run))
+    if worst is not None:
+        tiles.append((f"Worst client, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
+    return [
+        *tiles,
+        ("Sent for training, per seed", data_size(run.result.summary.upload_bytes)),
+        ("Received for training, per seed", data_size(run.result.summary.download_bytes)),
+        ("CPU time, per seed", duration(run.result.spent.cpu_seconds)),
+    ]
+
+
+def _worst(run: Run) -> list[float | None]:
+    """The worst client's score per seed."""
+    name, found = run.main_metric, []
+    for seed in run.seeds:
+        scores = [score for row in seed.clients if (score := row.test.numbers.get(name)) is not None]
+        found.append((min if metric_of(name).higher_is_better else max)(scores, default=None))
+    return found
