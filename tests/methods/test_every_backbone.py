@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from graphsilo import models
@@ -104,3 +106,27 @@ def test_what_they_advise_works(method, model):
 def test_neighbours_are_sampled_for_sage_alone(method, model):
     with pytest.raises(ConfigError, match="samples neighbours for GraphSAGE; the model is"):
         run(config_of(method, model, **{"method.fan_out": 2}))
+
+
+# -- a module of one's own -----------------------------------------------------------------------------------------
+
+OWN_REFUSED = {
+    "fedlog": r"known here for sage, gcn and mlp; model 'own_net\.Net' was asked for",
+    "fedstar": r"gin_fedstar has; own_net\.Net was asked for",
+    "fedgcn": r"own_net\.Net makes no such sums",
+    "fedgen": r"'own_net\.Net' cannot classify vectors that are no nodes, .* give the module a method embed",
+}
+"""Methods that need a backbone which they know, or one whose head classifies vectors."""
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=[] if name in BROAD else [pytest.mark.slow]) for name in METHODS]
+)
+def test_a_module_of_one_s_own_runs_or_is_refused(method):
+    net = Path(__file__).resolve().parents[2] / "examples" / "own_net.py"
+    config = config_of(method, str(net))
+    if method in OWN_REFUSED:
+        with pytest.raises(UnsupportedError, match=OWN_REFUSED[method]):
+            run(config)
+    else:
+        assert runs(config)

@@ -271,6 +271,11 @@ class Model(nn.Module, ABC):
         return reduced(next(self.parameters()).device.type)
 
     @property
+    def called(self) -> str:
+        """How refusals name it."""
+        return type(self).__name__
+
+    @property
     def num_parameters(self) -> int:
         """P of the papers: trainable scalars."""
         return sum(parameter.numel() for parameter in self.parameters())

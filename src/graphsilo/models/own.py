@@ -126,6 +126,10 @@ class OwnModel(Model):
         widths = dict(zip(kind.widths, (inputs, classes), strict=True))
         return cls(partial(kind.factory, **widths, **dict(settings)), inputs, classes, task, f"model '{kind.model}'")
 
+    @property
+    def called(self) -> str:
+        return self.what
+
     def reset(self, generator: torch.Generator) -> None:
         """Make the module anew: whatever way it draws its weights, they come from the generator."""
         self._draw(_seed(generator))

@@ -102,7 +102,7 @@ def layers_of(model: Model) -> tuple[Layer, ...]:
     if not found:
         raise UnsupportedError(
             f"FedLoG optimises nodes through its encoder, which is known here for sage, gcn and mlp; "
-            f"{type(model).__name__} was asked for. Use --model sage, the paper's."
+            f"{model.called} was asked for. Use --model sage, the paper's."
         )
     return tuple(found)
 
