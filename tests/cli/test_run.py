@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -230,3 +231,20 @@ def test_flags_that_name_several_may_be_repeated(call, small, tmp_path):
     flags = ["--reference", "local", "--reference", "global", "--set", "run.workers=1", "--rounds", "1"]
     assert call("run", *small, *flags, "--no-report", "--out", tmp_path / "run")[0] == 0
     assert set(json.loads((tmp_path / "run" / "result.json").read_text())["references"]) >= {"local", "global"}
+
+
+def test_trackers_from_the_command_line(call, small, tmp_path):
+    places = ["--track", "csv", "--track", f"jsonl:{tmp_path / 'events.jsonl'}"]
+    code, _, _ = call("run", *small, "--rounds", "2", "--out", tmp_path / "run", "--no-report", "-q", *places)
+    assert code == 0
+    assert (tmp_path / "run" / "track.csv").read_text().count("\n") == 1 + 3
+    assert '"event": "ended"' in (tmp_path / "events.jsonl").read_text()
+
+
+def test_a_tracker_that_cannot_be_had_is_refused_before_anything_is_written(call, small, tmp_path, monkeypatch):
+    code, _, said = call("run", *small, "--out", tmp_path / "run", "--track", "mlflo")
+    assert (code, "did you mean 'mlflow'" in said) == (2, True)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    code, _, said = call("run", *small, "--out", tmp_path / "run", "--track", "mlflow:http://127.0.0.1:1")
+    assert (code, 'pip install "graphsilo[tracking]"' in said) == (2, True)
+    assert not (tmp_path / "run").exists()

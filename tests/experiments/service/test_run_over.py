@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.jobs import Jobs
 from graphsilo.experiments.service.run_over import run_over
+from graphsilo.experiments.tracking import JSONLines
 from graphsilo.federation.journal import read
 from graphsilo.federation.policy import DEFAULT_KINDS
 from graphsilo.runtime.site.supervisor import SiteSupervisor
@@ -199,3 +201,16 @@ def test_a_job_may_be_based_on_the_one_that_it_replaces(sites: Any, tmp_path: Pa
     table = compare(tmp_path / "first", job.out)
     assert table.warnings == ()
     assert table.notes[0].endswith("over the 2 clients that all runs have.")
+
+
+def test_a_tracker_at_the_coordinator_has_every_round(sites: Any, tmp_path: Path) -> None:
+    config = short(sites, "fedavg", **{"run.references": ["local"]})
+    arguments = {"name": "test", "clients": sites.clients}
+    tree = run_over(sites.transport, config, out=tmp_path / "out", observer=JSONLines(), **arguments).tree
+    lines = [json.loads(line) for line in (tmp_path / "out" / "track.jsonl").read_text().splitlines()]
+    rounds = [line for line in lines if line["event"] == "round" and line["label"] == ""]
+    assert [line["test"] for line in rounds] == [row["test"] for seed in tree["seeds"] for row in seed["rounds"]]
+    each = [client["upload_bytes"] for client in rounds[0]["clients"]]
+    assert sum(each) == rounds[0]["upload_bytes"]
+    assert all(client["cpu_seconds"] > 0 for client in rounds[0]["clients"])
+    assert [line["label"] for line in lines if line["event"] == "ended"] == ["local", ""]

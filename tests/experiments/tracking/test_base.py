@@ -125,6 +125,27 @@ def test_an_observer_that_raises_ends_the_run_which_can_resume(tmp_path, small):
     assert run(config, out=tmp_path / "run", resume=True).accuracy() == run(config).accuracy()
 
 
+def test_rounds_that_come_again_in_the_same_process_are_kept_once(small):
+    """As after the loss of a worker process, where the seed goes on from its last checkpoint, or from the beginning."""
+
+    class Again(Several):
+        def seed_started(self, event):
+            self.start = event
+            super().seed_started(event)
+
+        def progressed(self, progress):
+            super().progressed(progress)
+            if progress.round == 2:
+                super().seed_started(self.start)
+                super().progressed(progress)
+
+    store = Failing(set())
+    for _ in range(2):  # the tracker may be used again, for another run
+        run(small(), observer=Again(store))
+    assert store.rounds == [0, 1, 2, 3] * 2
+    assert store.told == []
+
+
 def test_trackers_by_name(tmp_path):
     assert tracker(f"csv:{tmp_path / 'x.csv'}")._given == str(tmp_path / "x.csv")
     with pytest.raises(ConfigError, match="did you mean 'mlflow'"):

@@ -42,7 +42,7 @@ class Server:
             ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-        for _ in range(600):
+        for _ in range(1800):
             try:
                 urllib.request.urlopen(f"{self.uri}/health", timeout=1).close()
                 return self

@@ -86,7 +86,7 @@ class Tracker(Observer):
 
     def started(self, run: RunStarted) -> None:
         if not self._going:
-            self.runs = {}
+            self.runs, self._kept = {}, {}
         self._going += 1
         self.runs[run.label] = run
         self.locate()
@@ -97,7 +97,7 @@ class Tracker(Observer):
         place = (event.label, event.seed)
 
         def take_up() -> None:
-            self._kept[place] = set(self.known(*place))
+            self._kept[place] = {*self.known(*place), *self._kept.get(place, ())}
             rows = [(0, event.setup)] if event.setup is not None else []
             for number, row in [*rows, *((row["round"], row) for row in event.rows)]:
                 self._keep(place, number, row)
@@ -168,7 +168,7 @@ class Tracker(Observer):
                 self._retry_at = time.monotonic() + RETRY_SECONDS
                 if not self._has_failed:
                     self._has_failed = True
-                    reason = one_line(f"{type(error).__name__}: {error}", 300)
+                    reason = one_line(f"{type(error).__name__}: {error}", 160)
                     self.say(f"{self.kind} could not keep what the run reports ({reason}). The run goes on; this is "
                              f"tried again now and then.")  # fmt: skip
                 return
