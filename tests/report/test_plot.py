@@ -48,3 +48,10 @@ def test_series_stand_out_from_both_pages(colours: tuple[str, str]) -> None:
     light, dark = colours
     assert contrast(light, "#ffffff") >= 3
     assert contrast(dark, "#191f27") >= 3
+
+
+@pytest.mark.parametrize("colours", plot.inks())
+def test_names_in_colour_can_be_read_on_both_pages(colours: tuple[str, str]) -> None:
+    light, dark = colours
+    assert contrast(light, "#ffffff") >= 4.5
+    assert contrast(dark, "#191f27") >= 4.5

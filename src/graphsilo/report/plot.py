@@ -34,6 +34,8 @@ SCALE = {
     "#08306b": "#d6ecfb",
 }
 """From no share to the largest, evenly spaced."""
+INK = ("#1c2430", "#e6e9ee")
+"""Of text, in the light and in the dark."""
 STEPS = 13
 """Colours of a heat map."""
 
@@ -196,22 +198,31 @@ def short(value: float) -> float:
 
 def ramp() -> list[tuple[str, str]]:
     """The colours of a heat map, light and dark, ``STEPS`` of them."""
-    return list(zip(_between(list(SCALE)), _between(list(SCALE.values())), strict=True))
+    places = np.linspace(0, 1, STEPS).tolist()
+    return list(zip(_between(list(SCALE), places), _between(list(SCALE.values()), places), strict=True))
 
 
-def _between(colours: Sequence[str]) -> list[str]:
+def _between(colours: Sequence[str], places: Sequence[float]) -> list[str]:
+    """Colours at places from 0 to 1 along a row of others."""
     known = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours], dtype=float)
-    at = np.linspace(0, len(colours) - 1, STEPS)
+    at = np.asarray(places) * (len(colours) - 1)
     mixed = np.stack([np.interp(at, np.arange(len(colours)), part) for part in known.T], axis=1).round().astype(int)
     return [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in mixed.tolist()]
 
 
+def inks() -> list[tuple[str, str]]:
+    """The series colours for text, light and dark: nearer to the ink, since letters are thinner than lines."""
+    light, dark = INK
+    return [(_between([one, light], [0.35])[0], _between([other, dark], [0.35])[0]) for one, other in SERIES.items()]
+
+
 def palette() -> str:
-    """The colours as a style: ``--s0`` … of series, ``--h0`` … of a heat map."""
+    """The colours as a style: ``--s0`` … of series, ``--t0`` … of their names, ``--h0`` … of a heat map."""
     light, dark = (
         "".join(
             [
                 *(f"--s{i}:{pair[shade]};" for i, pair in enumerate(SERIES.items())),
+                *(f"--t{i}:{pair[shade]};" for i, pair in enumerate(inks())),
                 *(f"--h{i}:{pair[shade]};" for i, pair in enumerate(ramp())),
             ]
         )
