@@ -17,6 +17,7 @@ import pty
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,7 @@ WIDTH, SHARPNESS = 1160, 1.25
 """Of a page in a picture: CSS pixels, and pixels of the picture for each."""
 COLUMNS = 104
 """Of a terminal in a picture."""
-PATIENCE = 120
+PATIENCE = 400
 """Seconds that a federation may take to get going."""
 
 
@@ -50,6 +51,7 @@ def main() -> None:
     if unknown := set(names) - set(PICTURES):
         parser.error(f"there is no picture {', '.join(sorted(unknown))}: there are {', '.join(PICTURES)}")
     PLACE.mkdir(exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended, too
     os.environ.update(PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}", OMP_NUM_THREADS="1")
     # A short path: the sockets of kits lie below it.
     with tempfile.TemporaryDirectory(prefix="gs-") as folder, sync_playwright() as playwright:
@@ -160,7 +162,7 @@ def running(command: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def wait(until: Callable[[], bool]) -> None:
