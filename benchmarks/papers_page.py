@@ -50,8 +50,8 @@ common model instead of the clients' own, or the other way round), at the round 
 deviation of three seeds, of which each has a cut and split of its own except in FedLoG's tables. *Tuned* is the best
 of eight settings, the same number for every method, chosen by validation on a cut and seed that no score here comes
 from. Rows in italics are references and stand in no paper. Click a title to sort; differences are coloured from one
-point, from three and from eight. CPU seconds are of one seed; most were measured on an Intel Xeon, some later ones on an
-AMD EPYC, which takes about half.
+point, from three and from eight. CPU seconds are of one seed; most were measured on an Intel Xeon, some later
+ones on an AMD EPYC, which takes about half.
 
 What follows from them: [findings](papers-findings.md).
 """
