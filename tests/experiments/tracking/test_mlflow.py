@@ -136,7 +136,6 @@ def test_a_server_that_is_killed_does_not_end_the_run(tmp_path, small, monkeypat
     own = Server(tmp_path).start()
     tracker, told = MLflow(own.uri, experiment="struck"), []
     tracker.say = told.append
-    began = time.monotonic()
     result = run(
         small(method__rounds=6), out=tmp_path / "run", observer=Several(Striking(2, own, start_again), tracker)
     )
@@ -144,7 +143,6 @@ def test_a_server_that_is_killed_does_not_end_the_run(tmp_path, small, monkeypat
     if start_again is None:
         assert len(told) == 2
         assert "events of the run could not be kept" in told[1]
-        assert time.monotonic() - began < 60
         own.start()
         run(small(method__rounds=6), out=tmp_path / "run", resume=True, observer=tracker)  # sends what is missing
     else:
