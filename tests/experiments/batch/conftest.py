@@ -60,7 +60,7 @@ def notes():
 def until():
     """Waits for something to become true."""
 
-    def wait(condition, seconds=60.0):
+    def wait(condition, seconds=180.0):
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, "it did not happen in time"
@@ -94,11 +94,13 @@ def cluster(tmp_path, until):
         file = tmp_path / "scheduler.json"
 
         def worker(self, *, threads=1, **more):
-            folder = tmp_path / f"worker{len(started)}"
-            return start(
+            folder, log = tmp_path / f"local{len(started)}", tmp_path / f"worker{len(started)}.log"
+            process = start(
                 "worker", self.address, "--nthreads", str(threads), "--no-nanny", "--no-dashboard",
                 "--local-directory", str(folder), **more,
             )  # fmt: skip
+            until(lambda: "Registered to" in log.read_text())
+            return process
 
     yield Cluster()
     for process in reversed(started):

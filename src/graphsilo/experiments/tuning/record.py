@@ -22,7 +22,7 @@ class TrialRecord(Record, kw_only=True):
         trial: Its number within the method; 0 has the settings that the configuration says.
         settings: What was drawn, by dotted name.
         validation: Best validation score of the run; of one that was pruned, until then.
-        round: The last round that was scored.
+        round: The last round, counted through all seeds; of one that was pruned, the one that it was judged by.
         cpu_seconds: Of the run.
         error: Why there is none.
     """

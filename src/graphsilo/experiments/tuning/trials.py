@@ -36,7 +36,7 @@ SPARED = 3
 LOOKS = 12
 """How often a run's score is looked at; the storage takes longer to note one than a short round takes."""
 LEAST_FOR_IMPORTANCE = 8
-INDEX, SETTINGS, ERROR, CPU = "trial", "settings", "error", "cpu_seconds"
+INDEX, SETTINGS, ERROR, CPU, ROUND = "trial", "settings", "error", "cpu_seconds", "round"
 """What a trial's record in the storage has of ours; one without an index was drawn twice and does not count."""
 
 
@@ -232,6 +232,7 @@ class Trials:
                 None if found.summary.validation is None else found.summary.validation.metrics[self.metric.name].mean
             )
             trial.set_user_attr(CPU, sum(seed.cpu_seconds for seed in found.seeds))
+            trial.set_user_attr(ROUND, sum(seed.last_round for seed in found.seeds))
             if value is None:
                 trial.set_user_attr(ERROR, "no client had a validation score.")
             self._study.tell(trial, value, state=states.FAIL if value is None else None)
@@ -264,7 +265,7 @@ class Trials:
             settings=json.loads(frozen.user_attrs[SETTINGS]),
             state=state,
             validation=value,
-            round=max(steps, default=0),
+            round=frozen.user_attrs.get(ROUND, max(steps, default=0)),
             cpu_seconds=frozen.user_attrs.get(CPU),
             error=frozen.user_attrs.get(ERROR),
         )
