@@ -14,6 +14,7 @@ same scores and bytes; ``graphsilo.experiments.tracking.Tracker`` is for stores 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,6 +66,11 @@ class RunStarted:
     out: Path | None = None
     resumed: bool = False
     is_finished: bool = False
+
+    @cached_property
+    def identity(self) -> str:
+        """A name that no other run has; all who hear of this run find the same one."""
+        return secrets.token_hex(6)
 
 
 @dataclass(frozen=True)

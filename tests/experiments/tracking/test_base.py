@@ -76,6 +76,18 @@ def test_a_finished_run_is_told_again(tmp_path, small):
     assert listener.first.is_finished
 
 
+def test_trackers_of_one_run_have_one_name_for_it_and_add_nothing_when_it_is_told_again(tmp_path, small):
+    folder, kept = tmp_path / "run", []
+    for resume in (False, True):
+        run(small(), out=folder, resume=resume, observer=Several(JSONLines(), CSV()))
+        rounds = [line for line in lines(folder / "track.jsonl") if line["event"] in ("set-up", "round")]
+        rows = list(csv.DictReader((folder / "track.csv").open()))
+        kept.append([(line["run"], line.get("round", 0)) for line in rounds])
+        assert kept[-1] == [(row["run"], int(row["round"])) for row in rows]
+    assert kept[0] == kept[1]
+    assert {name for name, _ in kept[0]} == {json.loads((folder / "tracking.json").read_text())["run"]}
+
+
 def test_a_run_without_a_folder_needs_a_place(tmp_path, small):
     with pytest.raises(ConfigError, match="csv writes into the folder of the run, and this run has none"):
         run(small(), observer=CSV())

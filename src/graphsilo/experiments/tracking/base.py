@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 import time
 import warnings
 from abc import abstractmethod
@@ -180,10 +179,9 @@ def _identity(run: RunStarted) -> str:
     path = None if run.out is None else run.out / "tracking.json"
     if path is not None and run.resumed and path.exists():
         return str(disk.read_json(path, "the run's name in trackers")["run"])
-    name = secrets.token_hex(6)
     if path is not None:
-        disk.write_json(path, {"run": name})
-    return name
+        disk.write_json(path, {"run": run.identity})
+    return run.identity
 
 
 def numbers(
