@@ -48,10 +48,12 @@ class Server:
                 return self
             except OSError:
                 time.sleep(0.1)
+        self.kill()
         raise TimeoutError("mlflow server")
 
     def kill(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -127,13 +129,14 @@ class Striking(Observer):
 
 
 @pytest.mark.parametrize("start_again", [4, None])
-def test_a_server_that_is_killed_does_not_end_the_run(tmp_path, small, monkeypatch, start_again):
+def test_a_server_that_is_killed_does_not_end_the_run(request, tmp_path, small, monkeypatch, start_again):
     """It misses nothing where it is there again before the run ends."""
     from graphsilo.experiments.tracking import MLflow
 
     monkeypatch.setattr(base, "RETRY_SECONDS", 0.0 if start_again else 60.0)
     monkeypatch.setattr("graphsilo.experiments.tracking.mlflow.EVERY", 0.0)
     own = Server(tmp_path).start()
+    request.addfinalizer(own.kill)
     tracker, told = MLflow(own.uri, experiment="struck"), []
     tracker.say = told.append
     result = run(
@@ -151,4 +154,3 @@ def test_a_server_that_is_killed_does_not_end_the_run(tmp_path, small, monkeypat
     wanted = [(row["round"], row["test"]["accuracy"]) for row in result.tree["seeds"][0]["rounds"]]
     assert history(client, runs["run", "0"], "test/accuracy") == wanted
     assert runs["run", "all"].info.status == "FINISHED"
-    own.kill()
