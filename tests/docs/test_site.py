@@ -118,7 +118,10 @@ def test_a_browser_asks_nobody(site: Path) -> None:
                 assert len(heights) >= 4
                 assert min(heights) > 5, "a formula is not drawn"
             page.goto((site / "methods" / "fedavg.html").as_uri())  # from a folder, without a server
-            page.fill(".md-search__input", "secure sums")
+            page.click(".md-search__input")
+            told = "document.querySelector('.md-search-result__meta').textContent"
+            page.wait_for_function(f"!{told}.includes('Initializing')")  # what is typed before is not seen
+            page.locator(".md-search__input").press_sequentially("secure sums")
             page.wait_for_selector(".md-search-result__item")
             first = page.locator(".md-search-result__item a").first.get_attribute("href") or ""
             assert first.startswith("file:")
