@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,6 +49,20 @@ def test_run_page(browser: Any, runs: dict[str, Path], tmp_path: Path, width: in
     assert "of class" in visit.page.inner_text(".tip")
     assert visit.complaints == []
     assert visit.requests == [path.as_uri()]
+    visit.page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_long_name_of_a_silo_widens_nothing(browser: Any, runs: dict[str, Path], tmp_path: Path, width: int) -> None:
+    folder = shutil.copytree(runs["fedavg"], tmp_path / "run")
+    record = json.loads((folder / "result.json").read_text())
+    for row in record["partition"]["per_client"]:
+        row["silo"] = f"{row['client']} Hospital of Saint Bartholomew " * 6
+    (folder / "result.json").write_text(json.dumps(record))
+    visit = Visit(browser, report.write(folder, tmp_path / "report.html"), viewport={"width": width, "height": 900})
+    assert "Bartholomew" in visit.page.text_content("#client-table tbody th")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == width
+    assert visit.page.evaluate("document.querySelector('#client-table tbody th').offsetWidth") < 300
     visit.page.close()
 
 

@@ -127,6 +127,9 @@ def test_without_training_alone_it_says_what_to_run(tmp_path: Path) -> None:
     assert "--reference local" in found.missing
     apart = run_of(tmp_path / "apart", [[0.5]], partition={"rule": "silos"})
     assert "usual between machines" in finding(apart).missing
+    asked = {"run": {"references": ["local"]}}
+    refused = run_of(tmp_path / "refused", [[0.5]], partition={"rule": "silos"}, config=asked)
+    assert "the warnings say why" in finding(refused).missing
     lost = run_of(tmp_path / "lost", [[0.5]], [[0.4]])
     (lost.path / "references" / "local" / "result.json").unlink()
     assert finding(load(lost.path)).missing.endswith("(references/local).")

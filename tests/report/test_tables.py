@@ -167,6 +167,13 @@ def test_what_makes_runs_incomparable_is_named(tmp_path: Path) -> None:
     ] * 2
 
 
+def test_scaling_that_differs_is_named(tmp_path: Path) -> None:
+    scalings = {"one": {"scale": "none"}, "two": {"scale": "standard"}}
+    runs = [load(run(tmp_path, name, [0.8], config={"data": scale})) for name, scale in scalings.items()]
+    table = beside(runs, ["one", "two"], columns(runs, None))
+    assert table.notes == ("data.scale differs (one: none; two: standard).",)
+
+
 def test_runs_of_the_same_question_are_comparable(runs: dict[str, Path]) -> None:
     table = comparison(list(runs.values()))
     assert table.warnings == ()

@@ -17,6 +17,8 @@ _FREE = ("run", "data.root", "evaluation.models", "evaluation.embeddings")
 # Settings of the question that was asked. Of the first two, contents are compared, so that a name, path or seed that
 # leads to the same contents is no difference.
 _BY_CONTENT = ("data", "partition")
+# Those of these that no hash tells: how features are scaled is settled when a run begins.
+_SCALING = ("data.scale", "data.scale_by")
 _ASKED = ("task", "scenario", "perturb")
 # Within the method's section these are the schedule that compared runs usually share; the rest is the method itself.
 _SCHEDULE = ("rounds", "local_epochs", "batch_size", "participation", "optimizer", "lr", "weight_decay")
@@ -159,7 +161,7 @@ def differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], li
         values = [settings.get(key, "unset") for settings in flat]
         if _is_free(key) or len({repr(value) for value in values}) == 1:
             continue
-        if section in _BY_CONTENT:
+        if section in _BY_CONTENT and key not in _SCALING:
             continue
         if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or "unset" in values):
             continue

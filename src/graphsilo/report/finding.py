@@ -16,7 +16,7 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import PairedComparison, compare_paired
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.report.formats import in_sentence, listed, mean, metric
-from graphsilo.report.record import Run
+from graphsilo.report.record import Run, flatten
 
 Side: TypeAlias = Literal["gains", "loses", "same"]
 
@@ -228,6 +228,8 @@ def _missing(run: Run) -> str:
     if "local" in run.result.reference_rows:
         return "The scores of each silo alone are not in this folder (references/local)."
     if run.result.partition.rule == "silos":
+        if "local" in flatten(run.config).get("run.references", ()):
+            return "Training alone was asked for and did not come about: the warnings say why."
         return "Run the job with the reference `local`, which is usual between machines (run.references=[local])."
     return "Run it again with --reference local: every silo then also trains by itself."
 
