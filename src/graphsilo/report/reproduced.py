@@ -26,7 +26,7 @@ from graphsilo.report.record import Run, load
 from graphsilo.report.views import Column
 from graphsilo.report.writers import to_latex, to_markdown
 
-REFERENCES = "Rows in italics are references and stand in no paper."
+REFERENCES = "References, which stand in no paper: {}."
 
 
 @dataclass(frozen=True)
@@ -219,19 +219,19 @@ def _drawn(table: Table, column: Column, runs: dict[str, list[tuple[Line, Run]]]
     def find(run: Run, label: str, column: Column) -> Printed | None:
         return printed.get(run.path)
 
+    references = [line.label for line in lines if line.label not in methods]
     found = grid(
         [([run for _, run in runs[row.id]], [line.label for line, _ in runs[row.id]]) for row in rows],
         [row.title for row in rows],
         [column],
         published=find,
-        as_references=[line.label for line in lines if line.label not in methods],
+        as_references=references,
     )
     all_runs = [run for row in rows for _, run in runs[row.id]]
     # Every method runs as the description has it: that their own settings differ is no news
     found = replace(found, tables=tuple(replace(each, notes=()) for each in found.tables))
-    said = (
-        [*sources(list(printed.values()), all_runs if planned.quick else ()), REFERENCES] if printed else [REFERENCES]
-    )
+    said = sources(list(printed.values()), all_runs if planned.quick else ()) if printed else []
+    said = [*said, REFERENCES.format("; ".join(dict.fromkeys(references)))]
     found = replace(found, remarks=(*([QUICK] if planned.quick else []), *said))
     title = f"{table.paper}, table {table.number}: {in_sentence(column.metric)}"
     items = f" of {column.items.replace('_', ' ')}s" if column.items else ""
