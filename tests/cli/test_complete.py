@@ -35,15 +35,18 @@ def test_the_shell_gets_settings_of_the_chosen_method(tmp_path):
 
 
 def test_names_of_every_kind():
-    assert ("louvain+",) in [offer[:1] for offer in complete.partitions("LOUV")]  # whatever the case
-    assert [name for name, _ in complete.data("cites")] == ["CiteSeer"]
+    assert "LOUVain+" in [name for name, _ in complete.partitions("LOUV")]  # whatever the case, which shells keep
+    assert [name for name, _ in complete.data("cites")] == ["citeseer"]
+    assert [name for name, _ in complete.papers("fair")] == ["fairFGL"]
+    assert [name for name, _ in complete.examples("hos")] == ["hospitals"]
     assert [name for name, _ in complete.models("gcni")] == ["gcnii", "gcnii_openfgl"]
     assert [name for name, _ in complete.scenarios("un")] == ["unseen"]
     assert sorted(name for name, _ in complete.tasks("")) == ["graph", "link", "node"]
     assert [name for name, _ in complete.precisions("b")] == ["bfloat16"]
     assert [name for name, _ in complete.devices("cu")] == ["cuda"]
     assert [name for name, _ in complete.references("g")] == ["global", "global_cut"]
-    assert {"PubMed", "perturb", "policy", "partition"} <= {name for name, _ in complete.explained("p")}
+    assert len({name for name, _ in complete.explained("fedp")}) == len(complete.explained("fedp"))
+    assert {"pubMed", "perturb", "policy", "partition"} <= {name for name, _ in complete.explained("p")}
 
 
 class Context:

@@ -45,10 +45,11 @@ def test_mistakes(call, tmp_path, asked, said) -> None:
 def test_data_that_is_missing_is_one_paragraph(call, tmp_path) -> None:
     arguments = ["--quick", "--methods", "FedAvg", "--data-root", tmp_path / "nowhere", "--out", tmp_path / "out"]
     code, out, err = call("reproduce", "fairfgl", "II", *arguments)
-    assert code == 1
+    assert code == 2
     assert out == ""
-    assert "nowhere" in err.splitlines()[-1]
-    assert "5 runs failed" in err.splitlines()[-1]
+    assert "nowhere" in err
+    assert "1 of 5" not in err  # said once, and not by run after run
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.data

@@ -103,7 +103,14 @@ def explained(incomplete: str) -> Offers:
 
     named = [kind(incomplete) for kind in (methods, models, partitions, data, scenarios)]
     sections = _beginning(incomplete, ((name, "settings") for name in (*SECTIONS, "perturb", "policy")))
-    return [offer for kind in (*named, sections) for offer in kind]
+    return list({name: (name, text) for kind in (*named, sections) for name, text in kind}.values())
+
+
+def examples(incomplete: str) -> Offers:
+    """What ``graphsilo examples`` copies."""
+    from graphsilo.cli.examples import about, shipped
+
+    return _beginning(incomplete, ((name, about(path)) for name, path in shipped().items()))
 
 
 def configurations(incomplete: str) -> Offers:
@@ -164,8 +171,9 @@ def _choices(name: str, incomplete: str) -> Offers:
 
 
 def _beginning(incomplete: str, offers: Iterable[tuple[str, str]]) -> Offers:
-    """Those that go on from what was typed, whatever its case."""
-    return [(name, text) for name, text in offers if name.lower().startswith(incomplete.lower())]
+    """Those that go on from what was typed, in the case that was typed: shells want it so, and commands take either."""
+    size = len(incomplete)
+    return [(incomplete + name[size:], text) for name, text in offers if name[:size].lower() == incomplete.lower()]
 
 
 def _files(incomplete: str, endings: tuple[str, ...]) -> Offers:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from graphsilo.cli import complete
 from graphsilo.cli.values import Debug
 from graphsilo.errors import ConfigError, nearest
 
@@ -44,7 +45,12 @@ def demo(
 
 def examples(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Example to copy; without it, all are listed.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Example to copy; without it, all are listed.",
+            autocompletion=complete.examples,
+        ),
     ] = None,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder to copy it into; else this one.")] = Path(),
     debug: Debug = False,
@@ -52,7 +58,7 @@ def examples(
     """List the examples that come with graphsilo, or copy one."""
     from graphsilo.cli import terminal
 
-    known = {_name(path): path for path in sorted(folder().iterdir()) if not path.name.startswith(("_", "."))}
+    known = shipped()
     if name is None:
         grid = terminal.table("example", "what it is")
         for each, path in known.items():
@@ -64,6 +70,11 @@ def examples(
     if name not in known:
         raise ConfigError(f"there is no example '{name}'; {nearest(name, known)}")
     terminal.say(f"{copy(known[name], to.expanduser())}: {about(known[name])}")
+
+
+def shipped() -> dict[str, Path]:
+    """The examples by name."""
+    return {_name(path): path for path in sorted(folder().iterdir()) if not path.name.startswith(("_", "."))}
 
 
 def folder() -> Path:

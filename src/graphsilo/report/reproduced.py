@@ -89,6 +89,7 @@ def reproduce(
 
     Raises:
         ConfigError: There is no such executor.
+        DataError: A data set is not here and cannot be downloaded.
         RunError: A file cannot be written, or every run failed.
     """
     failed: dict[str, str] = {}

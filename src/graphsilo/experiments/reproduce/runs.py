@@ -119,11 +119,23 @@ def carry_out(
 
     Raises:
         ConfigError: There is no such executor.
+        DataError: A data set is not here and cannot be downloaded: then nothing is run.
     """
+    _fetch(planned)
     by_name = {job.name: job for job in planned.jobs}
     tasks = (batch.Task(job.name, job.config, job.out) for job in planned.jobs)
     for outcome in batch.run(tasks, executor, follow=follow):
         yield by_name[outcome.name], outcome
+
+
+def _fetch(planned: Plan) -> None:
+    """Download what is not here, once for all runs."""
+    from graphsilo.data.sources import catalog
+
+    for name, root in dict.fromkeys((job.config["data.name"], job.config.get("data.root")) for job in planned.jobs):
+        found = catalog.entry(name)
+        if not found.generated and found.source.find(catalog.data_roots(root)) is None:
+            catalog.load(name, root=root)
 
 
 def _narrowed(

@@ -89,8 +89,9 @@ class Remote(Exchange):
         if present < wanted:
             why = "; ".join(text.rstrip(".") for text in failures)
             raise FederationError(
-                f"{wanted} clients have to take part, {present} do: {why}. Mend that and continue the job (`graphsilo "
-                f"federation submit --continue`), or begin it anew and allow fewer with method.min_clients."
+                f"{wanted} clients have to take part, {present} do: {why}. Mend that and continue the job, where this "
+                f"has stopped it (`graphsilo federation submit --continue JOB`), or begin it anew and allow fewer with "
+                f"method.min_clients."
             )
 
     def _note_opened(self, site: str, packet: Packet) -> None:
