@@ -212,5 +212,5 @@ def test_a_tracker_at_the_coordinator_has_every_round(sites: Any, tmp_path: Path
     assert [line["test"] for line in rounds] == [row["test"] for seed in tree["seeds"] for row in seed["rounds"]]
     each = [client["upload_bytes"] for client in rounds[0]["clients"]]
     assert sum(each) == rounds[0]["upload_bytes"]
-    assert all(client["cpu_seconds"] > 0 for client in rounds[0]["clients"])
+    assert all(client["cpu_seconds"] >= 0 for client in rounds[0]["clients"])
     assert [line["label"] for line in lines if line["event"] == "ended"] == ["local", ""]
