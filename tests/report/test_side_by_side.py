@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsilo.report import side_by_side
+from graphsilo.report import comparison_page, side_by_side
 from graphsilo.report.grid import compare_runs
 from graphsilo.report.plot import Dots
 from graphsilo.report.record import Run, load
@@ -84,3 +84,12 @@ def test_clients_stand_under_every_run(runs: list[Run], tmp_path: Path) -> None:
     assert second.x == pytest.approx([80.0, 70.0])
     other = run_of(tmp_path / "c", "C", [[0.5]])
     assert side_by_side.clients([runs[0], other], ["A", "C"]) is None  # other clients
+
+
+def test_a_run_that_answers_one_class_is_warned_of(runs: list[Run]) -> None:
+    context, _ = comparison_page.describe(runs, compared(runs))
+    assert not any("one class" in text for text in context["warnings"])
+    for seed in runs[0].seeds:
+        seed.one_class = [[0, 0], [1, 0]]
+    context, _ = comparison_page.describe(runs, compared(runs))
+    assert "A: at client 0 and client 1 the model answers one class for everything." in context["warnings"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import side_by_side
 from graphsilo.report.curves import overlaid_curves, trade_off
+from graphsilo.report.finding import one_class
 from graphsilo.report.formats import (
     MISSING,
     listed,
@@ -51,7 +52,11 @@ def describe(runs: Sequence[Run], table: Table) -> tuple[Context, list[Figure]]:
         "sentence": f"{listed(table.labels if isinstance(table, Grid) else labels)}.",
         "warnings": [
             *table.warnings,
-            *(f"{label}: {text}" for label, run in zip(labels, runs, strict=True) for text in run.problems),
+            *(
+                f"{label}: {text}"
+                for label, run in zip(labels, runs, strict=True)
+                for text in (*run.problems, *filter(None, [one_class(run).removeprefix("Caution: ")]))
+            ),
         ],
         "table": _table(table),
         "legend": table.legend,

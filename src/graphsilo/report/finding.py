@@ -99,7 +99,7 @@ def finding(run: Run) -> Finding:
     if score is None:
         return Finding(f"{title}: no test score was recorded.")
     reached = f"{metric(score.mean, name)}{' %' if metric_of(name).is_share else ''} {in_sentence(name)}"
-    caution = _one_class(run)
+    caution = one_class(run)
     if run.result.method.pooled:
         return Finding(f"With all data in one place {title} reaches {reached}.", caution)
     if run.result.method.name in ALONE:
@@ -243,7 +243,7 @@ def _span(run: Run) -> str:
     return f", from {metric(min(scores), name)} to {metric(max(scores), name)}"
 
 
-def _one_class(run: Run) -> str:
+def one_class(run: Run) -> str:
     """A caution where models answer one class for everything, in every seed."""
     each = [{client for client, _ in seed.one_class or ()} for seed in run.seeds]
     stuck = sorted(set.intersection(*each)) if each else []
