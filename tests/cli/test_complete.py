@@ -29,6 +29,7 @@ def test_the_shell_gets_names(tmp_path):
     assert offered("graphsilo list part", tmp_path) == ["partitions"]
 
 
+@pytest.mark.slow
 def test_the_shell_gets_settings_of_the_chosen_method(tmp_path):
     found = offered("graphsilo run --method fedprox --set method.mu", tmp_path)
     assert found == ["method.mu=0.01"]

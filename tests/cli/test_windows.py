@@ -31,6 +31,7 @@ def without_unix(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_and_its_report_need_no_unix(tmp_path: Path, small: list[str]) -> None:
     done = without_unix(
         tmp_path, "run", *small, "--rounds", "2", "--out", "run", "--set", "run.resident_clients=1", "-q"
@@ -50,6 +51,7 @@ def test_a_run_and_its_report_need_no_unix(tmp_path: Path, small: list[str]) -> 
         (("join", "kit", "--silo", "silo.yaml"), "graphsilo join"),
     ],
 )
+@pytest.mark.slow
 def test_what_does_is_refused(tmp_path: Path, small: list[str], arguments: tuple[str, ...], what: str) -> None:
     more = small if arguments[0] in ("run", "plan") else []
     done = without_unix(tmp_path, *arguments, *more)

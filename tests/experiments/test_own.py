@@ -70,6 +70,7 @@ def test_every_door_gives_the_same_numbers(brought, monkeypatch):
     assert numbers(again) == numbers(by_path)
 
 
+@pytest.mark.slow
 def test_workers_and_a_stop_change_no_number(brought):
     asked = {
         **QUICK,
@@ -92,6 +93,7 @@ def test_workers_and_a_stop_change_no_number(brought):
     assert resumed.tree["config"]["own"]["model"]["net.Net"]["place"] == f"{brought / 'net.py'}:Net"
 
 
+@pytest.mark.slow
 def test_workers_know_what_was_imported_here(brought, monkeypatch):
     """A module beside the script is in no path of theirs."""
     monkeypatch.syspath_prepend(str(brought))
@@ -102,6 +104,7 @@ def test_workers_know_what_was_imported_here(brought, monkeypatch):
     assert numbers(graphsilo.run(**asked, workers=2)) == numbers(graphsilo.run(**asked))
 
 
+@pytest.mark.slow
 def test_a_run_is_asked_by_another_process(brought):
     """What predicts, plans and goes on finds the file again, and the numbers are those of this process."""
     out = brought / "run"
@@ -141,6 +144,7 @@ def test_changed_code_is_another_model(brought):
     assert "cannot be read" in told(lambda: graphsilo.predict(out, 0))
 
 
+@pytest.mark.slow
 def test_what_a_session_defines_stays_there(tmp_path):
     """Runs, and is refused at once where another process would have to find it."""
 

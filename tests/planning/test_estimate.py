@@ -145,6 +145,7 @@ def test_bytes_of_secure_sums_are_those_of_the_run(small):
     assert planned.seed.down == tree["summary"]["download_bytes"]
 
 
+@pytest.mark.slow
 def test_between_machines_a_key_comes_with_a_kits_word_for_it(small):
     """About 1.5 kB from each silo to each in every sum: of three silos and one sum in a round, three times and nine."""
     config = small(method__rounds=2, run__secure_sums=True)

@@ -51,6 +51,7 @@ def test_cache_notices_damage_and_changed_files(own_cache: Path, data_root: Path
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_two_processes_fill_one_cache(own_cache: Path, data_root: Path) -> None:
     code = "from graphsilo.data import load; print(load('MUTAG').union.num_edges)"
     environment = os.environ | {"GRAPHSILO_DATA": str(data_root)}

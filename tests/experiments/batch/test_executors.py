@@ -29,6 +29,7 @@ def test_the_places_of_this_machine():
     assert executor_of("processes").slots == os.cpu_count()
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_numbers_of_one_and_one_that_dies_loses_nothing(tasks, numbers, notes, until, tmp_path):
     rates = (0.02, 0.05, 1e30, 0.1)
     rounds = 100

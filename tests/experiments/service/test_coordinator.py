@@ -221,6 +221,7 @@ def test_every_silo_trains_alone_at_its_site(sites: Any, kit: Path, tmp_path: Pa
     assert told.count("every silo trains alone at its own site, for comparison: 3 rounds") == 1
 
 
+@pytest.mark.slow
 def test_a_silo_that_does_not_train_alone_costs_the_row_and_not_the_run(
     make_sites: Callable[..., Any], kit: Path, tmp_path: Path
 ) -> None:

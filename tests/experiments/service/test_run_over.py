@@ -203,6 +203,7 @@ def test_a_job_may_be_based_on_the_one_that_it_replaces(sites: Any, tmp_path: Pa
     assert table.notes[0].endswith("over the 2 clients that all runs have.")
 
 
+@pytest.mark.slow
 def test_a_tracker_at_the_coordinator_has_every_round(sites: Any, tmp_path: Path) -> None:
     config = short(sites, "fedavg", **{"run.references": ["local"]})
     arguments = {"name": "test", "clients": sites.clients}
