@@ -104,6 +104,7 @@ def test_a_process_tells_its_own_costs() -> None:
         execute([sys.executable, "-c", "raise ValueError('bad')"])
 
 
+@pytest.mark.slow
 def test_a_probe_tells_the_parts_of_a_run_apart() -> None:
     overrides = {
         "data.name": "citation-sbm", "data.nodes": 200, "data.features": 32, "partition.clients": 2,

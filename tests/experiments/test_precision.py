@@ -40,6 +40,7 @@ def learned(small, tmp_path):
     return carry_out
 
 
+@pytest.mark.slow
 def test_the_same_serially_spread_parked_and_resumed(small, learned, tmp_path):
     whole = learned("whole", **LOW)
     assert whole[1] != learned("full")[1]

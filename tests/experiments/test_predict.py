@@ -241,6 +241,7 @@ def with_gaps(folder, name, *, fill, missing=""):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.slow
 def test_a_later_table_is_filled_as_the_first_one_was(tmp_path, workers):
     """Rows 0, 3, ... are gaps; the others hold row % 5, whose mean is 2: so a 2 written out is the same question."""
     names = [with_gaps(tmp_path, name, fill="", missing="{a: mean}") for name in ("north", "south")]

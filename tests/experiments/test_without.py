@@ -117,6 +117,7 @@ def test_every_method_can_do_without_its_first_client(name: str) -> None:
     assert result.tree["seeds"][0]["test"]["worst_client"]["client"] in (1, 3)
 
 
+@pytest.mark.slow
 def test_workers_and_resume_give_the_same(tmp_path: Path) -> None:
     plain = graphsilo.run(BASE, without=1, out=tmp_path / "plain", report=False)
     spread = graphsilo.run(BASE, without=1, workers=2, out=tmp_path / "spread", report=False)

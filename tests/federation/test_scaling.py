@@ -118,6 +118,7 @@ def test_the_agreed_scale_is_that_of_all_rows(hospitals: list[str]) -> None:
 
 
 @pytest.mark.parametrize("more", [{"run.workers": 2}, {"run.resident_clients": 1}])
+@pytest.mark.slow
 def test_the_same_bits_in_workers_and_with_few_clients_in_memory(hospitals: list[str], more: dict[str, Any]) -> None:
     assert seeds_of(config_of(hospitals, **more)) == seeds_of(config_of(hospitals))
 
@@ -152,6 +153,7 @@ def test_what_scaling_sends_stands_in_the_ledger(hospitals: list[str]) -> None:
     assert seed.setup.upload_bytes == sum(row[8] for row in rows if row[3] == "up")
 
 
+@pytest.mark.slow
 def test_a_plan_knows_what_scaling_sends(hospitals: list[str]) -> None:
     config = config_of(hospitals)
     planned = plan(config, seconds=1.0)

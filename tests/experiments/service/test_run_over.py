@@ -99,6 +99,7 @@ def test_reference_rows_stand_apart(sites: Any, measured: Callable[[Any], Any], 
         assert not any((sites.folder / name / "state").iterdir())
 
 
+@pytest.mark.slow
 def test_one_site_may_hold_several_silos(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
     both = SiteSupervisor("both", [(0, sites.files["north"]), (1, sites.files["south"])], tmp_path / "both")
     both.start()

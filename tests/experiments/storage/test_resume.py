@@ -93,6 +93,7 @@ def kill_and_compare(tmp_path, runs, **more):
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_killed_at_some_moments(tmp_path):
     assert kill_and_compare(tmp_path, FEW) >= 1
 

@@ -28,6 +28,7 @@ def test_the_common_model_is_the_ridge_of_all_rows_in_one_place(kit, clients):
     assert np.abs(found[0].numpy() - exact).max() < 1e-9 * np.abs(exact).max()
 
 
+@pytest.mark.slow
 def test_thousand_clients_in_any_order_give_the_same_model(kit):
     silos = [kit.tiny_silo(client, nodes=3, train=(0, 1)) for client in range(1000)]
     settings = {"features": "mean", "ridge": (1.0,), "wire": "float64"}

@@ -399,6 +399,7 @@ def test_oversized_answer_is_refused(sites: Any, tmp_path: Path, monkeypatch: py
 # -- policies ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_silo_that_refuses_a_method_is_named_or_left_out(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     sites = make_sites(policies={"south": {"methods": ["opfgl"]}})
     with pytest.raises(FederationError, match=r"client 1 refuses: this silo does not take part in FedAvg"):
