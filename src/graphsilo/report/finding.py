@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import PairedComparison, compare_paired
 from graphsilo.experiments.storage.records import RunRecord
+from graphsilo.experiments.storage.views import by_client
 from graphsilo.report.formats import in_sentence, listed, mean, metric
 from graphsilo.report.record import Run, flatten
 
@@ -123,7 +124,7 @@ def gains_of(run: Run) -> tuple[Gain, ...]:
     if run.alone is None or _is_pooled_test(run):
         return ()
     name = run.main_metric
-    together, alone = (_by_client(record, name) for record in (run.result, run.alone))
+    together, alone = (by_client(record, name) for record in (run.result, run.alone))
     items = {row.client: row.test_items for seed in run.seeds for row in seed.clients}
     gains = []
     for client in together.keys() & alone.keys():
@@ -150,17 +151,6 @@ def _in_order(name: str, one: Mapping[int, float], other: Mapping[int, float]) -
 def _by_seed(record: RunRecord | None, name: str) -> dict[int, float]:
     found = {} if record is None else {seed.seed: seed.test.numbers.get(name) for seed in record.seeds}
     return {seed: value for seed, value in found.items() if value is not None}
-
-
-def _by_client(record: RunRecord, name: str) -> dict[int, dict[int, float]]:
-    """Client to seed to score."""
-    found: dict[int, dict[int, float]] = {}
-    for seed in record.seeds:
-        for row in seed.clients:
-            value = row.test.numbers.get(name)
-            if value is not None:
-                found.setdefault(row.client, {})[seed.seed] = value
-    return found
 
 
 def _sentence(gains: Sequence[Gain], overall: PairedComparison, name: str, called: Callable[[int], str]) -> str:
@@ -237,7 +227,7 @@ def _missing(run: Run) -> str:
 def _span(run: Run) -> str:
     """From the worst to the best silo, means over seeds."""
     name = run.main_metric
-    scores = [value for each in _by_client(run.result, name).values() if (value := mean(each.values())) is not None]
+    scores = [value for each in by_client(run.result, name).values() if (value := mean(each.values())) is not None]
     if len(scores) < 2:
         return ""
     return f", from {metric(min(scores), name)} to {metric(max(scores), name)}"

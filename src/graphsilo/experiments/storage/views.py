@@ -11,7 +11,7 @@ from graphsilo import drawing
 from graphsilo.errors import ConfigError, RunError, UnsupportedError, library, nearest
 from graphsilo.evaluate.metrics import leading, metric_of
 from graphsilo.experiments.storage import records
-from graphsilo.experiments.storage.records import RunRecord, Scores, tree_of
+from graphsilo.experiments.storage.records import RunRecord, tree_of
 from graphsilo.notebook import table
 
 _CURVE, _ROW, _FRAME = 1.75, 0.13, 0.55  # inches: a curve, and a chart by its rows
@@ -32,15 +32,15 @@ def names_of(record: RunRecord) -> dict[int, str]:
     return {row.client: row.silo or f"client {row.client}" for row in record.partition.per_client}
 
 
-def by_client(record: RunRecord, name: str) -> dict[int, float]:
-    """A test metric of every client that was scored, over seeds."""
-    found: dict[int, list[float]] = {}
+def by_client(record: RunRecord, name: str) -> dict[int, dict[int, float]]:
+    """A test metric of every client that was scored: client to seed to score."""
+    found: dict[int, dict[int, float]] = {}
     for seed in record.seeds:
         for row in seed.clients:
-            value = row.test.metrics.get(name)
-            if isinstance(value, int | float):
-                found.setdefault(row.client, []).append(value)
-    return {client: fmean(values) for client, values in found.items()}
+            value = row.test.numbers.get(name)
+            if value is not None:
+                found.setdefault(row.client, {})[seed.seed] = value
+    return found
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def _clients(record: RunRecord, folder: Path | None) -> list[dict[str, Any]]:
     """With what each reached alone, seed by seed, where that was run."""
     other = alone(folder)
     apart = {
-        (seed.seed, row.client): _metrics(row.test) for seed in (other.seeds if other else ()) for row in seed.clients
+        (seed.seed, row.client): row.test.numbers for seed in (other.seeds if other else ()) for row in seed.clients
     }
     names = names_of(record)
     rows = []
@@ -103,7 +103,7 @@ def _clients(record: RunRecord, folder: Path | None) -> list[dict[str, Any]]:
             facts = {"nodes": row.nodes, "train": row.train, "test_items": row.test_items}
             own = {f"alone.{name}": value for name, value in apart.get((seed.seed, row.client), {}).items()}
             who = {"seed": seed.seed, "client": row.client, "name": names[row.client]}
-            rows.append({**who, **facts, **_metrics(row.test), **own})
+            rows.append({**who, **facts, **row.test.numbers, **own})
     return rows
 
 
@@ -113,13 +113,9 @@ def _seeds(record: RunRecord, folder: Path | None) -> list[dict[str, Any]]:
     for seed in record.seeds:
         steps = (seed.setup, *seed.rounds)
         sent = {way: sum(getattr(step, way) for step in steps) for way in ("upload_bytes", "download_bytes")}
-        scores = {"validation": _metrics(seed.validation), "test": _metrics(seed.test)}
+        scores = {"validation": seed.validation.numbers, "test": seed.test.numbers}
         rows.append({**{name: getattr(seed, name) for name in kept}, **sent, **flatten(scores)})
     return rows
-
-
-def _metrics(scores: Scores) -> dict[str, Any]:
-    return {name: value for name, value in scores.metrics.items() if not isinstance(value, list)}
 
 
 def html(record: RunRecord) -> str:
@@ -166,8 +162,11 @@ def figure(record: RunRecord, folder: Path | None, *, metric: str | None = None,
     other = alone(folder)
     if other is not None:
         before, after, names = by_client(other, name), by_client(record, name), names_of(record)
-        both = [client for client in after if client in before]
-        rows = [drawing.Change(names[client], scale * before[client], scale * after[client]) for client in both]
+        rows = [
+            drawing.Change(names[client], *(scale * fmean(scores[client].values()) for scores in (before, after)))
+            for client in after
+            if client in before
+        ]
         if rows:
             panel = drawing.changes(rows, x=f"Test {axis[:1].lower()}{axis[1:]}", before="alone", after="together")
             panels.append((panel, _FRAME + _ROW * len(rows)))
@@ -192,7 +191,7 @@ def metric_name(record: RunRecord, wanted: str | None) -> str:
 def axis_of(name: str) -> tuple[float, str]:
     """By what values are multiplied, and how the axis is called."""
     known = metric_of(name)
-    return (100.0, f"{known.title}, %") if known.is_share else (1.0, known.title)
+    return float(known.factor), f"{known.title}, %" if known.is_share else known.title
 
 
 def curve_of(seed: records.Seed, group: str, name: str, scale: float) -> dict[int, float]:
