@@ -36,6 +36,7 @@ from children import RESULTS, ChildFailed, ChildStopped, commit, data_root, run_
 from graphsilo import documents
 from graphsilo.evaluate.significance import compare_paired
 from graphsilo.experiments.reproduce import description
+from graphsilo.experiments.reproduce.runs import with_protocol
 from graphsilo.random import numpy_generator
 
 HERE = Path(__file__).resolve().parent
@@ -196,10 +197,7 @@ def execute(run: Run, root: str, limit: float) -> str:
     """Run it unless it was; returns a line for the person waiting."""
     if run.kept:
         return ""
-    overrides = {**run.overrides, "data.root": root, "run.seeds": [run.seed], "evaluation.models": False}
-    if overrides["method.name"] == "local":
-        overrides.setdefault("method.best_round", "common")  # as the papers' tables have it
-    overrides = {name: value for name, value in overrides.items() if value is not None}
+    overrides = with_protocol(run.overrides, run.seed, root)
     start = time.perf_counter()
     name = f"{run.file} {run.row} '{run.label}' seed {run.seed}"
     try:

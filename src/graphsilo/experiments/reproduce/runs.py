@@ -6,7 +6,7 @@ rest is carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -180,13 +180,17 @@ def settings_of(
     row: Row, line: Line, seed: int, data_root: Path | str | None = None, *, quick: bool = False
 ) -> dict[str, Any]:
     """A run's settings, by dotted name."""
-    settings = {**line.settings, "run.seeds": [seed], "evaluation.models": False}
-    if row.own_cuts:
-        settings["partition.seed"] = seed
-    if settings["method.name"] == "local":
-        settings.setdefault("method.best_round", "common")  # as the papers' tables have it
-    if data_root is not None:
-        settings["data.root"] = str(data_root)
+    settings = {**line.settings, **({"partition.seed": seed} if row.own_cuts else {})}
     if quick and settings.get("method.rounds"):
         settings["method.rounds"] = min(settings["method.rounds"], QUICK_ROUNDS)
-    return {name: value for name, value in settings.items() if value is not None}
+    return with_protocol(settings, seed, data_root)
+
+
+def with_protocol(settings: Mapping[str, Any], seed: int, data_root: Path | str | None) -> dict[str, Any]:
+    """Settings of one run of a paper's table, with what all of them have in common; None says nothing."""
+    found = {**settings, "run.seeds": [seed], "evaluation.models": False}
+    if data_root is not None:
+        found["data.root"] = str(data_root)
+    if found["method.name"] == "local":
+        found.setdefault("method.best_round", "common")  # as the papers' tables have it
+    return {name: value for name, value in found.items() if value is not None}
