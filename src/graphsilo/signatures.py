@@ -23,13 +23,11 @@ def parameters_of(function: Callable[..., Any], what: str) -> dict[str, inspect.
         ConfigError: It has no signature that can be read.
     """
     try:
-        found = inspect.signature(function, eval_str=True).parameters.values()
-    except (NameError, TypeError):
         try:
+            found = inspect.signature(function, eval_str=True).parameters.values()
+        except (NameError, TypeError):  # annotations that only a type checker can read
             found = inspect.signature(function).parameters.values()
-        except (TypeError, ValueError):
-            raise ConfigError(f"{what}: its parameters cannot be read. Wrap it in a function of your own.") from None
-    except ValueError:
+    except (TypeError, ValueError):
         raise ConfigError(f"{what}: its parameters cannot be read. Wrap it in a function of your own.") from None
     collecting = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {one.name: one for one in found if one.kind not in collecting}

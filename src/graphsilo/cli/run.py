@@ -7,7 +7,8 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,19 +185,21 @@ def claim_folder(config: RunConfig) -> Path:
     Raises:
         ConfigError: It cannot be made.
     """
-    name = folder_name(config)
-    number = 1
-    while True:
-        folder = RUNS / (name if number == 1 else f"{name}-{number}")
+    for folder in folders(folder_name(config)):
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
-            number += 1
+            continue
         except OSError as error:
             text = f"the folder {folder} cannot be made ({error.strerror}); choose another with --out."
             raise ConfigError(text) from None
-        else:
-            return folder
+        break
+    return folder
+
+
+def folders(name: str) -> Iterator[Path]:
+    """Places below ``runs`` for something of this name, without end: ``name``, ``name-2``, ``name-3``."""
+    return (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
 
 
 def folder_name(config: RunConfig) -> str:

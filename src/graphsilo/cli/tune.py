@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsilo import documents
 from graphsilo.cli import Interrupted, check_stopped
-from graphsilo.cli.run import RUNS, folder_name
+from graphsilo.cli.run import folder_name, folders
 from graphsilo.cli.terminal import Sheet, say, show, table
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.evaluate.metrics import metric_of
@@ -83,10 +83,8 @@ def _asked(
 
 def _free(config: RunConfig) -> Path:
     """The next folder below ``runs`` that is not there."""
-    name, number = f"tune-{folder_name(config).rpartition('-')[0]}", 1
-    while (folder := RUNS / (name if number == 1 else f"{name}-{number}")).exists():
-        number += 1
-    return folder
+    name = f"tune-{folder_name(config).rpartition('-')[0]}"
+    return next(folder for folder in folders(name) if not folder.exists())
 
 
 def _how_to_go_on(folder: Path) -> str:
