@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from graphsilo.errors import GraphsiloError, shown
+from graphsilo.loading import without_collector
 
 BEGUN = time.perf_counter()
 """When this process started, but for the interpreter itself."""
@@ -90,10 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    import typer
-    from typer.main import get_command
+    with without_collector():
+        import typer
+        from typer.main import get_command
 
-    from graphsilo.cli.app import app
+        from graphsilo.cli.app import app
 
     try:
         status = get_command(app)(args=arguments, prog_name="graphsilo", standalone_mode=False)

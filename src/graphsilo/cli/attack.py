@@ -11,6 +11,7 @@ import typer
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import paragraph, say, show, table
 from graphsilo.cli.values import Debug, whole_numbers
+from graphsilo.loading import load
 
 if TYPE_CHECKING:
     from graphsilo.attacks.record import AttackRecord, Outcome
@@ -52,6 +53,7 @@ def attack(
 
     Attacks: rows, classes, attribute, links, membership, replay. Writes RUN/attack.json and RUN/attack.html.
     """
+    load("graphsilo.attacks.study")
     from graphsilo.attacks import study
     from graphsilo.report import attack_page
 

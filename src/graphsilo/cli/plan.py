@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.cli import terminal
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import load_config
+from graphsilo.loading import load
 from graphsilo.report.formats import MISSING, data_size, duration
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def plan_command(
         RunError: The run does not fit this machine; the plan is printed before.
         GraphsiloError: As the run itself would.
     """
+    load("graphsilo.planning")
     from graphsilo.cli.run import RUNS
     from graphsilo.planning import Connection, plan
 

@@ -16,6 +16,7 @@ from graphsilo.cli import complete
 from graphsilo.cli.terminal import is_terminal, say, show, table
 from graphsilo.cli.values import Debug, whole_numbers
 from graphsilo.errors import ConfigError
+from graphsilo.loading import load
 
 if TYPE_CHECKING:
     from graphsilo.experiments.predict import Prediction
@@ -50,6 +51,7 @@ def predict(
     debug: Debug = False,
 ) -> None:
     """Classify nodes (or graphs) with the model of a saved run's client."""
+    load("graphsilo.experiments.predict")
     from graphsilo.experiments import predict as predictions
     from graphsilo.experiments.storage import disk
 

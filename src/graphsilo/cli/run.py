@@ -17,6 +17,7 @@ from graphsilo.cli.values import trackers_of
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer, RunStarted
+from graphsilo.loading import load
 
 if TYPE_CHECKING:
     from graphsilo.cli.progress import LiveProgress, PlainProgress
@@ -40,6 +41,7 @@ def run_command(
     track: Sequence[str] = (),
 ) -> None:
     """Run a configuration and print what it came to; see the flags of ``graphsilo run``."""
+    load("graphsilo.experiments.runner")
     if resume:
         out = out or unfinished_run()
         path = path or _stored_config(out, given=bool(overrides or assignments))

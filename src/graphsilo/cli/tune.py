@@ -17,6 +17,7 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.tuning import record
 from graphsilo.experiments.tuning.record import FinalRecord, MethodRecord, TrialRecord, TuneRecord
+from graphsilo.loading import load
 from graphsilo.report.formats import MISSING, metric, percent
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def tune_command(
     if only_show and out is not None:
         print_study(record.read(out.expanduser()), every=True)
         return
+    load("graphsilo.experiments.tuning", "graphsilo.experiments.runner")
     config, plan = _asked(path, overrides, assignments, methods, space, given, out if resume else None)
     folder = _free(config) if out is None else out.expanduser()
     from graphsilo.experiments.tuning import tune

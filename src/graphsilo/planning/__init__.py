@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import graphsilo.errors
+from graphsilo import loading
 from graphsilo.errors import ConfigError, GraphsiloError, RunError
 from graphsilo.experiments.checks import check_findable
 from graphsilo.experiments.config import RunConfig
@@ -81,7 +82,8 @@ def _made(order: Mapping[str, Any], folder: Path, limit: float | None) -> Trial:
     with (
         errors.open("wb") as stderr,
         subprocess.Popen(
-            [sys.executable, "-m", "graphsilo.planning.probe", json.dumps(order), str(folder)], env=environment,
+            [sys.executable, *loading.command("graphsilo.planning.probe", json.dumps(order), str(folder))],
+            env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True,
         ) as process,
     ):  # fmt: skip

@@ -1,6 +1,6 @@
 """The process in which a plan makes the first seed of a run, for as long as it takes to know what a round costs.
 
-    python -m graphsilo.planning.probe ORDER FOLDER
+    python -m graphsilo.loading graphsilo.planning.probe ORDER FOLDER
 
 It is the run itself, in this process and with a seed that is measured and ends early. What it finds goes to the
 folder's ``events.jsonl`` at once, so that nothing is lost when it is ended.
@@ -54,8 +54,10 @@ WEIGHED = (1, 3)
 """Rounds after which a checkpoint is written and weighed."""
 
 
-def main(order: Mapping[str, Any], folder: Path) -> None:
+def main() -> None:
     """Make the trial; whatever becomes of it is the last event."""
+    order: Mapping[str, Any] = json.loads(sys.argv[1])
+    folder = Path(sys.argv[2])
     torch.set_num_threads(1)
     with (folder / "events.jsonl").open("a", encoding="utf-8", buffering=1) as events:
 
@@ -204,7 +206,3 @@ def sizes(folder: Path | None) -> dict[str, int]:
     if folder is None:
         return {}
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]))

@@ -13,6 +13,7 @@ import typer
 from graphsilo.cli import Interrupted
 from graphsilo.cli.values import Debug, Track, trackers_of
 from graphsilo.errors import ConfigError, FederationError
+from graphsilo.loading import load
 
 
 def serve(
@@ -37,6 +38,7 @@ def serve(
     debug: Debug = False,
 ) -> None:
     """Coordinate a federation: wait for its silos, carry out jobs, show how it goes."""
+    load("graphsilo.experiments.service.coordinator")
     from graphsilo.experiments.observer import Several
     from graphsilo.experiments.service.coordinator import Coordinator
     from graphsilo.experiments.service.jobs import Jobs

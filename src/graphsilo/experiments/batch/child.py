@@ -28,7 +28,3 @@ def _listen(orders: queue.Queue[str]) -> None:
     for line in sys.stdin:
         orders.put(line)
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

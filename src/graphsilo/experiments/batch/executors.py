@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from graphsilo import loading
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments.batch.orders import Order, Reply, carry_out
 
@@ -151,7 +152,7 @@ class _Child:
         self.order: Order | None = None
         # In a session of its own, Ctrl-C reaches only whoever leads the batch.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "graphsilo.experiments.batch.child"],
+            [sys.executable, *loading.command("graphsilo.experiments.batch.child")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         )  # fmt: skip

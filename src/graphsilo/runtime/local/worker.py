@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import sys
@@ -140,8 +139,3 @@ def _call(
         else:
             fields = [list(field) for field in reply.field_bytes]
             channel.send({**answer, "name": reply.name, "fields": fields}, [reply.data])
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()

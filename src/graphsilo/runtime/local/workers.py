@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphsilo import loading
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import FederationError, RunError, several
@@ -112,7 +113,7 @@ class WorkerPool:
         path = os.pathsep.join(sys.path)
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": path}
         process = subprocess.Popen(
-            [sys.executable, "-m", "graphsilo.runtime.local.worker", *map(str, descriptors)],
+            [sys.executable, *loading.command("graphsilo.runtime.local.worker", *map(str, descriptors))],
             pass_fds=[descriptor for descriptor in descriptors if descriptor >= 0],
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -24,6 +24,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from graphsilo import loading
 from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError
 from graphsilo.runtime import pipe
@@ -262,10 +263,7 @@ class SiteSupervisor:
                     sys.executable,
                     "-X",
                     "faulthandler",
-                    "-m",
-                    "graphsilo.runtime.site.worker",
-                    str(theirs.fileno()),
-                    json.dumps(begin),
+                    *loading.command("graphsilo.runtime.site.worker", str(theirs.fileno()), json.dumps(begin)),
                 ],
                 pass_fds=[theirs.fileno()],
                 env=environment,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import socket
@@ -505,8 +504,3 @@ def main() -> None:
             pipe.send(connection, worker.answer(unpack(pipe.receive(connection), clients=len(silos))))
     except (EOFError, OSError):
         return  # the supervisor has gone
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()
