@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -64,27 +65,43 @@ def test_totals():
 def test_rows_are_taken_once_and_stay_counted():
     ledger, header = note()
     before, total = ledger.rows(), ledger.total("round")
-    assert ledger.take() == before
-    assert ledger.take() == []
-    assert ledger.rows() == before
-    assert ledger.total("round") == total
+    pieces = Ledger()
+    pieces.extend(msgspec.msgpack.decode(msgspec.msgpack.encode(ledger.take())))  # as a checkpoint's history keeps it
+    assert pieces.rows() == ledger.rows() == before
+    assert ledger.take() == pieces.take() == []
+    assert pieces.total("round") == ledger.total("round") == total
     # A second message to a place that was taken: its own bytes are new, the row holds both.
     ledger.at("setup", 0)
     ledger.record(0, "down", "start", encode(Note(weights={}, rows=torch.ones(1).double(), number=1)))
-    (new,) = [row for row in ledger.take() if row[6] == "rows"]
+    new = Ledger()
+    new.extend(ledger.take())
+    (one,) = [row for row in new.rows() if row[6] == "rows"]
     (both,) = [row for row in ledger.rows() if row[0] == "setup" and row[6] == "rows"]
-    assert (new[8:], both[8:]) == ((64, 1), (192, 2))
-    pieces = Ledger()
-    pieces.extend(before)
-    pieces.extend([new])
-    assert pieces.total("setup")["down"] == 640 + header + 64
+    assert (one[8:], both[8:]) == ((64, 1), (192, 2))
+    assert new.total("setup")["down"] == ledger.total("setup")["down"] - header - 640
+
+
+def test_bytes_of_each_client_since_a_phase_began():
+    ledger, _ = note()
+    ledger.at("round", 3)
+    one = encode(Note(weights={}, rows=torch.ones(1).double(), number=1))
+    ledger.record(4, "down", "train", one)
+    assert ledger.total("round", 3) == {"up": 0, "down": one.num_bytes}
+    for client in (4, 2, 4):
+        ledger.record(client, "up", "train", one)
+    traffic = ledger.traffic()
+    ledger.at("evaluation", 3)
+    ledger.record(2, "up", "evaluate", one)
+    assert traffic() == {
+        4: {"up": 2 * one.num_bytes, "down": one.num_bytes}, 2: {"up": one.num_bytes, "down": 0}
+    }  # fmt: skip
+    assert ledger.traffic()() == {2: {"up": one.num_bytes, "down": 0}}
 
 
 def test_rows_come_back_and_go_on():
     ledger, _ = note()
     again = Ledger()
-    again.extend([list(row) for row in ledger.rows()])
-    assert again.rows() == ledger.rows()
+    again.extend(ledger.take())
     assert again.total("round", 1) == ledger.total("round", 1)
     for one in (ledger, again):
         one.at("round", 3)

@@ -59,7 +59,7 @@ def test_a_measured_trial_is_carried_over_to_all_rounds_and_seeds(small):
     # 50 MB more than before the trial, and 50 MB that steps take as they go on
     assert found.processes[0].bytes == 350_000_000
     # 39.5 s are those of the steps; making the clients took half a second, the results two
-    known.events["trained"] = {"cpu": 3 + 39.5 + 0.5, "now": 1, "peak": 1, "entries": 0, "sizes": {}}
+    known.events["trained"] = {"cpu": 3 + 39.5 + 0.5, "now": 1, "peak": 1, "sizes": {}}
     known.events["finished"] = {"cpu": 45.0, "sizes": {}}
     assert plan_of(config, known, machine=PLENTY).run.cpu == pytest.approx(3 + 2 * found.seed.cpu + 2 * 0.5 + 2)
 
@@ -90,7 +90,7 @@ def test_no_room_on_the_disk_is_refused(small, tmp_path, monkeypatch):
     known.checkpoints = [{"round": number, "bytes": 1000 + number, "spent": 0.5} for number in (1, 3)]
     sizes = {"models/seed0/a": 100, "result.json": 10, "report.html": 7}
     known.events["finished"] = {"cpu": 0.0, "sizes": sizes}
-    known.events["trained"] = {"cpu": 0.0, "now": 1, "peak": 1, "entries": 0, "sizes": {}}
+    known.events["trained"] = {"cpu": 0.0, "now": 1, "peak": 1, "sizes": {}}
     found = plan_of(small(), known, machine=PLENTY, out=tmp_path)
     assert found.disk == {"models": 100, "results": 10 * 4 + 7, "kept": 147, "checkpoint": 1003, "peak": 147 + 2006}
     assert found.run.cpu == pytest.approx(3 + found.seed.cpu + 0.5 * 14)  # after set-up, and 13: a twentieth of 122 s

@@ -32,7 +32,7 @@ from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embe
 from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
-from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.ledger import Ledger, Traffic
 from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient, agree, message_of
@@ -306,7 +306,7 @@ class SeedRun:
         server.round(federation, number)
         row: dict[str, Any] = {"round": number, "participants": len(federation.participants)}
         failures = list(federation.failures)
-        asked = _Asked(federation.ledger.by_client, federation.spent, {failure.client for failure in failures})
+        asked = _Asked(federation.ledger.traffic(), federation.spent, {failure.client for failure in failures})
         row.update(_bytes(federation.ledger.total("round", number)))
         if number % config.every == 0 or number == server.rounds:
             federation.at("evaluation", number)
@@ -396,7 +396,7 @@ def _cost_tree(row: Mapping[str, Any]) -> dict[str, Any]:
 class _Asked:
     """What is known of the clients after a round, to be put together if anybody wants to know."""
 
-    traffic: Mapping[ClientId, Mapping[str, int]]
+    traffic: Callable[[], Traffic]
     spent: Mapping[ClientId, float]
     failed: Collection[ClientId]
     scores: SetScores | None = None
@@ -410,7 +410,7 @@ class _Asked:
                 client, traffic["up"], traffic["down"], self.spent.get(client, 0.0), validation.get(client),
                 test.get(client), client in self.failed,
             )
-            for client, traffic in sorted(self.traffic.items())
+            for client, traffic in sorted(self.traffic().items())
         ]  # fmt: skip
 
 

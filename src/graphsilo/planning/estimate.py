@@ -15,8 +15,6 @@ from graphsilo.experiments.seed import CHECKPOINT_SHARE, LEAST_SECONDS
 from graphsilo.planning.plan import Connection, Cost, Plan, PlanFinding, Process
 from graphsilo.runtime.machine import Memory, free_disk
 
-ENTRY = 800
-"""Bytes that the ledger's note of one message takes, and its row while the table is written."""
 ONCE = frozenset({"report.html", "partition.npz", "config.yaml"})
 """Files of a result whose size does not grow with seeds and rounds."""
 MODELS = ("models/", "embeddings/", "study/")
@@ -183,18 +181,15 @@ def _checkpoints(config: RunConfig, trial: Trial, sets_up: bool, spent: float, o
 def _processes(config: RunConfig, trial: Trial, between_machines: bool) -> tuple[Process, ...]:
     """Memory of every kind of process.
 
-    A run in one process takes what the trial took, and what the notes of messages grow by; so does, at most, the
+    A run in one process takes what the trial took; so does, at most, the
     coordinator of workers. A worker has its share of the data and of what was kept for clients, by their work, and what
     a step takes as it goes on.
     """
     loaded, started = trial.events["loaded"], trial.events["started"]["now"]
-    ends = (trial.events.get("trained"), *trial.steps[-1:], {"now": trial.peak, "peak": trial.peak, "entries": 0})
+    ends = (trial.events.get("trained"), *trial.steps[-1:], {"now": trial.peak, "peak": trial.peak})
     end = next(event for event in ends if event)
     passing = max(0, end["peak"] - end["now"])
     kept = max(0, end["now"] - loaded["now"])
-    entries = trial.events.get("trained", {}).get("entries", 0)
-    all_entries = entries / max(1, trial.done) * trial.rounds * len(config.run.seeds)
-    ledger = ENTRY * max(0.0, all_entries - entries)
     work = [0] * trial.workers
     for silo in trial.silos:
         work[silo["place"]] += silo["work"]
@@ -203,7 +198,7 @@ def _processes(config: RunConfig, trial: Trial, between_machines: bool) -> tuple
     def part(share: float, data: float) -> int:
         return int(started + data + share * kept + passing)
 
-    whole = int(max(trial.peak, loaded["now"] + kept + passing) + ledger)
+    whole = int(max(trial.peak, loaded["now"] + kept + passing))
     found = [Process("the run" if trial.workers == 1 else "coordinator", 1, whole)]
     if trial.workers > 1:
         share, data = max(work[1:]) / total, sum(silo["bytes"] for silo in trial.silos)

@@ -145,7 +145,7 @@ class MeteredRun(SeedRun):
         resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
         self.meter.close()
         gpu = int(torch.cuda.max_memory_allocated()) if self.config.run.device.startswith("cuda") else 0
-        self.meter.emit({"event": "trained", "gpu": gpu, "entries": len(ledger._entries), "sizes": sizes(folder)})
+        self.meter.emit({"event": "trained", "gpu": gpu, "sizes": sizes(folder)})
         return found, ledger
 
     def _clients(self, method: Method, ledger: Ledger) -> Exchange:

@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -98,7 +99,13 @@ def test_tables_and_tensors_are_whole(tmp_path):
     import pyarrow.parquet as pq
     from safetensors.torch import load_file
 
-    disk.write_parquet(tmp_path / "a.parquet", {"x": [1, 2], "y": [None, 0.5]})
-    assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {"x": [1, 2], "y": [None, 0.5]}
+    two = disk.Repeated(["é", "b"], [1, 2])
+    parts = [{"x": [1, 2], "y": [None, 0.5]}, {"x": np.array([3, -4]), "y": [1.5, 2.5]}]
+    disk.write_parquet(tmp_path / "a.parquet", parts)
+    assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {"x": [1, 2, 3, -4], "y": [None, 0.5, 1.5, 2.5]}
+    disk.write_parquet(tmp_path / "b.parquet", [{"x": two, "y": ["c", "", "dé"], "z": [True, None, False]}])
+    assert pq.read_table(tmp_path / "b.parquet").to_pydict() == {
+        "x": ["é", "b", "b"], "y": ["c", "", "dé"], "z": [True, None, False]
+    }  # fmt: skip
     disk.write_tensors(tmp_path / "a.safetensors", {"w": torch.arange(6.0).view(2, 3).t()})
     assert torch.equal(load_file(tmp_path / "a.safetensors")["w"], torch.arange(6.0).view(2, 3).t())

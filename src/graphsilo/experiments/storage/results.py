@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from graphsilo.__about__ import __version__
@@ -40,8 +41,11 @@ from graphsilo.experiments.storage.records import (
     tree_of,
 )
 from graphsilo.experiments.storage.views import flatten
-from graphsilo.federation.ledger import COLUMNS, Ledger
+from graphsilo.federation.ledger import COLUMNS, Ledger, Rows
 from graphsilo.federation.registry import Method
+
+LEDGER_ROWS = 1 << 18
+"""Rows of the ledger after which a part of its table is written: what is held of it at once."""
 
 
 @dataclass(frozen=True)
@@ -266,13 +270,36 @@ def write(folder: Path, record: RunRecord, ledgers: list[tuple[int, Ledger]]) ->
     """The tables, then ``result.json``: where it stands, the run is complete."""
     flat = [{"seed": seed.seed, **flatten(tree_of(row))} for seed in record.seeds for row in seed.rounds]
     names = dict.fromkeys(["seed", *(name for row in flat for name in row)])
-    disk.write_parquet(folder / "rounds.parquet", {name: [row.get(name) for row in flat] for name in names})
-    rows = [(seed, *row) for seed, ledger in ledgers for row in ledger.rows()]
-    columns = ("seed", *COLUMNS)
-    disk.write_parquet(
-        folder / "ledger.parquet", {name: [row[place] for row in rows] for place, name in enumerate(columns)}
-    )
+    disk.write_parquet(folder / "rounds.parquet", [{name: [row.get(name) for row in flat] for name in names}])
+    disk.write_parquet(folder / "ledger.parquet", _ledger_parts(ledgers))
     write_record(folder, record)
+
+
+def _ledger_parts(ledgers: Iterable[tuple[int, Ledger]]) -> Iterator[dict[str, Any]]:
+    """The ledgers' rows, some hundred thousand at a time."""
+    waiting: list[tuple[int, Rows]] = []
+    count = 0
+    for seed, ledger in ledgers:
+        for rows in ledger.tables():
+            waiting.append((seed, rows))
+            count += len(rows.clients)
+            if count >= LEDGER_ROWS:
+                yield _ledger_columns(waiting)
+                waiting, count = [], 0
+    if waiting:
+        yield _ledger_columns(waiting)
+
+
+def _ledger_columns(rows: Sequence[tuple[int, Rows]]) -> dict[str, Any]:
+    counts = [len(each.clients) for _, each in rows]
+    own = {"client": "clients", "bytes": "bytes", "messages": "messages"}
+    columns: dict[str, Any] = {"seed": disk.Repeated([seed for seed, _ in rows], counts)}
+    for name in COLUMNS:
+        if name in own:
+            columns[name] = np.concatenate([getattr(each, own[name]) for _, each in rows]).astype(np.int64)
+        else:
+            columns[name] = disk.Repeated([getattr(each, name) for _, each in rows], counts)
+    return columns
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
