@@ -6,8 +6,9 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,11 +102,47 @@ def sites(standing: Sites) -> Sites:
     return standing
 
 
-def coordinator(sites: Sites, out: Path, resume: str, overrides: dict[str, Any]) -> subprocess.Popen[str]:
-    """A coordinator in a process of its own, to be killed; prints its rounds."""
+def coordinator(sites: Sites, out: Path, resume: str, overrides: dict[str, Any], *step: str) -> subprocess.Popen[str]:
+    """A coordinator in a process of its own, to be killed, or to kill itself at a step; prints its rounds."""
     sockets = {name: str(site.socket_path) for name, site in sites.supervisors.items()}
     script = Path(__file__).with_name("site_coordinator.py")
     return subprocess.Popen(
-        [sys.executable, str(script), str(out), resume, json.dumps(sockets), json.dumps(overrides)],
+        [sys.executable, str(script), str(out), resume, json.dumps(sockets), json.dumps(overrides), *step],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+@contextmanager
+def to_be_killed(sites: Sites, name: str) -> Iterator[Callable[[], None]]:
+    """A site's supervisor in a process of its own; what is yielded kills it, and starts it again at once."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> None:
+        sites.supervisors[name].close()
+        script = Path(__file__).with_name("site_supervisor_process.py")
+        process = subprocess.Popen(
+            [sys.executable, str(script), name, str(sites.clients[name][0]), str(sites.files[name]),
+             str(sites.folder / name)],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        started.append(process)
+
+    def strike() -> None:
+        started[-1].kill()
+        started[-1].wait()
+        again = threading.Thread(target=start)
+        again.start()
+        threads.append(again)
+
+    threads: list[threading.Thread] = []
+    start()
+    try:
+        yield strike
+    finally:
+        for again in threads:
+            again.join()
+        for process in started:
+            process.kill()
+            process.wait()

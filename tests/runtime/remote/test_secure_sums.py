@@ -26,7 +26,7 @@ from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.remote.federation_file import FederationSpec
 from kit.site_meddling import Meddling, once
 from kit.site_tables import NAMES
-from kit.sites import coordinator
+from kit.sites import coordinator, to_be_killed
 
 SECURE = {"run__secure_sums": True, "evaluation__report": "federation"}
 
@@ -70,38 +70,52 @@ def test_sums_over_sites_are_those_of_one_process(sites: Any, measured: Callable
                 assert secret not in path.read_bytes(), path
 
 
-@pytest.mark.parametrize("step", [SHARE, pytest.param(MASK, marks=pytest.mark.slow), pytest.param(
-    CONFIRM, marks=pytest.mark.slow), OPEN, pytest.param(f"{CALL}train", marks=pytest.mark.slow)])  # fmt: skip
+def at(step: str) -> Callable[[str, Any], bool]:
+    """Whether a request asks the site in the middle for this step of round 2."""
+    return lambda site, header: site == "south" and header.get("handler") == step and header.get("round") == 2
+
+
+def every_step(*quick: str) -> Any:
+    """The five steps of a sum; but for these in slow tests."""
+    every = (f"{CALL}train", SHARE, MASK, CONFIRM, OPEN)
+    return pytest.mark.parametrize(
+        "step", [step if step in quick else pytest.param(step, marks=pytest.mark.slow) for step in every]
+    )
+
+
+@every_step(SHARE, OPEN)
 def test_worker_killed_at_each_step(step: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
     """It has forgotten its keys: all go back to the last checkpoint, and the run comes to the same."""
     victim = sites.supervisors["south"]
-
-    def meets(site: str, header: Any) -> bool:
-        return site == "south" and header.get("handler") == step and header.get("round") == 2
-
-    kill = once(meets, lambda: os.kill(victim.worker_pid, signal.SIGKILL))
+    kill = once(at(step), lambda: os.kill(victim.worker_pid, signal.SIGKILL))
     tree = carry_out(sites, tmp_path / "out", Meddling(sites.transport, kill), **SECURE)
     assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
     assert any("goes back to its last checkpoint" in line for line in sites.said)
 
 
-@pytest.mark.slow
-def test_coordinator_killed_and_started_again(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
-    """Between checkpoints it has opened sums, which it asks for again: of the same silos, so that they open them."""
-    overrides, out = sites.overrides(**SECURE, method__rounds=8), tmp_path / "out"
-    first = coordinator(sites, out, "no", overrides)
-    assert first.stdout is not None
-    for line in first.stdout:
-        if line == "round 3\n":
-            first.kill()
-            break
-    first.wait()
+@every_step()
+def test_site_killed_at_each_step(
+    step: str, make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    sites = make_sites()
+    with to_be_killed(sites, "south") as strike:
+        tree = carry_out(sites, tmp_path / "out", Meddling(sites.transport, once(at(step), strike)), **SECURE)
+        assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
+
+
+@every_step()
+def test_coordinator_killed_at_each_step(step: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    """What was opened since its last checkpoint it asks for again: of the same silos, so that they open it."""
+    overrides, out = sites.overrides(**SECURE, run__checkpoint_every=4), tmp_path / "out"
+    first = coordinator(sites, out, "no", overrides, step)
+    first.communicate(timeout=120)
+    assert first.returncode == -signal.SIGKILL
     assert not (out / "result.json").exists()
     second = coordinator(sites, out, "yes", overrides)
     _, complaint = second.communicate(timeout=120)
     assert second.returncode == 0, complaint
     tree = json.loads((out / "result.json").read_text())
-    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE, method__rounds=8)).tree, measured)
+    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE, run__checkpoint_every=4)).tree, measured)
 
 
 @pytest.mark.slow

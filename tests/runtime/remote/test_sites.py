@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,9 +26,7 @@ from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 from kit import check_result
 from kit.site_meddling import Meddling, once, training_call
-from kit.sites import coordinator
-
-HERE = Path(__file__).resolve().parents[2] / "kit"
+from kit.sites import coordinator, to_be_killed
 
 
 def carry_out(sites: Any, transport: Transport, out: Path, *, resume: bool = False, **overrides: Any) -> Any:
@@ -136,35 +133,9 @@ def test_site_killed_and_started_again(
     make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
 ) -> None:
     sites = make_sites()
-    started: list[subprocess.Popen] = []
-
-    def start(name: str) -> subprocess.Popen:
-        sites.supervisors[name].close()
-        number = str(sites.clients[name][0])
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "site_supervisor_process.py"), name, number, str(sites.files[name]),
-             str(sites.folder / name)],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        started.append(process)
-        return process
-
-    first = start("south")
-
-    def strike() -> None:
-        first.kill()
-        first.wait()
-        threading.Thread(target=start, args=("south",)).start()
-
-    try:
+    with to_be_killed(sites, "south") as strike:
         tree = carry_out(sites, Meddling(sites.transport, once(training_call("south", 3), strike)), tmp_path / "out")
         assert rounds(tree, measured) == rounds(alone(sites), measured)
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 @pytest.mark.slow
