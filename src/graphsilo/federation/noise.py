@@ -34,6 +34,9 @@ ROUNDING = 1e-6
 """Share by which rounding to the grid may make a unit's move longer; σ is larger by it."""
 LARGEST = 1e9
 """Largest number that is released, as a multiple of how far one unit moves all of them."""
+EPSILONS = (1e-6, 1e6)
+"""Between which δ(ε) is right to 1e-5 of itself, or too large, for every δ: below, it is a difference of nearly equal
+numbers; and with more the noise is nothing."""
 LEAST_EPSILON = 1e-9
 """Least ε of noise on counts: with less, the noise is larger than whole numbers of 64 bits."""
 

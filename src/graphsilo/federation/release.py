@@ -42,7 +42,7 @@ class PrivateConfig(MethodConfig):
 
     epsilon: float | None = setting(
         None, "differential privacy: what training sends leaves with normal noise for this ε; none: no noise. Scores "
-        "are not covered", source="ours", gt=0,
+        "are not covered", source="ours", ge=gaussian.EPSILONS[0], le=gaussian.EPSILONS[1],
     )  # fmt: skip
     delta: float = setting(1e-5, "δ beside ε", source="ours", gt=0, lt=1, when={"epsilon": ABOVE_ZERO})
     noise: Literal["silo", "sum"] = setting(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from scipy.stats import chi2
 from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.secure import masks, peers, shamir
 from graphsilo.federation.secure.coordinator import SecureSum, SecureSumFailed
+from graphsilo.federation.secure.fixed import Layout, Scale
 from graphsilo.federation.secure.masks import Masks
-from graphsilo.federation.secure.messages import Opening, raw
+from graphsilo.federation.secure.messages import Opening, raw, row
+from graphsilo.federation.secure.party import offered
 from graphsilo.federation.secure.peers import Peers, confirmations
-from kit.secure import STEPS, Scene, Update, reference, updates
+from kit.secure import DIRECTORY, PURPOSE, STEPS, Scene, Update, reference, updates
 
 
 def check(parties: int, gone: dict[str, set[int]]) -> None:
@@ -210,6 +213,52 @@ def test_shares_of_others_are_refused():
         whole = {"came": opening.came, "own": opening.own, "missing": opening.missing, "keys": opening.keys}
         with pytest.raises(MessageError, match="other shares than those that it holds"):
             scene.made.opening(0, Opening(**{**whole, **fields}))
+
+
+def test_shares_without_those_that_they_are_of_are_refused():
+    """Lists that do not fit together come from nobody honest, and must not end the coordinator."""
+    scene = Scene(updates(4))
+    scene.run({"mask": {3}})
+    opening = next(message for step, _, message in scene.sent if step == "open")
+    for cut in ({"own": opening.own[:-1]}, {"own": torch.cat([opening.own, opening.own[:1]])}, {"keys": opening.own}):
+        whole = {"came": opening.came, "own": opening.own, "missing": opening.missing, "keys": opening.keys}
+        with pytest.raises(MessageError, match="other shares than those that it holds"):
+            scene.made.opening(0, Opening(**{**whole, **cut}))
+    made = Scene(updates(4)).begin()
+    letters = next(message for step, _, message in scene.sent if step == "share")
+    with pytest.raises(MessageError, match="shares for others than its peers"):
+        made.letters(0, replace(letters, letters=letters.letters[:-1], marks=letters.marks[:-1]))
+
+
+SMALL_ORDER = bytes([1]) + bytes(31)
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        ({"bits": 39}, "client 2's weights of 39 bits are too large for a secure sum of 5 clients"),
+        ({"keys": lambda keys, _: SMALL_ORDER + keys[32:]}, "point of small order"),
+        ({"keys": lambda keys, _: keys[:32] + SMALL_ORDER + keys[64:]}, "point of small order"),
+        ({"keys": lambda keys, _: keys[:32] * 2 + keys[64:]}, "a key that is offered twice"),
+        ({"keys": lambda keys, other: other[:32] + keys[32:]}, "a key that is offered twice"),
+    ],
+    ids=["bits", "small order, masks", "small order, letters", "one key for both", "another's key"],
+)
+def test_an_offer_that_the_others_would_refuse_is_left_out_by_name(lie, reason):
+    """Signed as it should be, by one that lies: the sum of the others is opened."""
+    scene = Scene(updates(5))
+    scene.begin()
+    offers = {client: message for step, client, message in scene.sent if step == "offer"}
+    keys = lie.get("keys", lambda keys, _: keys)(raw(offers[2].keys), raw(offers[4].keys))
+    bits = lie.get("bits", offers[2].bits)
+    layout = Layout.read(Update, offers[2].layout).digest
+    signature = scene.parties[2].identity.key.sign(offered(PURPOSE, layout, 2, Scale(bits, tuple(offers[2].sizes)), keys))
+    offers[2] = replace(offers[2], keys=row(keys), bits=bits, signature=row(signature))
+    made = SecureSum(Update, PURPOSE, offers, DIRECTORY)
+    assert reason in made.unlike[2]
+    assert set(made.unlike) <= {2, 4}  # of two with one key nobody knows whose it is
+    scene.run(made=made)
+    assert set(made.in_sum) == set(range(5)) - set(made.unlike)
 
 
 # -- what the coordinator sees -----------------------------------------------------------------------------------------

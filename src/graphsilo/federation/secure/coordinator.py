@@ -6,6 +6,7 @@ is not trusted with anything: each client checks what it is told.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -32,7 +33,15 @@ from graphsilo.federation.secure.messages import (
     raw,
     rows,
 )
-from graphsilo.federation.secure.party import Directory, Purpose, check_signature, confirmed_list, offered, roster_of
+from graphsilo.federation.secure.party import (
+    Directory,
+    Purpose,
+    check_bits,
+    check_signature,
+    confirmed_list,
+    offered,
+    roster_of,
+)
 from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations
 from graphsilo.types import ClientId
 
@@ -63,6 +72,8 @@ class SecureSum(Generic[Reply]):
         groups: dict[str, list[ClientId]] = {}
         layouts: dict[str, Layout] = {}
         scales: dict[ClientId, Scale] = {}
+        # What all others would refuse the roster for is found here, where it is known whose it is.
+        counted = Counter(each for offer in offers.values() for each in _public(offer))
         for client, offer in sorted(offers.items()):
             try:
                 if offer.layout not in layouts:
@@ -70,9 +81,14 @@ class SecureSum(Generic[Reply]):
                 layout = layouts[offer.layout]
                 scale = scales[client] = Scale(offer.bits, tuple(offer.sizes))
                 scale.check(layout)
+                check_bits(scale, len(offers), f"client {client}'s weights")
                 key = directory.key_of(client, raw(offer.identity))
                 signed = offered(purpose, layout.digest, client, scale, raw(offer.keys))
                 check_signature(key, raw(offer.signature), signed, client, "the offer")
+                for key_bytes in (public := _public(offer))[:2]:
+                    masks.check_point(key_bytes)
+                if any(counted[each] > 1 for each in public):
+                    raise MessageError(f"client {client} has a key that is offered twice: one is a copy of the other.")
             except GraphsiloError as error:
                 self.unlike[client] = str(error)
                 continue
@@ -145,7 +161,8 @@ class SecureSum(Generic[Reply]):
         Raises:
             MessageError: They are for others.
         """
-        if list(letters.clients) != self.peers_of(client):
+        peers = self.peers_of(client)
+        if list(letters.clients) != peers or {len(letters.letters), len(letters.marks)} != {len(peers)}:
             raise MessageError(f"client {client} has sent shares for others than its peers.")
         self._letters[client] = {
             peer: raw(letter) for peer, letter in zip(letters.clients, letters.letters, strict=True)
@@ -236,10 +253,10 @@ class SecureSum(Generic[Reply]):
             MessageError: They are of others, or not those that it was given: the others' may still be enough.
         """
         holds = sorted([*(peer for peer in self.peers_of(client) if peer in self._letters), client])
-        came = set(self._came)
-        if [*opening.came] != [one for one in holds if one in came] or [*opening.missing] != [
-            one for one in holds if one not in came
-        ]:
+        counted = set(self._came)
+        came, missing = [one for one in holds if one in counted], [one for one in holds if one not in counted]
+        found = [*opening.came], len(opening.own), [*opening.missing], len(opening.keys)
+        if found != (came, len(came), missing, len(missing)):
             raise MessageError(f"client {client} has opened other shares than those that it holds.")
         halves = zip(opening.missing, opening.keys, strict=True)
         seeds = zip(opening.came, opening.own, strict=True)
@@ -315,3 +332,9 @@ class SecureSum(Generic[Reply]):
                 f"{count} of {len(self.clients)} clients {what}; the sum takes {self.peers.least}. Nothing of it was "
                 f"opened."
             )
+
+
+def _public(offer: Offer) -> tuple[bytes, bytes, bytes]:
+    """Keys that nobody else may have: for masks, for letters, and the one that signs."""
+    keys = raw(offer.keys)
+    return keys[:KEY_BYTES], keys[KEY_BYTES : 2 * KEY_BYTES], raw(offer.identity)[:KEY_BYTES]

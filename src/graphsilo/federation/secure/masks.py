@@ -73,6 +73,15 @@ def agreed(private: bytes, other: bytes, info: bytes) -> bytes:
     return derived(common, info)
 
 
+def check_point(point: bytes) -> None:
+    """Refuse a public key that nobody can agree by.
+
+    Raises:
+        DisclosureError: As ``agreed``.
+    """
+    agreed(fresh(), point, b"")
+
+
 def pair_key(private: bytes, other: bytes, roster: bytes, mine: ClientId, theirs: ClientId) -> bytes:
     """[32] of the mask that one of two clients adds and the other subtracts."""
     return agreed(private, other, label("mask", roster, min(mine, theirs), max(mine, theirs)))

@@ -134,6 +134,16 @@ def check_signature(key: Ed25519PublicKey, signature: bytes, signed: bytes, clie
         raise DisclosureError(f"{what} of client {client} is not signed by it, or is of another sum.") from None
 
 
+def check_bits(scale: Scale, parties: int, what: str) -> None:
+    """Refuse weights of which nothing would be left beside what they weigh.
+
+    Raises:
+        DisclosureError: They are that large.
+    """
+    if scale.bits + headroom(parties) > MAX_BITS:
+        raise DisclosureError(f"{what} of {scale.bits} bits are too large for a secure sum of {parties} clients.")
+
+
 class Sum:
     """One sum at one client, from its offer to its opening.
 
@@ -224,10 +234,7 @@ class Sum:
         if len(set(points)) < len(points) or len(set(signing.values())) < count:
             raise DisclosureError("two clients of the roster have the same key: one of them is a copy of the other.")
         self._scale, self._count = Scale.together(scales.values()), count
-        if self._scale.bits + headroom(count) > MAX_BITS:
-            raise DisclosureError(
-                f"weights of {self._scale.bits} bits are too large for a secure sum of {count} clients."
-            )
+        check_bits(self._scale, count, "weights")
         self._silos = {client: hashlib.sha256(public).digest() for client, public in signing.items()}
         self._roster = roster_of(
             kept.purpose,
