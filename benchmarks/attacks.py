@@ -40,6 +40,10 @@ VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("fedridge", "dim 32", {"method.dim": 32}),
     ("opfgl", "epsilon 8", {"method.epsilon": 8.0}),
     ("opfgl", "min_count 5", {"method.min_count": 5}),
+    ("opfgl", "epsilon 8, secure sums", {"method.epsilon": 8.0, **SECURE}),
+    ("fedridge", "min_count 5", {"method.min_count": 5}),
+    # Forced, as ten silos drown in it.
+    ("dp_fedavg", "epsilon 8, secure sums", {"method.epsilon": 8.0, "method.max_noise": 1e6, **SECURE}),
 )
 """Beside every method's defaults."""
 MEMBERSHIP = {

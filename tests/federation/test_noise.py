@@ -32,6 +32,29 @@ def test_delta_at_epsilon_0_is_the_distance_of_two_normals():
     assert noise.delta_of(3.0, 0.0) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("releases", "mu", "epsilon"),
+    [(1, 0.5, 1.9930914), (3, 1.0, 8.3854189), (20, 0.35, 7.4206509), (100, 0.1, 4.3771781)],
+)
+def test_several_releases_come_to_what_another_accountant_counts(releases, mu, epsilon):
+    """By the accountant of privacy losses of dp-accounting 0.6.0 (Google), δ = 1e-5, which rounds up by 1e-8."""
+    assert noise.epsilon_of(noise.together([mu] * releases), 1e-5) == pytest.approx(epsilon, rel=1e-7)
+
+
+@pytest.mark.parametrize("epsilon", [*noise.EPSILONS, 1e-3, 1.0])
+@pytest.mark.parametrize("delta", [1e-30, 1e-16, 1e-5, 0.5])
+def test_the_accountant_is_right_between_its_bounds(epsilon, delta):
+    mp = pytest.importorskip("mpmath").mp.clone()
+    mp.dps = 80
+    mu = mp.mpf(noise.mu_of(epsilon, delta))
+
+    def below(x):
+        return mp.erfc(-x / mp.sqrt(2)) / 2
+
+    exact = below(mu / 2 - epsilon / mu) - mp.exp(epsilon) * below(-mu / 2 - epsilon / mu)
+    assert float(exact / delta) == pytest.approx(1.0, abs=2e-5)
+
+
 def test_far_from_the_middle_no_number_overflows():
     assert noise.epsilon_of(100.0, 1e-12) == pytest.approx(100**2 / 2 + 100 * -stats.norm.ppf(1e-12), rel=0.01)
     assert noise.delta_of(0.001, 1e-4) >= 0.0

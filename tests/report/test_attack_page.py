@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from graphsilo.attacks import findings
 from graphsilo.attacks import record as records
+from graphsilo.attacks.findings import Finding
 from graphsilo.attacks.record import AttackRecord, Outcome
 from graphsilo.report import attack_page
 from kit.pages import Page
@@ -54,6 +57,28 @@ def test_the_figure_has_a_mark_for_each_that_was_tried(record):
     assert above.reach == [(0.8, 0.95)]
     assert (below.x, below.y) == ([0.6], [1])
     assert attack_page.drawn([outcome()], "none", 0) is None
+
+
+def test_what_guards_change_stands_beside_the_method_as_it_comes(record, monkeypatch):
+    plain = Finding(
+        method="fedavg", variant="", attacker="reader", attack="rows", figure="share", value=0.9, low=0.8, high=0.95,
+        prior=0.1, targets=9, data="Cora", commit="abc",
+    )  # fmt: skip
+    noisy = replace(plain, variant="epsilon 8", value=0.1, low=0.05, high=0.2)
+    monkeypatch.setattr(findings, "load", lambda: (plain, noisy, replace(plain, attack="links")))
+    found = attack_page.guards("fedavg")
+    assert found is not None
+    assert (found["data"], found["variants"]) == ("Cora", ["as it comes", "epsilon 8"])
+    assert [[cell["text"] for cell in row["cells"]] for row in found["rows"]] == [
+        ["0.900 (0.800 to 0.950)", "0.100 (0.050 to 0.200)"], ["0.900 (0.800 to 0.950)", "–"],
+    ]  # fmt: skip
+    assert [cell["succeeds"] for cell in found["rows"][0]["cells"]] == [True, False]
+    html = attack_page.render(record)
+    assert "What guards change" in Page(html).words
+    assert "<b>0.900 (0.800 to 0.950)</b>" in html
+    monkeypatch.setattr(findings, "load", lambda: (plain,))
+    assert attack_page.guards("fedavg") is None
+    assert "What guards change" not in Page(attack_page.render(record)).words
 
 
 def test_it_is_written_from_the_file_alone(record, tmp_path):

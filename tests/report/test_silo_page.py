@@ -147,6 +147,25 @@ def test_what_attacks_found_from_such_messages_is_listed(explained, monkeypatch)
     assert "rows: share recovered" in page
 
 
+def test_attacks_on_scores_are_those_of_runs_that_show_scores_alike(explained, monkeypatch):
+    """With masks, but every silo's scores by themselves, the coordinator has the counts that it has without masks."""
+    plain = Finding(
+        method="fedavg", variant="", attacker="coordinator", attack="classes, from evaluation", figure="AUC",
+        value=0.98, low=0.95, high=1.0, prior=0.65, targets=70, data="Cora", commit="abc",
+    )  # fmt: skip
+    masked = replace(plain, variant="secure sums", value=0.65, low=0.5, high=0.78)
+    rows = replace(plain, attack="rows"), replace(masked, attack="rows")
+    monkeypatch.setattr(findings, "load", lambda: (plain, masked, *rows))
+
+    def found(*settings):
+        return [(each.attack, each.variant) for each in explained("fedavg", *settings).attacks]
+
+    alone, whole = "run.secure_sums=true", "evaluation.report=federation"
+    assert found(alone) == [("classes, from evaluation", ""), ("rows", "secure sums")]
+    assert found(alone, whole) == [("classes, from evaluation", "secure sums"), ("rows", "secure sums")]
+    assert found(whole) == [("classes, from evaluation", ""), ("rows", "")]
+
+
 def test_the_page_holds_what_was_found_and_asks_nothing_of_anyone(explained):
     found = explained("fedavg", policy={"methods": ["fedprox"]})
     page = silo_page.render(found, [("name", "<b>north</b>")], "What stays here: all.")

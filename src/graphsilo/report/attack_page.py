@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphsilo.attacks import findings
 from graphsilo.attacks import record as records
 from graphsilo.attacks.record import AttackRecord, Outcome
 from graphsilo.experiments.storage import disk
@@ -65,6 +66,7 @@ def describe(record: AttackRecord) -> tuple[Context, list[Figure]]:
             }
             for seed, outcomes in record.outcomes.items()
         ],
+        "guards": guards(record.method),
         "fingerprint": short_hash(record.fingerprint),
         "version": record.graphsilo,
     }
@@ -118,6 +120,38 @@ def held(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
+def guards(method: str) -> Context | None:
+    """What masks, noise and other settings change, as measured on public data: a column each; None where nothing is
+    known but of the method as it comes."""
+    known = findings.about(method)
+    variants = sorted({each.variant for each in known})
+    if len(variants) < 2:
+        return None
+    rows: dict[tuple[str, str, str], dict[str, findings.Finding]] = {}
+    for each in known:
+        rows.setdefault((each.attack, each.attacker, each.figure), {})[each.variant] = each
+    return {
+        "data": listed(sorted({each.data for each in known})),
+        "variants": [variant or "as it comes" for variant in variants],
+        "rows": [
+            {
+                "attack": attack,
+                "attacker": _who(attacker),
+                "figure": figure,
+                "prior": number(next(iter(found.values())).prior),
+                "cells": [_guarded(found.get(variant)) for variant in variants],
+            }
+            for (attack, attacker, figure), found in rows.items()
+        ],
+    }
+
+
+def _guarded(found: findings.Finding | None) -> Context:
+    if found is None:
+        return {"text": MISSING, "succeeds": False}
+    return {"text": f"{number(found.value)} ({number(found.low)} to {number(found.high)})", "succeeds": found.succeeds}
+
+
 def drawn(outcomes: Sequence[Outcome], name: str, seed: int) -> Figure | None:
     """Success with its interval, and the prior beside it."""
     known = [one for one in outcomes if one.value is not None]
@@ -158,7 +192,7 @@ def _row(one: Outcome) -> Context:
     interval = MISSING if one.low is None else f"{number(one.low)} to {number(one.high)}"
     return {
         "attack": one.attack,
-        "attacker": WHO[one.attacker].removeprefix("the ").removeprefix("a "),
+        "attacker": _who(one.attacker),
         "figure": one.figure,
         "value": number(one.value),
         "interval": interval,
@@ -167,6 +201,10 @@ def _row(one: Outcome) -> Context:
         "verdict": one.verdict,
         "succeeds": one.succeeds,
     }
+
+
+def _who(attacker: str) -> str:
+    return WHO[attacker].removeprefix("the ").removeprefix("a ")
 
 
 def _attackers(record: AttackRecord) -> set[str]:

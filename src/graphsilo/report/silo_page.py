@@ -43,7 +43,7 @@ _ALONE = (
     "every silo trains alone at its own site, for comparison (method local): what evaluation sends leaves once more, "
     "for each round; not with run.references=[]"
 )
-_ALMOST_NO_NOISE = 1e12
+_ALMOST_NO_NOISE = noise.EPSILONS[1]
 """An ε."""
 
 
@@ -464,15 +464,26 @@ def _past(entries: Iterable[journal.Entry]) -> list[Past]:
 
 
 def _attacks(method: Method, settings: MethodConfig, config: RunConfig) -> tuple[Finding, ...]:
-    """Findings about runs that are like this one in masks and noise; all that there are where none is."""
+    """Findings about runs that are like this one in masks and noise; of an attack that has none, about less guarded."""
     known = findings.about(method.name)
     noisy = isinstance(settings, PrivateConfig) and settings.epsilon is not None
-    like = tuple(
+    # The masked runs that were attacked summed their scores, too.
+    summed = config.run.secure_sums and config.evaluation.report == "federation"
+
+    def guards(attack: str) -> set[str]:
+        masked = summed if attack.endswith("from evaluation") else config.run.secure_sums
+        return {word for word, on in (("secure sums", masked), ("epsilon", noisy)) if on}
+
+    def guarded(each: Finding) -> set[str]:
+        return {word for word in ("secure sums", "epsilon") if word in each.variant}
+
+    like = {(each.attack, each.attacker) for each in known if guarded(each) == guards(each.attack)}
+    return tuple(
         each
         for each in known
-        if ("secure sums" in each.variant) == config.run.secure_sums and ("epsilon" in each.variant) == noisy
+        if guarded(each) == guards(each.attack)
+        or ((each.attack, each.attacker) not in like and guarded(each) < guards(each.attack))
     )
-    return like or known
 
 
 # -- what is promised --------------------------------------------------------------------------------------------------

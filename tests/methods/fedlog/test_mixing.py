@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -81,6 +83,22 @@ def test_noise_on_counts_is_drawn_once_and_outlives_the_client(kit, monkeypatch)
     _, other = build(kit, [silo_of(0, [0, 0, 0, 1])], **settings)
     other.client(0).load_state(client.state())
     torch.testing.assert_close(other.client(0).rates(), expected)
+
+
+def test_a_node_of_another_class_moves_counts_by_no_more_than_the_noise_is_for(kit, monkeypatch):
+    seen = []
+    monkeypatch.setattr(noise, "noisy_counts", lambda counts, moves, **_: seen.append((counts, moves)) or counts)
+
+    def counted(labels):
+        build(kit, [silo_of(0, labels)], rate_epsilon=1.0)[1].client(0).rates()
+        return seen[-1]
+
+    labels = [0, 0, 1, 2]
+    (before, moves), changes = counted(labels), []
+    for node, other in itertools.product(range(4), range(3)):
+        after, _ = counted([*labels[:node], other, *labels[node + 1 :]])
+        changes.append(int((after - before).abs().sum()))
+    assert max(changes) == moves == 2
 
 
 def test_what_rates_promise_is_said_of_them_alone():

@@ -160,7 +160,7 @@ class FedLoGConfig(MethodConfig):
     )
     rate_noise: float = setting(
         0.0,
-        "a: class rates are uploaded with noise N(0, (a·r)²), drawn once per client",
+        "a: class rates are uploaded with noise N(0, (a·r)²), drawn once per client; unproved: no privacy is promised",
         source="paper",
         ge=0,
         when={**_GENERALISED, "rate_epsilon": (None,)},

@@ -96,7 +96,11 @@ class FedPGConfig(LocalTrainingConfig):
         when=_WITH_MARGIN,
     )
     noise: float = setting(
-        0.0, "share of a prototype's dimensions that get noise before upload", source="paper 0.1, 0.2", ge=0, le=1
+        0.0,
+        "share of a prototype's dimensions that get noise before upload; unproved: no privacy is promised",
+        source="paper 0.1, 0.2",
+        ge=0,
+        le=1,
     )
     noise_scale: float = setting(
         1.0,
