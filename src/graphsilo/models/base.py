@@ -205,6 +205,19 @@ class Model(nn.Module, ABC):
 
         return record.output, hidden if rows is None else hidden.index_select(0, rows), pull
 
+    def trace_beside(self, view: View, rows: Tensor, generator: torch.Generator) -> EmbeddedTrace | None:
+        """Two passes in one: some items are classified with dropout, and all are embedded without.
+
+        Args:
+            view: All of them.
+            rows: [t] which of its items are classified.
+            generator: Source of dropout, drawn as for ``trace`` on these items alone.
+
+        Returns:
+            Logits [t, C], embeddings [items, p], and the way back from both; None where nothing would be saved.
+        """
+        return None
+
     def _in_order(
         self, record: StackRun, gradient: Tensor, order: list[int], hidden: tuple[int, Tensor] | None = None
     ) -> list[Tensor]:

@@ -153,9 +153,14 @@ def activate(values: Tensor, rate: float, source: Source | None) -> Tensor | Non
     values.relu_()
     if source is None or rate == 0.0:
         return None
-    mask = keep_scale(values.shape, rate, source, values) if isinstance(source, torch.Generator) else next(source)
+    mask = drawn_mask(values, rate, source)
     values.mul_(mask)
     return mask
+
+
+def drawn_mask(values: Tensor, rate: float, source: Source) -> Tensor:
+    """The mask of some values: drawn now, or the next one of those that were drawn ahead."""
+    return keep_scale(values.shape, rate, source, values) if isinstance(source, torch.Generator) else next(source)
 
 
 def activate_backward(gradient: Tensor, output: Tensor, mask: Tensor | None) -> Tensor:

@@ -31,8 +31,8 @@ def propagated_bytes(
     ``sign`` and ``gamlp`` keep one per hop, ``sgc``, ``ssgc``, ``ssgc_mlp`` and ``appnp_features`` one; all others
     none. Sparse features stay sparse until a quarter of a matrix is filled: after k hops a node's row has the words of
     about (1 + edges / nodes)^k nodes, taken to be independent. Of these matrices ``sgc``, ``sign`` and ``gamlp`` keep
-    none that every view has as factors, which is where a step is less work that way; factors are what each backbone
-    keeps of a graph and are not counted.
+    none that every view has as factors, which is where a step is less work that way (``gamlp``: all levels of a view or
+    none); factors are what each backbone keeps of a graph and are not counted.
 
     Args:
         model: Its name.
@@ -53,9 +53,19 @@ def propagated_bytes(
     each = 1.0 + edges / nodes
     density = min(density, 1 - 1e-12)
     kept = views if chosen.model in _FACTORED and SPARSE_COST * density <= 1 else None
+    filled_by = {hop: 1.0 - math.exp(each**hop * math.log1p(-density)) for hop in range(1, hops + 1)}
+    if kept is not None and chosen.model == "gamlp":
+
+        def apart(view: int) -> float:
+            """Work of ``levels_of`` with each level for itself."""
+            return _factors(view, 0, nodes, each, density * features) + sum(
+                min(_factors(view, hop, nodes, each, density * features), view * features * min(SPARSE_COST * part, 1))
+                for hop, part in filled_by.items()
+            )
+
+        kept = [view for view in kept if _factors(view, hops, nodes, each, density * features) > apart(view)]
     dense = 0
-    for hop in range(1, hops + 1):
-        filled = 1.0 - math.exp(each**hop * math.log1p(-density))
+    for hop, filled in filled_by.items():
         work = features * min(SPARSE_COST * filled, 1.0)  # of a row of the matrix in a step
         if filled <= _DENSE_FROM:
             continue

@@ -351,6 +351,10 @@ class View:
 
         return self.cached(("own", norm, depth), make)
 
+    def needed(self, norm: Norm, depth: int) -> NDArray[np.int64] | None:
+        """Numbers of the rows that ``depth`` layers below the view's own need, ascending; None for all."""
+        return self._frontier(norm, depth)[0]
+
     def item_rows(self, norm: Norm, depth: int) -> Tensor | None:
         """Where the view's own rows stand among the rows that ``depth`` layers below need; None: they are the same."""
 
@@ -361,6 +365,12 @@ class View:
             return torch.from_numpy(np.searchsorted(needed, self._nodes)).to(self.data.device)
 
         return self.cached(("item rows", norm, depth), make)
+
+    def places_of(self, other: View) -> Tensor:
+        """Where another view's items, some of this one's, stand among this one's."""
+        mine, wanted = (np.arange(one.num_items) if one.items is None else one.items for one in (self, other))
+        order = np.argsort(mine)
+        return torch.from_numpy(order[np.searchsorted(mine, wanted, sorter=order)]).to(self.data.device)
 
     def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
         """X for the rows that ``depth`` more layers will need, [rows, d]."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -59,6 +59,18 @@ class LocalTrainer:
         steps = self.objective.gradient_steps(
             self.model, epochs, batch_size, generator, self.parameters, term, node_weights
         )
+        return self.follow(steps, adjust)
+
+    def follow(self, steps: Iterable[tuple[list[Tensor], Any]], adjust: Adjust | None = None) -> int:
+        """Take a step for each list of gradients; the parameters have changed before the next one is asked for.
+
+        Args:
+            steps: Gradients of the parameters, and the batch they are of.
+            adjust: Called with both before each step.
+
+        Returns:
+            How many there were.
+        """
         taken = 0
         with torch.no_grad():  # once: switching it on and off is a tenth of a step on a small graph
             for gradients, batch in steps:

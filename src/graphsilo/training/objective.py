@@ -193,7 +193,7 @@ class ClassifyItems(Objective):
         logits = logits if batch.rows is None else logits[batch.rows]
         return F.cross_entropy(logits, batch.labels) if self.each is None else self.each(logits, batch.labels).mean()
 
-    def _slope(self, logits: Tensor, batch: Classified) -> Tensor:
+    def slope(self, logits: Tensor, batch: Classified) -> Tensor:
         """d/dz of the mean loss, [b, C]; of cross-entropy (softmax(z) - onehot) / b."""
         if self.each is None:
             return torch.softmax(logits, 1).mul_(1.0 / logits.shape[0]).sub_(batch.share)
@@ -228,7 +228,7 @@ class ClassifyItems(Objective):
         (logits, embeddings), pull = traced(model, batch.view, generator, parameters)
         labels, rows = batch.labels, batch.rows
         with torch.no_grad():
-            outer = self._slope(logits if rows is None else logits[rows], batch)
+            outer = self.slope(logits if rows is None else logits[rows], batch)
             if node_weights is not None:
                 places = batch.places
                 outer.mul_((node_weights if places is None else node_weights[places])[:, None])
@@ -268,7 +268,7 @@ class ClassifyItems(Objective):
             passes = model.passes(batch.view, epochs, generator)
             if passes is not None:
                 for logits, pull in passes:
-                    yield pull(self._slope(logits, batch)), batch
+                    yield pull(self.slope(logits, batch)), batch
                 return
         yield from super().gradient_steps(model, epochs, size, generator, parameters, term, node_weights)
 
@@ -282,7 +282,7 @@ class ClassifyItems(Objective):
         if found is None:
             return None
         logits, pull = found
-        return pull(self._slope(logits, batch))
+        return pull(self.slope(logits, batch))
 
 
 class PredictLinks(Objective):

@@ -203,7 +203,7 @@ def test_too_few_answers_end_the_round(kit):
     silos = [silo_of(client) for client in range(2)]
     server, federation = kit.build("fedpg", silos, **SHORT)
     play(server, federation, 1)
-    federation.client(1).run_epochs = federation.client(1)._train_towards = lambda *args: 1 / 0
+    federation.client(1).run_epochs = federation.client(1)._steps_towards = lambda *args: 1 / 0
     federation.at("round", 2)
     with pytest.raises(FederationError, match="client 1 failed in 'train'"):
         server.round(federation, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,10 @@ from graphsilo.methods.fedpg.reach import Pairs
 from graphsilo.models.base import Model
 from graphsilo.models.view import View
 from graphsilo.random import Name, generator, numpy_generator
-from graphsilo.training.objective import Classified
+from graphsilo.training.objective import Classified, ClassifyItems
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.prototypes import unit_rows
-from graphsilo.training.upstream import gradients_through
+from graphsilo.training.upstream import gradients_through, traced_beside
 
 
 class Client(TrainingClient[FedPGConfig]):
@@ -75,18 +75,23 @@ class Client(TrainingClient[FedPGConfig]):
         if request.prototypes is None or request.present is None or self._membership is None or self.config.mu == 0.0:
             self.run_epochs()
         else:
-            self._train_towards(request.prototypes.to(self.data.device), request.present.to(self.data.device))
+            device = self.data.device
+            self.trainer.follow(self._steps_towards(request.prototypes.to(device), request.present.to(device)))
         return self._upload(request.hops)
 
     # -- local training ------------------------------------------------------------------------------------------
 
-    def _train_towards(self, targets: Tensor, present: Tensor) -> None:
-        """The local epochs, with the gradient of μ Σ ‖P − Ṗ‖ added in each step."""
-
-        def pull(gradients: list[Tensor], batch: Classified) -> None:
-            self._pull(gradients, *self._pulled(batch), targets, present)
-
-        self.run_epochs(adjust=pull)
+    def _steps_towards(self, targets: Tensor, present: Tensor) -> Iterator[tuple[list[Tensor], Classified]]:
+        """The gradients of each local step, with that of μ Σ ‖P − Ṗ‖ added."""
+        objective, parameters = self.trainer.objective, self.trainer.parameters
+        assert isinstance(objective, ClassifyItems)
+        draw = self.generator("train")
+        for _ in range(self.config.local_epochs):
+            for batch in objective.batches(self.batch_size, draw):
+                membership, view = self._pulled(batch)
+                (logits, embeddings), back = traced_beside(self.model, batch.view, view, draw, parameters)
+                drawn = self._pull(embeddings, membership, targets, present)
+                yield back(objective.slope(logits, batch), drawn), batch
 
     def _pulled(self, batch: Classified) -> tuple[Membership, View]:
         """What is pulled in a step, and its view: all items, or labelled ones where no other counts."""
@@ -99,32 +104,26 @@ class Client(TrainingClient[FedPGConfig]):
             return self._membership.restricted(items), self.data.kept_view(items)
         return self._membership, self.data.full
 
-    def _pull(
-        self, gradients: list[Tensor], membership: Membership, view: View, targets: Tensor, present: Tensor
-    ) -> None:
-        """Add the gradient of the pull, through embeddings without dropout, as those of the upload are."""
-        parameters = self.trainer.parameters
-        weights = [] if self.scorer is None else list(self.scorer.parameters())
+    def _pull(self, embeddings: Tensor, membership: Membership, targets: Tensor, present: Tensor) -> Tensor:
+        """The pull's gradient for embeddings without dropout, as those of the upload are; the scorer takes its step."""
+        if self.scorer is None or self.scorer_optimizer is None:
+            slope = self._slope(membership.prototypes(embeddings), membership, targets, present)
+            return membership.mean_operator().tmm(slope.flatten(0, 1))
         with torch.enable_grad():
-            embeddings = self.model.embed(view)
-            reached = membership.prototypes(embeddings if weights else embeddings.detach(), self.scorer)
+            embeddings = embeddings.detach().requires_grad_()
+            reached = membership.prototypes(embeddings, self.scorer)
+        slope = self._slope(reached.detach(), membership, targets, present)
+        back, *found = gradients_through([reached], [slope], [embeddings, *self.scorer.parameters()])
+        self.scorer_optimizer.step(found)
+        return back
+
+    def _slope(self, reached: Tensor, membership: Membership, targets: Tensor, present: Tensor) -> Tensor:
+        """The gradient of μ Σ ‖P − Ṗ‖ for P [C, L + 1, p]."""
+        config = self.config
         _, slope = alignment(
-            reached.detach(),
-            targets,
-            present & membership.mask,
-            reduction=self.config.reduction,
-            centred=self.config.centred,
+            reached, targets, present & membership.mask, reduction=config.reduction, centred=config.centred
         )
-        slope = slope * self.config.mu
-        if weights:
-            found = gradients_through([reached], [slope], [*parameters, *weights])
-        else:
-            back = membership.mean_operator().tmm(slope.flatten(0, 1))
-            found = gradients_through([embeddings], [back], parameters)
-        for gradient, extra in zip(gradients, found, strict=False):
-            gradient.add_(extra)
-        if self.scorer_optimizer is not None:
-            self.scorer_optimizer.step(found[len(parameters) :])
+        return slope * config.mu
 
     # -- prototypes ----------------------------------------------------------------------------------------------
 
