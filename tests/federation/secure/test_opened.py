@@ -69,9 +69,10 @@ def test_a_line_that_was_cut_opened_nothing(tmp_path):
 
 def test_without_a_record_nothing_is_opened(tmp_path):
     damaged = tmp_path / "a.sums"
-    damaged.write_bytes(b"not a line\n")
-    with pytest.raises(DisclosureError, match="cannot be read"):
-        OpenedSums(damaged)
+    for text in (b"not a line\n", b"[]\n", b'{"answer": "a", "call": "b"}\n', b"[" * 100_000 + b"\n", b"\xff\n"):
+        damaged.write_bytes(text)
+        with pytest.raises(DisclosureError, match="cannot be read"):
+            OpenedSums(damaged)
     folder = tmp_path / "b.sums"
     record = OpenedSums(folder)
     folder.mkdir()

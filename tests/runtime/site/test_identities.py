@@ -45,9 +45,10 @@ def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Pa
     again.key_of(1, keys[0])
     with pytest.raises(DisclosureError, match="client 1 signs with another key than before"):
         again.key_of(1, keys[1])
-    (tmp_path / "known").write_text("not json")
-    with pytest.raises(DisclosureError, match="the keys of other silos cannot be read"):
-        Pinned(tmp_path / "known")
+    for damaged in ("not json", "[]", "null", "[" * 100_000):
+        (tmp_path / "known").write_text(damaged)
+        with pytest.raises(DisclosureError, match="the keys of other silos cannot be read"):
+            Pinned(tmp_path / "known")
 
 
 def test_a_silos_secret_of_noise_is_made_once_and_is_its_owners_alone(tmp_path):

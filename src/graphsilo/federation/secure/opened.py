@@ -39,7 +39,7 @@ class OpenedSums:
             # Of a line that was cut when the power failed, nothing has been opened.
             for line in lines[:-1]:
                 self._take(json.loads(line))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DisclosureError(
                 f"the record of opened sums {path} cannot be read ({type(error).__name__}), and without it no sum is "
                 f"opened. The silo's owner must mend it, or remove it: then coordinators can compute differences of "

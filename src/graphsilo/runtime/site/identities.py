@@ -91,12 +91,15 @@ class Pinned:
         self.path, self._kits = path, kits
         self._checked: set[tuple[ClientId, bytes]] = set()
         try:
-            self._known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-        except (OSError, ValueError) as error:
+            known = json.loads(path.read_text()) if path.exists() else {}
+            if not isinstance(known, dict):
+                raise ValueError("no keys by client")
+        except (OSError, ValueError, RecursionError) as error:
             raise DisclosureError(
                 f"the keys of other silos cannot be read ({type(error).__name__}); their file is beside this silo's "
                 f"own key."
             ) from None
+        self._known: dict[str, str] = known
 
     def key_of(self, client: ClientId, identity: bytes) -> Ed25519PublicKey:
         if self._kits is not None and (client, identity) not in self._checked:

@@ -19,7 +19,9 @@ pytest.importorskip("nvflare")
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
+from graphsilo.federation.secure.messages import CALL, CONFIRM, MASK, OPEN, SHARE
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
+from kit.site_meddling import Meddling, once
 
 pytestmark = pytest.mark.slow
 
@@ -119,12 +121,35 @@ def test_site_killed_during_secure_sums(federation: Federation, transport: Nvfla
     same_but_for_bytes(federation.carry_out(transport, config, "out-secure", observer=Struck(3, strike)), config)
 
 
-def test_engine_killed_during_secure_sums(federation: Federation, transport: NvflareTransport) -> None:
-    config = federation.config(**SECURE)
-    pid = transport.pid
-    assert pid is not None
-    strike = Struck(3, lambda: os.kill(pid, signal.SIGKILL))
-    same_but_for_bytes(federation.carry_out(transport, config, "out-secure-engine", observer=strike), config)
+@pytest.mark.parametrize("whose", ["the coordinator's", "a site's"])
+@pytest.mark.parametrize("step", [f"{CALL}train", SHARE, MASK, CONFIRM, OPEN])
+def test_engine_killed_at_each_step_of_a_secure_sum(
+    step: str, whose: str, federation: Federation, transport: NvflareTransport
+) -> None:
+    """It holds no keys: what it carried is asked for again, and answered as before."""
+
+    def strike() -> None:
+        pid = transport.pid if whose == "the coordinator's" else engine_of(federation.joined["south"].pid)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    def meets(site: str, header: Any) -> bool:
+        return site == "south" and header.get("handler") == step and header.get("round") == 2
+
+    struck: list[bool] = []
+    kill = once(meets, lambda: (struck.append(True), strike())[1])
+    config = federation.config(**{**SECURE, "method.rounds": 3})
+    out = f"out-engine-{step.split()[-1]}-{whose.startswith('a')}"
+    same_but_for_bytes(federation.carry_out(Meddling(transport, kill), config, out), config)
+    assert struck == [True]
+
+
+def engine_of(pid: int) -> int:
+    """The process of the engine that a site's process started."""
+    import psutil
+
+    (found,) = (one.pid for one in psutil.Process(pid).children(recursive=True) if "engine" in " ".join(one.cmdline()))
+    return int(found)
 
 
 def can_make_networks() -> bool:
