@@ -22,7 +22,17 @@ from typing import Any, TypeVar
 
 import children
 
-MODELS = ("gcn", "sgc", "sign", "gamlp")
+SAMPLED = {"method.fan_out": [10, 5], "method.batch_size": 2000, "method.local_epochs": 1}
+RUNS: dict[str, dict[str, Any]] = {
+    "gcn": {"model.name": "gcn"},
+    "gcn-sampled": {"model.name": "gcn", **SAMPLED},
+    "sage-sampled": {"model.name": "sage", **SAMPLED},
+    "sgc": {"model.name": "sgc"},
+    "sign": {"model.name": "sign"},
+    "gamlp": {"model.name": "gamlp"},
+    "fedridge": {"method.name": "fedridge"},
+}
+"""What is trained, by name: settings of a run, with FedAvg unless they name another method."""
 T = TypeVar("T")
 
 
@@ -62,11 +72,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     nodes, degree = options.sizes[0].split(":")
     base = {
         "data.name": "product-sbm",
-        "data.options": {"nodes": int(nodes), "mean_degree": float(degree)},
+        "data.options": {"nodes": int(nodes), "mean_degree": float(degree), "features": options.features},
         "partition.clients": options.clients,
-        "method.name": "fedavg",
-        "method.rounds": options.rounds,
         "evaluation.modes": ["own_local"],
+        "evaluation.models": False,
+        "run.resident_clients": options.resident,
     }
     meter = Meter()
     config = load_config(overrides=base)
@@ -77,28 +87,27 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         part = meter(f"partition {rule}", lambda ruled=ruled: simulation.cut(ruled, graph))
     silos = meter("cut into silos", lambda: build_silos(graph, part, scenario="seen", options={}, task="node"))
     facts = meter("audit", lambda: audit(part, graph).to_dict())
-    data_hash = meter("hash", lambda: simulation.content_hash((graph,)))
+    meter("hash", lambda: simulation.content_hash((graph,)))
     row: dict[str, Any] = {
         "nodes": graph.num_nodes, "edges": graph.num_edges, "clients": options.clients, "trained_on": part.rule,
         "kept_share": facts["kept_share"], "smallest": min(len(ids) for ids in part.nodes),
         "largest": max(len(ids) for ids in part.nodes),
     }  # fmt: skip
-    for model in options.models:
-        chosen = load_config(overrides={**base, "model.name": model, "partition.rule": part.rule})
-        ready = simulation.Simulation(
-            graph=graph, partition=part, silos=tuple(silos), task="node", schema=silos[0].schema,
-            models=simulation.model_specs(chosen, [silo.client for silo in silos]), data_hash=data_hash, cut=facts,
-        )  # fmt: skip
-        row.update(apart(lambda chosen=chosen, ready=ready: train(chosen, ready)))
+    for name in options.runs:
+        settings = {"method.name": "fedavg", **RUNS[name]}
+        if settings["method.name"] == "fedavg":
+            settings["method.rounds"] = options.rounds
+        chosen = load_config(overrides={**base, "partition.rule": part.rule, **settings})
+        ready = simulation.simulated(chosen, None, graph, part, (), list(silos), "node", facts, (graph,))
+        row.update(apart(lambda name=name, chosen=chosen, ready=ready: train(name, chosen, ready)))
     return {**row, "phases": meter.phases}
 
 
-def train(config: Any, simulation: Any) -> dict[str, Any]:
-    """Rounds of one model; the first makes what later ones use again."""
+def train(name: str, config: Any, simulation: Any) -> dict[str, Any]:
+    """Rounds of one run; the first makes what later ones use again."""
     from graphsilo.experiments.runner import run
 
     meter = Meter()
-    name = config.model.name
     tree = meter(f"{name}, all rounds", lambda: run(config, simulation=simulation)).tree
     seed = tree["seeds"][0]
     return {
@@ -139,10 +148,10 @@ def exponents(rows: list[dict[str, Any]]) -> dict[str, float]:
     points: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         times = {name: phase["cpu_seconds"] for name, phase in row["phases"].items()}
-        for model in MODELS:
-            if model in row:
-                times[f"{model}: first round"] = row[model]["rounds_cpu_seconds"][0]
-                times[f"{model}: later rounds"] = row[model]["rounds_cpu_seconds"][-1]
+        for name in RUNS:
+            if name in row:
+                times[f"{name}: first round"] = row[name]["rounds_cpu_seconds"][0]
+                times[f"{name}: later rounds"] = row[name]["rounds_cpu_seconds"][-1]
         for name, seconds in times.items():
             points.setdefault(name, []).append((math.log(row["edges"]), math.log(max(seconds, 1e-3))))
     return {name: round(slope(pairs), 2) for name, pairs in points.items() if len(pairs) > 1}
@@ -162,7 +171,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rules", nargs="+", default=["random", "louvain", "metis"], help="the last one is trained on")
-    parser.add_argument("--models", nargs="*", default=list(MODELS))
+    parser.add_argument("--runs", nargs="*", choices=list(RUNS), default=list(RUNS))
+    parser.add_argument("--resident", type=int, default=10, help="clients in memory at once")
+    parser.add_argument("--features", type=int, default=100)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -174,7 +185,8 @@ def main() -> None:
         print(f"{size}:", file=sys.stderr)
         command = [
             sys.executable, __file__, "--child", "--sizes", size, "--clients", str(options.clients), "--rounds",
-            str(options.rounds), "--rules", *options.rules, "--models", *options.models,
+            str(options.rounds), "--rules", *options.rules, "--runs", *options.runs,
+            "--features", str(options.features), "--resident", str(options.resident),
         ]  # fmt: skip
         rows.append(children.execute(command).json())
         print(json.dumps(rows[-1], indent=1), file=sys.stderr, flush=True)

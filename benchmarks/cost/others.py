@@ -56,15 +56,18 @@ def _large_graphs(folder: Path) -> Iterator[Section]:
     for name in dict.fromkeys(name for size in sizes for name in size["phases"]):
         rows.append([name, *(_phase(size["phases"].get(name)) for size in sizes), _ratio(growth.get(name))])
     trained = []
-    for name in ("gcn", "sgc", "sign", "gamlp"):
-        if any(name in size for size in sizes):
-            slope = _ratio(growth.get(f"{name}: later rounds"))
-            trained.append([name, *(_model(size.get(name)) for size in sizes), slope])
+    for name in dict.fromkeys(name for size in sizes for name, found in size.items() if _is_run(found)):
+        slope = _ratio(growth.get(f"{name}: later rounds"))
+        trained.append([name, *(_model(size.get(name)) for size in sizes), slope])
     text = f"Generated graphs, {sizes[0]['clients']} clients, at {commit}: CPU seconds and most memory of each phase."
     yield Section("large", "Large graphs", text, [
         Table(["Phase", *titles, "Exponent"], rows, "Before training"),
         Table(["Model", *titles, "Exponent"], trained, "Last round, all rounds' memory, accuracy after them"),
     ])  # fmt: skip
+
+
+def _is_run(found: Any) -> bool:
+    return isinstance(found, dict) and "rounds_cpu_seconds" in found
 
 
 def _phase(found: Mapping[str, Any] | None) -> str:

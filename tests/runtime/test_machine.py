@@ -48,3 +48,22 @@ def test_the_peak_of_a_process_is_its_own_and_not_that_of_who_started_it():
     )
     told = subprocess.run([sys.executable, "-c", outer], check=True, capture_output=True, text=True).stdout
     assert 1_000_000 < int(told) < 300_000_000
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc is glibc's")
+def test_freed_memory_is_used_again():
+    # Five times 64 MB are 81 920 pages of 4 KB, where each time they come from the kernel.
+    code = """
+import resource
+from graphsilo.runtime.machine import keep_freed_memory
+keep_freed_memory()
+def touch():
+    bytes([1]) * (64 << 20)
+touch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    touch()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 2000

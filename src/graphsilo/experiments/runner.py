@@ -42,7 +42,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.runtime.local.offloading import OffloadFolder
 from graphsilo.runtime.local.workers import WorkerPool
 from graphsilo.runtime.lost import StateLost
-from graphsilo.runtime.machine import needs_unix
+from graphsilo.runtime.machine import keep_freed_memory, needs_unix
 
 __all__ = ["Observer", "Result", "run"]
 
@@ -157,6 +157,7 @@ def run(
                 own=config.brought("model"),
             )
             stack.callback(pool.close)
+        keep_freed_memory()
         seeds = []
         ledgers: list[tuple[int, Ledger]] = []
         for index, seed in enumerate(config.run.seeds):

@@ -235,7 +235,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
-    made = _simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
+    made = simulated(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
     if isinstance(loaded, list):
         made = _named(made, loaded)
     return replace(made, notes=(*made.notes, *notes))
@@ -402,7 +402,7 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
         silos = [spoil(silo) for silo in silos]
     if method is not None and method.pooled:
         silos = [pool_silos(silos)]
-    return _simulation(config, method, collections[0], wide, partition.absent, silos, task, facts, tuple(collections))
+    return simulated(config, method, collections[0], wide, partition.absent, silos, task, facts, tuple(collections))
 
 
 def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:
@@ -449,7 +449,7 @@ def _collection_facts(
     }
 
 
-def _simulation(
+def simulated(
     config: RunConfig,
     method: Method | None,
     graph: Graph | GraphCollection,

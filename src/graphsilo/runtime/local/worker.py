@@ -28,7 +28,7 @@ from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offloading import ClientCache, received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget
-from graphsilo.runtime.machine import peak
+from graphsilo.runtime.machine import keep_freed_memory, peak
 from graphsilo.types import ClientId
 
 _MAX_MAPPED = 2000
@@ -41,6 +41,7 @@ def main() -> None:
     incoming, outgoing = (Ring(number) if number >= 0 else None for number in shared)
     channel = Channel(socket.socket(fileno=descriptor), outgoing, incoming)
     torch.set_num_threads(1)
+    keep_freed_memory()
     # Ctrl-C reaches the whole group; the coordinator decides what happens and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cache: ClientCache | None = None

@@ -64,7 +64,7 @@ from graphsilo.federation.wire import Encoded, aligned_copy
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
-from graphsilo.runtime.machine import peak
+from graphsilo.runtime.machine import keep_freed_memory, peak
 from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, pack, unpack
 from graphsilo.runtime.site.certified import Kits
@@ -487,6 +487,7 @@ def main() -> None:
     """Serve one connection until it closes."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
+    keep_freed_memory()
     # Ctrl-C reaches the whole group; the supervisor decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     begin = json.loads(sys.argv[2])
