@@ -9,20 +9,56 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
 from graphsilo.methods.fairfgl import clusters as fairfgl_clusters
-from graphsilo.methods.fairfgl.clusters import cluster, cut, hierarchy_silhouettes, points_of
+from graphsilo.methods.fairfgl.clusters import (
+    cluster,
+    cut,
+    every_number,
+    hierarchy_silhouettes,
+    k_means,
+    silhouettes,
+)
 from graphsilo.methods.fairfgl.updates import (
     gram,
     most_dissimilar,
 )
 
 
-def test_points_have_the_updates_distances():
+def test_products_are_summed_block_by_block():
     updates = torch.randn(6, 200_000, generator=torch.Generator().manual_seed(0))
-    products = gram(updates)
-    np.testing.assert_allclose(products, updates.double().numpy() @ updates.double().numpy().T, rtol=1e-12)
-    points = points_of(products)
-    assert points.shape == (6, 6)
-    np.testing.assert_allclose(points @ points.T, products, atol=1e-9 * products.max())
+    np.testing.assert_allclose(gram(updates), updates.double().numpy() @ updates.double().numpy().T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [3, 5, 10])
+def test_every_number_of_clusters_is_as_by_scikit_learn(size):
+    """The same draws of centres, hence the same clusters, but where rounding decides between equally good centres."""
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        rows = draw.normal(size=(size, 40)) + np.where(np.arange(size) < size // 3, 2.0, 0.0)[:, None]
+        squared = np.square(rows[:, None] - rows[None]).sum(axis=2)
+        labels = every_number(squared, size - 1, seed, 3)
+        scores = silhouettes(np.sqrt(squared), labels)
+        for mine, score, count in zip(labels, scores, range(2, size), strict=True):
+            wanted = KMeans(count, n_init=3, random_state=seed).fit_predict(rows)
+            assert len(set(zip(mine.tolist(), wanted.tolist(), strict=True))) == count
+            assert score == pytest.approx(silhouette_score(rows, wanted), abs=1e-9)
+
+
+def test_k_means_by_hand():
+    # Points 0, 1, 9, 10 on a line. From the centres 0 and 1: {0} and {1, 9, 10}, mean 20 / 3, which loses 1.
+    squared = np.square(np.subtract.outer([0.0, 1.0, 9.0, 10.0], [0.0, 1.0, 9.0, 10.0]))
+    members = np.zeros((1, 4, 2))
+    members[0, [0, 1], [0, 1]] = 1.0
+    labels, inertia = k_means(squared, members)
+    assert labels.tolist() == [[0, 0, 1, 1]]
+    assert inertia == pytest.approx([4 * 0.25])
+
+
+def test_a_cluster_that_loses_its_points_gets_the_farthest_one():
+    # Means of {-3, 3}, {-2} and {2} are 0, -2 and 2: nobody is nearest to the first, which gets -3 (3 is as far off).
+    place = np.array([-3.0, 3.0, -2.0, 2.0])
+    labels, inertia = k_means(np.square(np.subtract.outer(place, place)), np.eye(3)[None, [0, 0, 1, 2]])
+    assert labels.tolist() == [[0, 2, 1, 2]]
+    assert inertia == pytest.approx([0.5])
 
 
 def test_clusters_by_hand():
