@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,18 @@ MODELS = {"0.37 MB": 64, "50 MB": 8720}
 class Watch(Observer):
     """Notes when rounds end, and does something after one of them."""
 
-    def __init__(self, strike: tuple[int, Callable[[], None]] | None = None):
+    def __init__(
+        self,
+        strike: tuple[int, Callable[[], None]] | None = None,
+        count: Callable[[], dict[str, float]] = dict,
+    ):
         self.times: list[float] = []
-        self.strike = strike
+        self.spent: list[dict[str, float]] = []
+        self.strike, self.count = strike, count
 
     def progressed(self, progress: Progress) -> None:
         self.times.append(time.monotonic())
+        self.spent.append(self.count())
         if self.strike is not None and progress.round == self.strike[0]:
             _, action = self.strike
             self.strike = None
@@ -60,6 +66,11 @@ class Watch(Observer):
         """Seconds of a round, the first two left out."""
         gaps = [later - sooner for sooner, later in zip(self.times, self.times[1:], strict=False)]
         return statistics.median(gaps[1:])
+
+    def cpu_per_round(self) -> dict[str, float]:
+        """CPU seconds of a round by kind of process, the first two left out."""
+        first, last = self.spent[1], self.spent[-1]
+        return {kind: (last[kind] - first[kind]) / (len(self.spent) - 2) for kind in last}
 
 
 class Sites:
@@ -93,6 +104,15 @@ class Sites:
     def worker(self, name: str) -> int:
         """Process number of a site's worker."""
         return next(pid for pid, text in processes(self.joined[name].pid) if "site.worker" in text)
+
+    def spent(self, transport: NvflareTransport) -> dict[str, float]:
+        """CPU seconds of all processes so far, by kind."""
+        found = {"coordinator": time.process_time(), "coordinator's engine": cpu_seconds(transport.pid or 0)}
+        for process in self.joined.values():
+            for pid, text in processes(process.pid):
+                kind = kind_of(text)
+                found[kind] = found.get(kind, 0.0) + cpu_seconds(pid)
+        return found
 
     def carry_out(self, transport: NvflareTransport, config: dict[str, Any], out: str, watch: Watch) -> Any:
         clients = {name: [number] for number, name in enumerate(self.names)}
@@ -146,10 +166,22 @@ def processes(parent: int) -> list[tuple[int, str]]:
     return found
 
 
+def kind_of(text: str) -> str:
+    """What a site's process does, by its command line."""
+    kinds = {"graphsilo join": "supervisor", "site.worker": "worker", "nvflare.engine": "engine"}
+    return next((word for key, word in kinds.items() if key in text), "other")
+
+
 def memory(pid: int) -> float:
     """Resident MB of a process just now."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(found[1]) / 1024 if found else 0.0
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds that a process has spent."""
+    spent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(spent[11]) + int(spent[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def on_the_wire(port: int) -> int:
@@ -158,17 +190,20 @@ def on_the_wire(port: int) -> int:
     return sum(int(number) for number in re.findall(r"bytes_(?:sent|received):(\d+)", text))
 
 
-def rounds(sites: Sites, transport: NvflareTransport, *, secure: bool = False) -> list[dict[str, Any]]:
+def rounds(
+    sites: Sites, transport: NvflareTransport, models: Sequence[str], *, secure: bool = False
+) -> list[dict[str, Any]]:
     """FedAvg's rounds; ``secure``: of the smaller model, training and scores in secure sums."""
     rows = []
-    for label, hidden in MODELS.items():
+    for label in models:
+        hidden = MODELS[label]
         number = 20 if hidden == 64 else 6
         config = settings(sites.count, hidden, number)
         if secure:
             config |= {"run.secure_sums": True, "evaluation.report": "federation"}
             if hidden != 64:
                 continue
-        alone, apart = Watch(), Watch()
+        alone, apart = Watch(), Watch(count=lambda: sites.spent(transport))
         tree = run(load_config(overrides=config), observer=alone).tree
         before = on_the_wire(sites.port)
         there = sites.carry_out(transport, config, f"out-{hidden}{'-secure' * secure}", apart)
@@ -182,6 +217,7 @@ def rounds(sites: Sites, transport: NvflareTransport, *, secure: bool = False) -
                 "secure_sums": secure,
                 "seconds_in_process": alone.per_round(),
                 "seconds_apart": apart.per_round(),
+                "cpu_seconds": apart.cpu_per_round(),
                 "message_bytes": own,
                 "wire_bytes": carried,
                 "overhead": carried / own - 1,
@@ -261,6 +297,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sites", type=int, nargs="*", default=[3, 10])
     parser.add_argument("--only", choices=["rounds", "secure", "one-round", "faults"])
+    parser.add_argument("--model", nargs="*", choices=list(MODELS), default=list(MODELS))
     options = parser.parse_args()
     found: dict[str, Any] = {"rounds": [], "one_round": [], "faults": [], "start": [], "memory": []}
     for count in options.sites:
@@ -280,13 +317,11 @@ def main() -> None:
                 if options.only in (None, "one-round"):
                     found["one_round"] += one_round(sites, transport)
                 if options.only in (None, "rounds"):
-                    found["rounds"] += rounds(sites, transport)
+                    found["rounds"] += rounds(sites, transport, options.model)
                 if options.only in (None, "secure"):
-                    found["rounds"] += rounds(sites, transport, secure=True)
-                kinds = {"graphsilo join": "supervisor", "site.worker": "worker", "nvflare.engine": "engine"}
+                    found["rounds"] += rounds(sites, transport, options.model, secure=True)
                 for pid, text in processes(sites.joined[sites.names[0]].pid):
-                    kind = next((word for key, word in kinds.items() if key in text), "other")
-                    found["memory"].append({"sites": count, "process": kind, "mb": memory(pid)})
+                    found["memory"].append({"sites": count, "process": kind_of(text), "mb": memory(pid)})
                 if transport.pid is not None:
                     found["memory"].append(
                         {"sites": count, "process": "coordinator's engine", "mb": memory(transport.pid)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from graphsilo.runtime import pipe
-from graphsilo.runtime.transport import Body, Transport, Unreachable
+from graphsilo.runtime.transport import Body, Parts, Transport, Unreachable, views_of
 
 
 class SameMachine(Transport):
@@ -20,10 +20,10 @@ class SameMachine(Transport):
         self.sites = tuple(sockets)
         self._sockets = dict(sockets)
 
-    def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
+    def request(self, site: str, body: Body | Parts, *, timeout: float) -> Body:
         try:
             with pipe.connect(self._sockets[site], timeout=timeout) as connection:
-                pipe.send(connection, body)
+                pipe.send(connection, *views_of(body))
                 return pipe.receive(connection)
         except (OSError, EOFError) as error:
             raise Unreachable(site, "no answer in time" if isinstance(error, TimeoutError) else str(error)) from None

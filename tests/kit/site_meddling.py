@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphsilo.runtime.protocol import Packet, unpack
-from graphsilo.runtime.transport import Body, Transport
+from graphsilo.runtime.transport import Body, Parts, Transport, views_of
 
 Before = Callable[[str, Mapping[str, Any]], None]
 After = Callable[[str, Mapping[str, Any], bytearray], bytearray]
@@ -25,12 +25,12 @@ class Meddling(Transport):
         self.inner, self.before, self.after = inner, before, after
         self.sites = inner.sites
 
-    def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
-        header = unpack(body).header
+    def request(self, site: str, body: Body | Parts, *, timeout: float) -> Body:
+        header = unpack(bytearray().join(views_of(body))).header
         if self.before is not None:
             self.before(site, header)
         answer = self.inner.request(site, body, timeout=timeout)
-        return answer if self.after is None else self.after(site, header, answer)
+        return answer if self.after is None else self.after(site, header, bytearray(answer))
 
 
 def once(condition: Callable[[str, Mapping[str, Any]], bool], action: Callable[[], None]) -> Before:

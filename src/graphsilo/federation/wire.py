@@ -138,6 +138,12 @@ def aligned_copy(payload: memoryview) -> NDArray[np.uint8]:
     return data
 
 
+def aligned_view(payload: memoryview) -> NDArray[np.uint8]:
+    """The bytes where they are, if that is such memory and may be written to; else a copy."""
+    data = np.frombuffer(payload, dtype=np.uint8)
+    return aligned_copy(payload) if payload.readonly or data.ctypes.data % ALIGN else data
+
+
 def aligned(size: int) -> int:
     return (size + ALIGN - 1) // ALIGN * ALIGN
 

@@ -18,6 +18,10 @@ _CGROUP = (
 )
 """Limit and use of a container's memory, in version 2 and version 1 of control groups."""
 
+LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""Environment of a process that is started to move messages: its large blocks of memory then come in pages of 2 MiB,
+where the system has them. Handing out new pages of 4 KiB is most of what moving a large message costs."""
+
 
 def is_unix() -> bool:
     """Whether processes here have the sockets, signals and locks by which graphsilo's find and watch each other."""

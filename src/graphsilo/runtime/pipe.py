@@ -6,6 +6,8 @@ over unix sockets in a folder that belongs to the user alone. What crosses machi
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import socket
 import stat
@@ -17,6 +19,8 @@ from graphsilo.errors import RunError
 _LENGTH = struct.Struct("<4sQ")
 _MAGIC = b"GSP1"
 _BACKLOG = 64
+_LARGE = 1 << 22
+"""Bytes from which received ones are worth large pages of memory."""
 _PATH_LIMIT = 100  # the system allows 107 bytes in a unix socket's path
 
 
@@ -32,8 +36,8 @@ def send(connection: socket.socket, *parts: bytes | bytearray | memoryview) -> N
             connection.sendall(part)
 
 
-def receive(connection: socket.socket, *, limit: int | None = None) -> bytearray:
-    """Receive one byte string.
+def receive(connection: socket.socket, *, limit: int | None = None) -> bytearray | memoryview:
+    """Receive one byte string; a large one into memory that begins at a page.
 
     Raises:
         EOFError: The other side has gone, is out of step, or sends more than ``limit``.
@@ -47,10 +51,19 @@ def receive(connection: socket.socket, *, limit: int | None = None) -> bytearray
     return _exactly(connection, length)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytearray:
-    data = bytearray(size)
+def _exactly(connection: socket.socket, size: int) -> bytearray | memoryview:
+    data = bytearray(size) if size < _LARGE else _pages(size)
     fill(connection, memoryview(data))
     return data
+
+
+def _pages(size: int) -> memoryview:
+    """Writable memory in large pages, where the system has them: most of what receiving costs is new small pages."""
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)
 
 
 def fill(connection: socket.socket, view: memoryview) -> None:

@@ -16,12 +16,14 @@ from typing import Annotated, Any
 import msgspec
 
 from graphsilo.errors import FederationError
-from graphsilo.runtime.transport import Body
+from graphsilo.runtime.transport import Body, Broadcast, Parts, views_of
 
-VERSION = 1
+VERSION = 2
 MAX_BODY = 4 << 30
 """Most bytes of a packet that are taken from another machine."""
 _HEAD = struct.Struct("<4sI")
+_ALIGN = 64
+"""Payloads begin at a multiple of so many bytes: in memory that begins at a page they can be used where they came."""
 _MAGIC = b"GSR1"
 MAX_HEADER = 512 << 10
 """Most bytes of a header, beside those for each client of the site: read, it takes up to 75 times as much."""
@@ -54,29 +56,33 @@ class Packet:
         return str(self.header["id"])
 
 
-def pack(header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> bytearray:
-    """The bytes of a packet.
+def parts(header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> Parts:
+    """A packet: everything before its payloads, and the payloads where they are.
 
     Args:
         header: Plain values; must hold ``id``.
-        payloads: Anything with a buffer, e.g. numpy arrays of bytes.
+        payloads: Anything with a buffer, e.g. numpy arrays of bytes; or a ``Broadcast``.
     """
-    views = [memoryview(payload).cast("B") for payload in payloads]
-    check = 0
-    for view in views:
-        check = zlib.crc32(view, check)
-    sizes = [view.nbytes for view in views]
+    pieces = [payload if isinstance(payload, Broadcast) else memoryview(payload).cast("B") for payload in payloads]
+    check, sizes = 0, []
+    for place, piece in enumerate(pieces):
+        view = piece.view if isinstance(piece, Broadcast) else piece
+        check = piece.check if isinstance(piece, Broadcast) and place == 0 else zlib.crc32(view, check)
+        sizes.append(view.nbytes)
     packed = msgspec.msgpack.encode({"v": VERSION, **header, "sizes": sizes, "check": check})
-    body = bytearray(_HEAD.size + len(packed) + sum(sizes))
-    _HEAD.pack_into(body, 0, _MAGIC, len(packed))
-    start = _HEAD.size
-    body[start : start + len(packed)] = packed
-    start += len(packed)
-    whole = memoryview(body)
-    for view, size in zip(views, sizes, strict=True):
-        whole[start : start + size] = view
-        start += size
-    return body
+    head = _HEAD.pack(_MAGIC, len(packed)) + packed
+    return [head.ljust(_begin(len(packed), sizes), b"\0"), *pieces]
+
+
+def pack(header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> bytearray:
+    """The bytes of a packet, in one piece; see ``parts``."""
+    return bytearray().join(views_of(parts(header, payloads)))
+
+
+def _begin(header: int, sizes: Sequence[int]) -> int:
+    """Where the payloads begin behind a header of some bytes."""
+    end = _HEAD.size + header
+    return -(-end // _ALIGN) * _ALIGN if sizes else end
 
 
 class _Envelope(msgspec.Struct):
@@ -93,13 +99,14 @@ _header = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _DAMAGED = (msgspec.DecodeError, TypeError, ValueError, OverflowError, RecursionError)
 
 
-def unpack(body: Body, *, limit: int | None = None, clients: int = 1) -> Packet:
+def unpack(body: Body, *, limit: int | None = None, clients: int = 1, whole: bool = False) -> Packet:
     """The packet in some bytes.
 
     Args:
         body: What came.
         limit: Most bytes that are taken.
         clients: How many clients the site has: its header may be as long as they need.
+        whole: Another process of this machine has looked at the checksum.
 
     Raises:
         ProtocolError: It is cut short, damaged, larger than ``limit``, of another version, or no packet at all.
@@ -132,16 +139,19 @@ def unpack(body: Body, *, limit: int | None = None, clients: int = 1) -> Packet:
             f"the packet is of version {envelope.v}, this graphsilo speaks version {VERSION}: install the same release "
             f"everywhere."
         )
-    start = _HEAD.size + length
-    if start + sum(envelope.sizes) != view.nbytes:
-        raise ProtocolError(f"the packet was cut or lengthened: {view.nbytes - start} bytes follow its header.")
+    start = _begin(length, envelope.sizes)
+    if start + sum(envelope.sizes) != view.nbytes or any(view[_HEAD.size + length : start]):
+        raise ProtocolError(
+            f"the packet was cut or lengthened: {view.nbytes - _HEAD.size - length} bytes follow its header."
+        )
     payloads, computed = [], 0
     for size in envelope.sizes:
         payload = view[start : start + size]
-        computed = zlib.crc32(payload, computed)
+        if not whole:
+            computed = zlib.crc32(payload, computed)
         payloads.append(payload)
         start += size
-    if computed != envelope.check:
+    if not whole and computed != envelope.check:
         raise ProtocolError("the packet was damaged on its way: its checksum does not fit.")
     return Packet({key: value for key, value in header.items() if key not in ("v", "sizes", "check")}, payloads)
 

@@ -6,11 +6,60 @@ the bytes mean; an engine is one more folder here with one more class like this.
 
 from __future__ import annotations
 
+import hashlib
+import threading
+import zlib
 from abc import ABC, abstractmethod
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 Body: TypeAlias = "bytes | bytearray | memoryview"
 """What is carried; read, never changed."""
+
+
+class Broadcast:
+    """Bytes that go to several sites: what is computed of them is computed once.
+
+    Args:
+        data: Anything with a buffer; nobody may change it any more.
+    """
+
+    def __init__(self, data: Any):
+        self.view = memoryview(data).cast("B")
+        self._lock = threading.Lock()
+        self._check: int | None = None
+        self._digest: bytes | None = None
+
+    @property
+    def check(self) -> int:
+        """CRC-32."""
+        with self._lock:
+            if self._check is None:
+                self._check = zlib.crc32(self.view)
+            return self._check
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256."""
+        with self._lock:
+            if self._digest is None:
+                self._digest = hashlib.sha256(self.view).digest()
+            return self._digest
+
+
+Parts: TypeAlias = "Sequence[Body | Broadcast]"
+"""A body in several pieces, one behind the other."""
+
+
+def views_of(body: Body | Parts) -> list[memoryview]:
+    """The pieces of a body."""
+    parts = [body] if isinstance(body, bytes | bytearray | memoryview) else body
+    return [part.view if isinstance(part, Broadcast) else memoryview(part) for part in parts]
+
+
+def size_of(body: Body | Parts) -> int:
+    """Bytes of a body."""
+    return sum(view.nbytes for view in views_of(body))
 
 
 class Unreachable(Exception):
@@ -34,12 +83,12 @@ class Transport(ABC):
     sites: tuple[str, ...]
 
     @abstractmethod
-    def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
+    def request(self, site: str, body: Body | Parts, *, timeout: float) -> Body:
         """Send bytes to a site and wait for its answer.
 
         Args:
             site: One of ``sites``.
-            body: What is sent.
+            body: What is sent, in one piece or in several.
             timeout: Seconds after which nobody waits any more.
 
         Raises:

@@ -19,6 +19,7 @@ from graphsilo.federation.scaling import AgreedScale, FeatureSums, SumsRequest
 from graphsilo.runtime.protocol import Packet, pack, unpack
 from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.site.worker import SiteWorker, members_of
+from graphsilo.runtime.transport import views_of
 from kit.site_tables import write_tables
 
 AGREED = {"scale": "standard", "scale_by": "federation"}
@@ -32,7 +33,7 @@ def make(tmp_path: Path, **changes: Any) -> SiteWorker:
 
 
 def ask(worker: SiteWorker, header: Mapping[str, Any], payloads: Any = ()) -> Packet:
-    return unpack(worker.answer(unpack(pack({**header, "id": "x"}, payloads))))
+    return unpack(b"".join(views_of(worker.answer(unpack(pack({**header, "id": "x"}, payloads))))))
 
 
 def opening(worker: SiteWorker, **changes: Any) -> dict[str, Any]:

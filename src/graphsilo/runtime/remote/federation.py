@@ -29,14 +29,14 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message
 from graphsilo.federation.scaling import ScalingClient, message_of
 from graphsilo.federation.secure.messages import ANSWERS, CALL, MASK, Offer
-from graphsilo.federation.wire import Encoded, aligned_copy
+from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.protocol import Packet, ProtocolError
 from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, checked
 from graphsilo.runtime.setup import ClientSetup
-from graphsilo.runtime.transport import Unreachable
+from graphsilo.runtime.transport import Broadcast, Unreachable
 from graphsilo.types import ClientId
 
 
@@ -119,6 +119,7 @@ class Remote(Exchange):
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         pending: dict[Future[Packet], tuple[str, list[ClientId]]] = {}
         early: dict[ClientId, Encoded | Failure] = {}
+        shared: dict[int, Broadcast] = {}
         for site, status in self.sites.status.items():
             asked = []
             for client in status.clients:
@@ -132,7 +133,8 @@ class Remote(Exchange):
             if trouble is not None:
                 early.update({client: Failure(client, handler, "Gone", trouble) for client in asked})
                 continue
-            payloads, to = bundled(asked, outgoing)
+            messages, to = bundled(asked, outgoing)
+            payloads = [shared.setdefault(id(message), Broadcast(message)) for message in messages]
             header = {
                 "do": "call", "run": self.run, "seed": self.seed, "handler": handler, "round": round, "to": to,
             }  # fmt: skip
@@ -187,7 +189,7 @@ class Remote(Exchange):
                     kind, reason = answer["failure"]
                     found[client] = Failure(client, handler, one_line(kind), one_line(reason))
                 else:
-                    data = aligned_copy(packet.payloads[answer["payload"]])
+                    data = aligned_view(packet.payloads[answer["payload"]])
                     fields = tuple((str(name), str(kind), int(size)) for name, kind, size in answer["fields"])
                     # These go into the ledger, which says what left each silo.
                     sizes = [size for _, _, size in fields]

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from graphsilo.errors import FederationError, one_line
 from graphsilo.federation.ledger import Ledger
 from graphsilo.runtime.lost import MAX_LOSSES, StateLost
-from graphsilo.runtime.protocol import MAX_BODY, Packet, ProtocolError, pack, unpack
+from graphsilo.runtime.protocol import MAX_BODY, Packet, ProtocolError, parts, unpack
 from graphsilo.runtime.setup import ClientSetup
-from graphsilo.runtime.transport import Transport, Unreachable
+from graphsilo.runtime.transport import Body, Parts, Transport, Unreachable, size_of
 from graphsilo.types import ClientId
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class RemoteSites:
             ProtocolError: Its answer stays damaged.
         """
         identity = uuid.uuid4().hex
-        body = pack({**header, "id": identity}, payloads)
+        body = parts({**header, "id": identity}, payloads)
         status = self.status[site]
         if status.state == "gone":
             raise Gone(site, f"was given up ({status.note})", late=False)
@@ -273,10 +273,10 @@ class RemoteSites:
             try:
                 if send:
                     send = False
-                    timeout = _FIRST_WAIT + _PER_MEGABYTE * len(body) / 1e6
+                    timeout = _FIRST_WAIT + _PER_MEGABYTE * size_of(body) / 1e6
                     answer = self._carry(site, body, min(timeout, left + 1))
                 else:
-                    question = pack({"do": "poll", "of": identity, "id": uuid.uuid4().hex})
+                    question = parts({"do": "poll", "of": identity, "id": uuid.uuid4().hex})
                     answer = self._carry(site, question, min(_POLL_WAIT, left + 1))
                 packet = unpack(answer, limit=MAX_BODY, clients=len(status.clients))
             except Unreachable as error:
@@ -316,10 +316,10 @@ class RemoteSites:
                     self.say(f"site '{site}' answers again")
                 return packet
 
-    def _carry(self, site: str, body: bytearray, timeout: float) -> bytearray:
+    def _carry(self, site: str, body: Parts, timeout: float) -> Body:
         answer = self.transport.request(site, body, timeout=timeout)
         status = self.status[site]
-        status.sent += len(body)
+        status.sent += size_of(body)
         status.received += len(answer)
         return answer
 
@@ -327,7 +327,7 @@ class RemoteSites:
         """One attempt, for greetings."""
         identity = uuid.uuid4().hex
         try:
-            answer = self._carry(site, pack({**header, "id": identity}), timeout)
+            answer = self._carry(site, parts({**header, "id": identity}), timeout)
             packet = unpack(answer, limit=MAX_BODY, clients=len(self.status[site].clients))
         except ProtocolError as error:
             raise Unreachable(site, str(error)) from None

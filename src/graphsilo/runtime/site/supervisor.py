@@ -29,6 +29,7 @@ from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError
 from graphsilo.runtime import pipe
 from graphsilo.runtime.lost import how_it_ended
+from graphsilo.runtime.machine import LARGE_PAGES
 from graphsilo.runtime.protocol import MAX_BODY, OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.transport import Body
@@ -74,7 +75,7 @@ class SiteSupervisor:
         self.may_send = {str(client): list(kinds) for client, kinds in (may_send or {}).items()}
         self.started = time.time()
         self.restarts = 0
-        self._answers: OrderedDict[str, Future[bytearray]] = OrderedDict()
+        self._answers: OrderedDict[str, Future[Body]] = OrderedDict()
         self._newest = ""
         self._reported: list[tuple[str, ClientId, str]] = []
         self._lock = threading.Lock()
@@ -119,7 +120,7 @@ class SiteSupervisor:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def answer(self, body: bytes | bytearray | memoryview) -> bytes | bytearray:
+    def answer(self, body: Body) -> Body:
         """The answer to a request; an empty one asks for the site's name."""
         if len(body) == 0:
             return self.name.encode()
@@ -174,7 +175,7 @@ class SiteSupervisor:
             }
         )
 
-    def _poll(self, packet: Packet) -> bytearray:
+    def _poll(self, packet: Packet) -> Body:
         """Whether a request's answer is there (then it is the answer), is being made, or was never asked for."""
         with self._lock:
             future = self._answers.get(str(packet.header.get("of")))
@@ -185,7 +186,7 @@ class SiteSupervisor:
         except TimeoutError:
             return pack({"id": packet.id, "ok": True, "state": "running"})
 
-    def _ask_worker(self, packet: Packet, body: bytes | bytearray | memoryview) -> bytearray:
+    def _ask_worker(self, packet: Packet, body: Body) -> Body:
         with self._turn:
             if self._closed.is_set():
                 return failed(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
@@ -249,7 +250,7 @@ class SiteSupervisor:
 
     def _start_worker_once(self) -> None:
         mine, theirs = socket.socketpair()
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        environment = {**LARGE_PAGES, **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         begin = {
             "silos": [[client, str(path)] for client, path in self.silos],
             "folder": str(self.folder),

@@ -60,17 +60,18 @@ from graphsilo.federation.secure.messages import STEPS
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.federation.wire import Encoded, aligned_copy
+from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.machine import keep_freed_memory, peak
 from graphsilo.runtime.parties import Parties
-from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, pack, unpack
+from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, parts, unpack
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.site.identities import Pinned, kept_identity, kept_secret
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
+from graphsilo.runtime.transport import Parts, views_of
 from graphsilo.types import ClientId, Precision
 
 _LONGEST_NAME = 100
@@ -130,7 +131,7 @@ class SiteWorker:
         self._warned: set[tuple[str, ClientId]] = set()
         self._data: dict[tuple[str, ClientId], str] = {}  # hashes of what each run was trained on
 
-    def answer(self, packet: Packet) -> bytearray:
+    def answer(self, packet: Packet) -> Parts:
         """The answer to one packet; what goes wrong is an answer, too."""
         started = time.process_time()
         try:
@@ -138,7 +139,7 @@ class SiteWorker:
                 raise FederationError("a site cannot do what was asked of it.")
             header, payloads = getattr(self, f"do_{packet.header['do']}")(packet)
             header["cpu"] = _coarse(started)
-            return pack({"id": packet.id, "ok": True, **header}, payloads)
+            return parts({"id": packet.id, "ok": True, **header}, payloads)
         except Exception as error:
             # Texts about tables and tracebacks may hold private values: they stay in the site's own log.
             agreed = isinstance(error, GraphsiloError) and not isinstance(error, DataError)
@@ -155,7 +156,7 @@ class SiteWorker:
             with contextlib.suppress(DisclosureError):
                 for member in self.members.values():
                     member.journal.note("failed", run, "", 0, step, text)
-            return failed(packet.id, type(error).__name__, text)
+            return [failed(packet.id, type(error).__name__, text)]
 
     # -- before a run ---------------------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class SiteWorker:
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         if not agreeing:
             config.check_scaling(scaling)
-        agreed = decode(aligned_copy(packet.payloads[0]), AgreedScale) if packet.payloads else None
+        agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
         self.session = None
         clients: dict[ClientId, HostedClient] = {}
@@ -261,8 +262,8 @@ class SiteWorker:
         """Ask clients of this site for one step."""
         session = self._open(packet)
         handler, number = str(packet.header["handler"]), int(packet.header["round"])
-        # Into memory of our own, aligned as torch's: kernels give the same bits as in one process.
-        inboxes = [Inbox(aligned_copy(payload)) for payload in packet.payloads]
+        # In memory that is aligned as torch's: kernels give the same bits as in one process.
+        inboxes = [Inbox(aligned_view(payload)) for payload in packet.payloads]
         answers: list[dict[str, Any]] = []
         payloads: list[Any] = []
         for client, index in packet.header["to"]:
@@ -499,9 +500,11 @@ def main() -> None:
     except GraphsiloError as error:
         pipe.send(connection, failed("ready", type(error).__name__, str(error)))
         return
-    pipe.send(connection, pack({"id": "ready", "ok": True}))
+    pipe.send(connection, *views_of(parts({"id": "ready", "ok": True})))
     try:
         while True:
-            pipe.send(connection, worker.answer(unpack(pipe.receive(connection), clients=len(silos))))
+            packet = unpack(pipe.receive(connection), clients=len(silos), whole=True)
+            pipe.send(connection, *views_of(worker.answer(packet)))
+            del packet  # of many megabytes, which the next one needs
     except (EOFError, OSError):
         return  # the supervisor has gone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,14 @@ from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.engines.nvflare.signing import Signer, Verifier
 from graphsilo.runtime.protocol import ProtocolError
 from graphsilo.runtime.remote.federation_file import FederationSpec
+from graphsilo.runtime.transport import Broadcast, views_of
 
 BODY = b"GSR1 what the coordinator asks"
+
+
+def signed(signer: Signer, site: str, *body: bytes | Broadcast) -> bytes:
+    """What goes to the engine, in one piece."""
+    return b"".join(views_of(signer.signed(site, body[0] if len(body) == 1 else body)))
 
 
 def make(folder: Path) -> Path:
@@ -30,26 +37,28 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_the_coordinator_signed_is_opened(kits: Path) -> None:
     signer, verifier = Signer(kits / "coordinator"), Verifier(kits / "north", "north")
     for body in (BODY, b"", bytes(10**6)):
-        assert bytes(verifier.opened(signer.signed("north", body))) == body
+        assert bytes(verifier.opened(signed(signer, "north", body))) == body
     again = Signer(kits / "coordinator")  # a coordinator that was started again has another session key
-    assert bytes(verifier.opened(again.signed("north", BODY))) == BODY
-    assert bytes(verifier.opened(signer.signed("north", BODY))) == BODY
+    assert bytes(verifier.opened(signed(again, "north", BODY))) == BODY
+    assert bytes(verifier.opened(signed(signer, "north", BODY))) == BODY
 
 
 def test_a_site_cannot_speak_as_the_coordinator(kits: Path) -> None:
     """Not with its own certificate, and not by handing on what the coordinator asked it."""
     verifier = Verifier(kits / "north", "north")
     with pytest.raises(ProtocolError, match="not this federation's coordinator's"):
-        verifier.opened(Signer(kits / "south").signed("north", BODY))
+        verifier.opened(signed(Signer(kits / "south"), "north", BODY))
     with pytest.raises(ProtocolError, match="signature for site 'north'"):
-        verifier.opened(Signer(kits / "coordinator").signed("south", BODY))
+        verifier.opened(signed(Signer(kits / "coordinator"), "south", BODY))
     with pytest.raises(ProtocolError, match="without the coordinator's signature"):
         verifier.opened(BODY)
 
 
 def test_another_federations_coordinator_is_nobody_here(kits: Path, tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="not this federation's coordinator's"):
-        Verifier(kits / "north", "north").opened(Signer(make(tmp_path / "other") / "coordinator").signed("north", BODY))
+        Verifier(kits / "north", "north").opened(
+            signed(Signer(make(tmp_path / "other") / "coordinator"), "north", BODY)
+        )
 
 
 def test_a_certificate_does_not_vouch_for_somebody_elses_key(kits: Path, tmp_path: Path) -> None:
@@ -59,16 +68,34 @@ def test_a_certificate_does_not_vouch_for_somebody_elses_key(kits: Path, tmp_pat
     (fake / CERTIFICATE).write_bytes((kits / "coordinator" / CERTIFICATE).read_bytes())
     (fake / KEY).write_bytes(certificates.key_pem(certificates.new_key()))
     with pytest.raises(ProtocolError, match="not the coordinator's"):
-        Verifier(kits / "north", "north").opened(Signer(fake).signed("north", BODY))
+        Verifier(kits / "north", "north").opened(signed(Signer(fake), "north", BODY))
 
 
 def test_no_byte_can_be_changed(kits: Path) -> None:
-    signed = Signer(kits / "coordinator").signed("north", BODY)
-    for place in [*range(0, len(signed), 17), len(signed) - 1]:
-        damaged = bytearray(signed)
+    whole = signed(Signer(kits / "coordinator"), "north", BODY)
+    for place in [*range(0, len(whole), 17), len(whole) - 1]:
+        damaged = bytearray(whole)
         damaged[place] ^= 1
         with pytest.raises(ProtocolError):
             Verifier(kits / "north", "north").opened(damaged)
-    for length in (0, 3, 7, 100, len(signed) - len(BODY) - 1):
+    for length in (0, 3, 7, 100, len(whole) - len(BODY) - 1):
         with pytest.raises(ProtocolError):
-            Verifier(kits / "north", "north").opened(signed[:length])
+            Verifier(kits / "north", "north").opened(whole[:length])
+
+
+def test_pieces_are_signed_and_a_broadcast_is_hashed_once(kits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signer, shared, hashed = Signer(kits / "coordinator"), Broadcast(b"model" * 1000), []
+    sha256 = hashlib.sha256
+    monkeypatch.setattr("hashlib.sha256", lambda data=b"": hashed.append(len(data)) or sha256(data))
+    for site in ("north", "south"):
+        whole = signed(signer, site, b"head of " + site.encode(), shared)
+        assert bytes(Verifier(kits / site, site).opened(whole)) == b"head of " + site.encode() + b"model" * 1000
+    assert hashed.count(5000) == 1
+    monkeypatch.undo()
+    # Where the head ends is signed, too: the same bytes, divided elsewhere, are another request.
+    whole = bytearray(signed(signer, "north", BODY, b"rest"))
+    place = whole.index(BODY) - 64 - 8
+    assert whole[place] == len(BODY)
+    whole[place] += 1
+    with pytest.raises(ProtocolError):
+        Verifier(kits / "north", "north").opened(whole)

@@ -16,6 +16,7 @@ from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.runtime import pipe
 from graphsilo.runtime.engines.flower.envelope import pack, unpack
 from graphsilo.runtime.engines.flower.site import SOCKET_KEY, SOCKET_VARIABLE
+from graphsilo.runtime.transport import Body
 
 MARGIN = 2.0
 """Seconds before a message expires at which a site that is still working is given up: an answer after that is thrown
@@ -34,7 +35,7 @@ app = ClientApp()
 app.query()(relay)
 
 
-def _ask(message: Message, context: Context) -> bytearray:
+def _ask(message: Message, context: Context) -> Body:
     path = socket_path(context)
     body = unpack(message.content)
     # By the clocks of both machines, as Flower itself reckons: a message is good until created_at + ttl.

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 
 from graphsilo.errors import ConfigError, FederationError, GraphsiloError
 from graphsilo.runtime.engines.flower.envelope import ACTION, pack, unpack
-from graphsilo.runtime.transport import Body, Transport, Unreachable
+from graphsilo.runtime.transport import Body, Parts, Transport, Unreachable, views_of
 
 _POLL = 0.3  # seconds between two looks for a reply
 _LOOK_AROUND = 2.0  # seconds between two looks for new SuperNodes
@@ -87,7 +87,7 @@ class FlowerTransport(Transport):
                 f"SuperNode and 'graphsilo join' there. {'; '.join(problems) or 'No SuperNode gave a reason.'}"
             )
 
-    def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
+    def request(self, site: str, body: Body | Parts, *, timeout: float) -> Body:
         if site not in self.sites:
             raise ConfigError(f"there is no site '{site}'; the federation has {', '.join(self.sites)}.")
         timeout = max(timeout, self._shortest)
@@ -100,7 +100,7 @@ class FlowerTransport(Transport):
         if node is None:
             raise Unreachable(site, f"no SuperNode has said that it is this site within {timeout:.0f} s")
         try:
-            answer = self._errand(node, body, end).result(timeout=max(0.0, end - time.monotonic()))
+            answer = self._errand(node, b"".join(views_of(body)), end).result(timeout=max(0.0, end - time.monotonic()))
         except TimeoutError:
             self._doubt(site, node)
             raise Unreachable(site, f"nothing came within {timeout:.0f} s") from None
@@ -110,7 +110,7 @@ class FlowerTransport(Transport):
             raise Unreachable(site, str(error)) from error
         with self._changed:
             self._doubtful.discard(site)
-        return bytearray(answer)
+        return answer
 
     def close(self) -> None:
         self._closed.set()

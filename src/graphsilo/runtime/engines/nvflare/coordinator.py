@@ -15,7 +15,7 @@ from graphsilo.runtime.engines.nvflare.keeper import Keeper, tail
 from graphsilo.runtime.engines.nvflare.kit import COORDINATOR, read_kit
 from graphsilo.runtime.engines.nvflare.signing import Signer
 from graphsilo.runtime.engines.nvflare.workspace import OUT, socket_path
-from graphsilo.runtime.transport import Body, Transport, Unreachable
+from graphsilo.runtime.transport import Body, Parts, Transport, Unreachable, views_of
 
 _MARGIN_SECONDS = 2.0
 _HEALTH_TIMEOUT = 5.0
@@ -72,7 +72,7 @@ class NvflareTransport(Transport):
                 )
             time.sleep(_POLL_SECONDS)
 
-    def request(self, site: str, body: Body, *, timeout: float) -> bytearray:
+    def request(self, site: str, body: Body | Parts, *, timeout: float) -> Body:
         """Send bytes to a site and wait for its answer; see ``Transport``."""
         if site not in self.sites:
             raise Unreachable(site, f"no such site in federation '{self._kit.federation.name}'")
@@ -98,11 +98,11 @@ class NvflareTransport(Transport):
         self._keeper.close()
         self._path.unlink(missing_ok=True)
 
-    def _exchange(self, head: dict[str, Any], body: Body, *, timeout: float) -> tuple[dict[str, Any], bytearray]:
+    def _exchange(self, head: dict[str, Any], body: Body | Parts, *, timeout: float) -> tuple[dict[str, Any], Body]:
         with pipe.connect(self._path, timeout=timeout) as connection:
             pipe.send(connection, json.dumps(head).encode("utf-8"))
-            pipe.send(connection, body)
-            return json.loads(pipe.receive(connection)), pipe.receive(connection)
+            pipe.send(connection, *views_of(body))
+            return json.loads(bytes(pipe.receive(connection))), pipe.receive(connection)
 
 
 def _refuse_taken_port(port: int) -> None:

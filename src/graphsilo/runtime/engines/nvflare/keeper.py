@@ -17,6 +17,7 @@ from pathlib import Path
 from graphsilo.errors import RunError
 from graphsilo.runtime.engines.nvflare.kit import Kit
 from graphsilo.runtime.engines.nvflare.workspace import OUT, arguments, write_workspace
+from graphsilo.runtime.machine import LARGE_PAGES
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _LONG_ENOUGH = 60.0
@@ -92,6 +93,7 @@ class Keeper:
                 "PYTHONUNBUFFERED": "1",
                 "OMP_NUM_THREADS": "1",
                 "MALLOC_ARENA_MAX": "2",  # FLARE has hundreds of threads; each would keep an arena of its own
+                **LARGE_PAGES,
             }
             with (self._kit.run / OUT).open("wb") as out:
                 self._process = subprocess.Popen(

@@ -38,6 +38,7 @@ from nvflare.fuel.f3.message import Message
 
 from graphsilo.runtime import pipe
 from graphsilo.runtime.protocol import MAX_BODY
+from graphsilo.runtime.transport import Body
 
 CHANNEL, ASK, ANSWER, HELLO = "graphsilo", "ask", "answer", "hello"
 _NUMBER, _PROBLEM, _BIRTH, _WAITED, _UNKNOWN = (
@@ -188,7 +189,7 @@ class CoordinatorRelay(FLComponent):  # type: ignore[misc]
         with connection:
             try:
                 while True:
-                    head = json.loads(pipe.receive(connection))
+                    head = json.loads(bytes(pipe.receive(connection)))
                     body = pipe.receive(connection)
                     try:
                         answer, content = self._carry_out(head, body)
@@ -204,7 +205,7 @@ class CoordinatorRelay(FLComponent):  # type: ignore[misc]
             except (EOFError, OSError):
                 return  # the runner has let go
 
-    def _carry_out(self, head: dict[str, Any], body: bytearray) -> tuple[dict[str, Any], Any]:
+    def _carry_out(self, head: dict[str, Any], body: Body) -> tuple[dict[str, Any], Any]:
         if head["do"] == "health":
             table = {
                 site.name: {"state": site.state, "since": site.since, "problem": site.problem}
@@ -228,7 +229,7 @@ class CoordinatorRelay(FLComponent):  # type: ignore[misc]
                 site.waited.pop(number, None)
         return ({"problem": one.problem}, None) if one.problem else ({}, one.payload)
 
-    def _ask(self, site: _Site, number: str, one: _Waited, body: bytearray) -> None:
+    def _ask(self, site: _Site, number: str, one: _Waited, body: Body) -> None:
         target = self._target(site)
         if target is None:
             one.fail("it has not joined")
@@ -362,7 +363,7 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
         finally:
             self._known.discard(number)
 
-    def _send(self, number: str, answer: bytearray, problem: str) -> None:
+    def _send(self, number: str, answer: Body, problem: str) -> None:
         for attempt in range(_ANSWER_TRIES):
             head = {_NUMBER: number, _PROBLEM: problem} if problem else {_NUMBER: number}
             message = Message(head, answer)
@@ -376,7 +377,7 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
                 log.warning("an answer could not be sent (%s)", error)
             time.sleep(2.0**attempt)  # the connection may be back by then
 
-    def _exchange(self, payload: Any) -> bytearray:
+    def _exchange(self, payload: Any) -> Body:
         with pipe.connect(self._path) as connection:
             pipe.send(connection, *_parts(payload))
             return pipe.receive(connection, limit=MAX_BODY)

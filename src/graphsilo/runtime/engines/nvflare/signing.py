@@ -4,10 +4,11 @@ The engine says who sent a message, but it is a large program with a network con
 that registered twice speak as another. So every request carries a signature that the supervisor of a site checks with
 the root certificate of its own kit, outside the engine.
 
-    GSS1 | certificate | session key | certificate's signature over the key | signature over site and body | body
+    GSS2 | certificate | session key | certificate's signature over the key | head's size | signature | head | rest
 
 The certificate's RSA key signs once per start an Ed25519 key, which signs the requests: a thirtieth of the time. The
-site's name is part of what is signed, so that a site cannot hand on to another what it was asked itself.
+site's name is part of what is signed, so that a site cannot hand on to another what it was asked itself. Head and rest
+of a request are hashed apart: the rest, often a model, is the same for many sites and is hashed once for all of them.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from graphsilo.runtime import certificates
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, COORDINATOR, KEY, ROOT
 from graphsilo.runtime.protocol import ProtocolError
-from graphsilo.runtime.transport import Body
+from graphsilo.runtime.transport import Body, Broadcast, Parts, size_of, views_of
 
-_MAGIC = b"GSS1"
+_MAGIC = b"GSS2"
 _SIZES = struct.Struct("<HH")
+_HEAD = struct.Struct("<Q")
 _PUBLIC, _SIGNATURE = 32, 64
 _KEY_PURPOSE, _REQUEST_PURPOSE = b"graphsilo session key\0", b"graphsilo request\0"
 
@@ -49,10 +51,13 @@ class Signer:
         vouched = certificates.read_key(kit / KEY).sign(_KEY_PURPOSE + public, padding.PKCS1v15(), hashes.SHA256())
         self._prefix = _MAGIC + _SIZES.pack(len(certificate), len(vouched)) + certificate + public + vouched
 
-    def signed(self, site: str, body: Body) -> bytearray:
+    def signed(self, site: str, body: Body | Parts) -> Parts:
         """A request, with the proof that it is the coordinator's and for this site."""
-        signature = self._key.sign(_said(site, body))
-        return bytearray().join((self._prefix, signature, body))
+        head, *rest = [body] if isinstance(body, bytes | bytearray | memoryview) else body
+        digest = rest[0].digest if len(rest) == 1 and isinstance(rest[0], Broadcast) else _digest(*views_of(rest))
+        size = size_of([head])
+        signature = self._key.sign(_said(site, size, _digest(*views_of([head])), digest))
+        return [self._prefix + _HEAD.pack(size) + signature, head, *rest]
 
 
 class Verifier:
@@ -78,16 +83,19 @@ class Verifier:
             raise ProtocolError("a request came without the coordinator's signature; it was not looked at.")
         certificate_size, vouched_size = _SIZES.unpack_from(view, len(_MAGIC))
         end = start + certificate_size + _PUBLIC + vouched_size
-        if view.nbytes < end + _SIGNATURE:
+        begin = end + _HEAD.size + _SIGNATURE
+        if view.nbytes < begin:
             raise ProtocolError("a signed request was cut short.")
         prefix = bytes(view[:end])
         key = self._known.get(prefix)
         if key is None:
             key = self._vouched(prefix[start:], certificate_size)
             self._known = {prefix: key}  # the key of a coordinator that was started again takes the old one's place
-        request = view[end + _SIGNATURE :]
+        request = view[begin:]
+        (size,) = _HEAD.unpack_from(view, end)
+        said = _said(self._site, size, _digest(request[:size]), _digest(request[size:]))
         try:
-            key.verify(bytes(view[end : end + _SIGNATURE]), _said(self._site, request))
+            key.verify(bytes(view[begin - _SIGNATURE : begin]), said)
         except InvalidSignature:
             raise ProtocolError(
                 f"a request does not carry the coordinator's signature for site '{self._site}'; it was not looked at."
@@ -120,6 +128,13 @@ class Verifier:
             raise ProtocolError("a request's signature cannot be read, or is not the coordinator's.") from None
 
 
-def _said(site: str, body: Body) -> bytes:
-    """What is signed of a request."""
-    return _REQUEST_PURPOSE + site.encode() + b"\0" + hashlib.sha256(body).digest()
+def _said(site: str, size: int, head: bytes, rest: bytes) -> bytes:
+    """What is signed of a request: for whom it is, where its head ends, and the digests of both parts."""
+    return _REQUEST_PURPOSE + site.encode() + b"\0" + _HEAD.pack(size) + head + rest
+
+
+def _digest(*pieces: memoryview) -> bytes:
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.digest()
