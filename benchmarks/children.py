@@ -39,11 +39,13 @@ class Ended:
     Attributes:
         output: What it printed.
         wall_seconds, cpu_seconds: From its start; CPU of its own children included.
+        peak: Most bytes of memory that it had.
     """
 
     output: str
     wall_seconds: float
     cpu_seconds: float
+    peak: int = 0
 
     def json(self) -> dict[str, Any]:
         """The object on the last line of its output."""
@@ -109,7 +111,9 @@ def execute(command: Sequence[str], *, limit: float | None = None, **environment
             if process.returncode < 0:
                 raise ChildStopped(lines[-1] if lines else f"signal {-process.returncode}")
             raise ChildFailed(lines[-1] if lines else f"exit code {process.returncode}")
-        return Ended(output.read().decode(errors="replace"), wall, usage.ru_utime + usage.ru_stime)
+        return Ended(
+            output.read().decode(errors="replace"), wall, usage.ru_utime + usage.ru_stime, 1024 * usage.ru_maxrss
+        )
 
 
 def memory(field: str = "VmRSS", process: int | str = "self") -> int:
