@@ -18,3 +18,6 @@ Task: TypeAlias = Literal["node", "graph", "link"]
 SplitName: TypeAlias = Literal["train", "val", "test"]
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 """Of a backbone's dense matrix products; everything else is float32."""
+
+Compressing: TypeAlias = Literal["none", "int8", "topk"]
+"""How clients send the models that they made of one that they were sent."""

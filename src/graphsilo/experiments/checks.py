@@ -21,7 +21,10 @@ from graphsilo.experiments.evaluation import modes_of, scored_clients
 from graphsilo.experiments.participants import Participants
 from graphsilo.federation import own, registry
 from graphsilo.federation.client import ModelSpec, build_model, no_dense_products, precision_matters
+from graphsilo.federation.compression import compressible
+from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.registry import Method
+from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.secure.peers import MIN_PARTIES
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
@@ -93,6 +96,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         )
     check_data(method, simulation)
     check_secure_sums(config, method, method_config, asked, simulation.clients)
+    check_compression(config, method, method_config)
     method_config.check_scaling(simulation.scaling)
     if config.run.precision != "float32" and not method.backbone:
         raise UnsupportedError(
@@ -170,6 +174,37 @@ def check_secure_sums(
             f"Here {min(asked, scored)} are asked. Use more clients, a larger method.participation or "
             f"evaluation.share, or run.secure_sums=false."
         )
+
+
+def check_compression(config: RunConfig, method: Method, method_config: MethodConfig) -> None:
+    """Refuse to compress what would be masked or carries a promise, and where nothing can be compressed.
+
+    Raises:
+        ConfigError: Sums are secure ones, or the method promises something of the very numbers that it sends.
+        UnsupportedError: No answer of the method holds a model that its client was sent; names methods with one.
+    """
+    if config.run.compression == "none":
+        return
+    if config.run.secure_sums:
+        raise ConfigError(
+            "run.compression sends a part of each model, and run.secure_sums masks all of it: a mask hides no places, "
+            "and steps of different sizes do not add up. Choose one of them."
+        )
+    if isinstance(method_config, PrivateConfig) and method_config.promises(len(config.run.seeds)):
+        raise ConfigError(
+            f"{method.title} makes a promise of the numbers that it sends, noise and all, and run.compression would "
+            f"send others. Leave run.compression out."
+        )
+    if not _sends_a_model(method):
+        able = [name for name in registry.names() if _sends_a_model(registry.load(name))]
+        raise UnsupportedError(
+            f"{method.title} has no answer with a model that the client was sent, and run.compression would have no "
+            f"effect. Methods with one: {', '.join(able)}."
+        )
+
+
+def _sends_a_model(method: Method) -> bool:
+    return any(compressible(*step.types()) for step in handlers_of(method.client).values())
 
 
 def _sums_are_enough(method: Method) -> bool:

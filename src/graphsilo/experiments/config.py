@@ -36,7 +36,7 @@ from graphsilo.experiments.doors import (
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import SYNONYMS, Settings, setting
-from graphsilo.types import Precision, Task
+from graphsilo.types import Compressing, Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
 if TYPE_CHECKING:
@@ -202,6 +202,12 @@ class RunSection(Settings):
         "sums are made of masked answers, so that the coordinator sees nothing but the sum; methods that need single "
         "answers are refused. In one process this protects nobody: it is there to try and to measure",
     )
+    compression: Compressing = setting(
+        "none",
+        "what clients send of a model that they were sent: all of it, its change in 8 bits (int8) or the largest "
+        "entries of its change (topk); what is left out is added to their next change",
+    )
+    top_share: float = setting(0.01, "topk: share of a model's entries that is sent", gt=0, le=1)
     references: list[RunReference] = setting([], "reference rows to add: local, fedridge, global, global_cut, majority")
 
     @field_validator("seeds", mode="before")

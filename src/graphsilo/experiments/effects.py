@@ -253,6 +253,11 @@ def _between(case: Case, key: str, value: Any) -> str | None:
     return None if case.remote else "it is about runs between machines"
 
 
+def _top_share(case: Case, key: str, value: Any) -> str | None:
+    way = case.config.run.compression
+    return None if way == "topk" else f"run.compression is {way}; it is used where that is topk"
+
+
 def _perturb(case: Case, key: str, value: Any) -> str | None:
     level = PerturbOptions.of(case.config.perturb).label_sparsity
     return None if level else "no label is taken away (perturb.label_sparsity is 0)"
@@ -327,4 +332,5 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "evaluation.embeddings": (_embeddings,),
     "run.deadline": (_between,),
     "run.patience": (_between,),
+    "run.top_share": (_top_share,),
 }

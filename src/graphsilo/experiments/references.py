@@ -42,6 +42,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
             "run": config.run.model_copy(
                 update={
                     "references": [],
+                    "compression": "none",  # they send no model, or all that they know in one answer
                     "precision": config.run.precision if method.backbone else "float32",
                     **summed,
                 }

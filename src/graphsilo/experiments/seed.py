@@ -32,6 +32,7 @@ from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embe
 from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
+from graphsilo.federation.compression import Compression
 from graphsilo.federation.ledger import Ledger, Traffic
 from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
@@ -103,7 +104,9 @@ class SeedRun:
         # Whoever agrees on a scale looks at features as they were read.
         scaling = UNSCALED if agreeing else self.scaling
         models, device = self.simulation.models, self.config.run.device
-        setup = ClientSetup(method, self.method_config, models, self.seed, device, scaling, self.scale)
+        run = self.config.run
+        compression = Compression(run.compression, run.top_share)
+        setup = ClientSetup(method, self.method_config, models, self.seed, device, scaling, self.scale, compression)
         if self.elsewhere is not None and not (agreeing and isinstance(self.simulation, Simulation)):
             return self.elsewhere.federation(setup, ledger)
         if not isinstance(self.simulation, Simulation):
@@ -137,6 +140,7 @@ class SeedRun:
             self.scale = scale_of(state["scale"])
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
+        federation.compression = Compression(self.config.run.compression, self.config.run.top_share)
         federation.secure = self._secure(federation)
         server = self._server(federation)
         self._clock = _Clock(federation)

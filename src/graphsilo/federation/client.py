@@ -15,6 +15,7 @@ from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import UnsupportedError
+from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.scoring import Scoring, sums_of
@@ -60,6 +61,7 @@ class ClientContext(Generic[ConfigT]):
         device: Where it computes.
         server_model: The backbone of the server's model; None where it is the client's own.
         noise_secret: The silo's own, of which its noise is a function; None: noise is new whenever it is drawn.
+        compression: How it compresses the models that it sends.
     """
 
     client: ClientId
@@ -70,6 +72,7 @@ class ClientContext(Generic[ConfigT]):
     device: str = "cpu"
     server_model: ModelSpec | None = None
     noise_secret: bytes | None = field(default=None, repr=False)
+    compression: Compression = UNCOMPRESSED
 
     @property
     def common(self) -> ModelSpec:

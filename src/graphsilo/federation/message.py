@@ -222,6 +222,24 @@ class Empty(Message):
     """Nothing but the call itself."""
 
 
+def derived(kind: type[Message], suffix: str, fields: Mapping[str, tuple[torch.dtype, ...]]) -> type[Message]:
+    """A message with the fields of another one, of which some hold named tensors of other types.
+
+    Args:
+        kind: The other one.
+        suffix: Stands behind its name on the wire, in brackets.
+        fields: The types of the tensors in these fields.
+    """
+    hints, name = _hints(kind), f"{kind.wire_name()} ({suffix})"
+    content: dict[str, Any] = {"__module__": kind.__module__, "__annotations__": {}}
+    for field in dataclasses.fields(cast("Any", kind)):
+        more = {"dtypes": fields[field.name], "like": None} if field.name in fields else {}
+        content["__annotations__"][field.name] = Tensors if more else hints[field.name]
+        content[field.name] = dataclasses.field(default=field.default, metadata={**field.metadata, **more})
+    content["wire_name"] = classmethod(lambda cls: name)
+    return type(f"{kind.__name__}_{suffix}", (Message,), content)
+
+
 def _hints(cls: type) -> dict[str, Any]:
     """Resolved annotations, also for messages that are defined inside a function."""
     names: dict[str, Any] = {}

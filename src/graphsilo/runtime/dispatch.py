@@ -71,7 +71,7 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
                 gate.check_single(name, reply)
             gate.check(name, reply)
         if not secure:
-            return encode(reply)
+            return encode(held.outgoing(name, request, reply))
         if held.parties is None:
             raise MessageError("no secure sums are made here.")
         return held.parties.begin(client, name, request, reply)

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError, UnsupportedError
 from graphsilo.federation.codec import decode_known, encode
+from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Check, Failure, Federation, Handler, Reply, Request, Total
 from graphsilo.federation.kinds import LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
-from graphsilo.federation.message import Message, check_shapes, expected_shapes, tensors_in
+from graphsilo.federation.message import Message, check_shapes, expected_shapes, message_shapes, tensors_in
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.machine import peak
 from graphsilo.runtime.secure import SecureSums
@@ -53,6 +54,7 @@ class Exchange(Federation):
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
         self.largest_value = LARGEST_WEIGHT
+        self.compression: Compression = UNCOMPRESSED
         self.secure: SecureSums | None = None
         self.run = ""  # what silos at other machines know the run by
         self.witness: Witness | None = None
@@ -111,7 +113,8 @@ class Exchange(Federation):
         to: Sequence[ClientId] | None = None,
         check: Check[Reply] | None = None,
     ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
-        _, reply_type = handler.types()
+        request_type, reply_type = handler.types()
+        carrier = self.compression.message(request_type, reply_type)
         outgoing, requests = self.prepared(handler, request, to)
         wanted: dict[int, dict[str, Any]] = {}
         for client, encoded in outgoing.items():
@@ -128,7 +131,12 @@ class Exchange(Federation):
             answer: Reply | Failure
             found: Mapping[str, Any] = {}
             try:
-                answer, found = decode_known(reply.data, reply_type, largest_value=self.largest_value)
+                came, found = decode_known(reply.data, carrier, largest_value=self.largest_value)
+                if isinstance(came, reply_type):
+                    answer = came
+                else:
+                    answer = self.compression.restored(came, requests[client], reply_type, self.largest_value)
+                    found = message_shapes(answer)
                 answer.check()
                 self._check_counts(client, answer)
                 check_shapes(reply_type, found, wanted[id(requests[client])])

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode_tree, encode_tree
+from graphsilo.federation.message import Message
 from graphsilo.federation.model_files import fill_tensors, scale_tensors, word_tensors
 from graphsilo.runtime.parties import Parties
 
@@ -23,11 +25,13 @@ class HostedClient:
         client: The method's own part.
         best: Its models when validation had never been better; None before.
         parties: Keeps its answers for secure sums; None where none are made.
+        left_out: What compression has left out of its answers so far, by step and field.
     """
 
     def __init__(self, client: ClientBase[Any], parties: Parties | None = None):
         self.client, self.parties = client, parties
         self.best: dict[str, Any] | None = None
+        self.left_out: dict[str, Tensor] = {}
         self._calls: dict[str, int] = {}
 
     def begin(self, handler: str, round_number: int) -> None:
@@ -37,6 +41,10 @@ class HostedClient:
             self._calls.clear()
         self.client.repeat = self._calls.get(handler, 0)
         self._calls[handler] = self.client.repeat + 1
+
+    def outgoing(self, handler: str, request: Message, reply: Message) -> Message:
+        """The message that carries an answer, compressed where the run says so."""
+        return self.client.context.compression.packed(handler, request, reply, self.left_out)
 
     @property
     def numbering(self) -> Numbering:
@@ -56,13 +64,15 @@ class HostedClient:
         }
 
     def state(self) -> dict[str, Any]:
-        """The method's state and the remembered models."""
-        return {"state": self.client.state(), "best": self.best}
+        """The method's state, the remembered models and, with compression, what was left out."""
+        state = {"state": self.client.state(), "best": self.best}
+        return {**state, "left_out": dict(self.left_out)} if self.left_out else state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
         self.client.load_state(state["state"])
         self.best = state["best"]
+        self.left_out = dict(state.get("left_out", {}))
 
     def finish(self, *, embeddings: bool, study: bool) -> dict[str, Any]:
         """Models of the last and the best round, by what features are scaled and filled, and embeddings of the best

@@ -10,6 +10,7 @@ from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.scaling import FeatureScale, prepared
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, common_model
+from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.types import ClientId
@@ -26,6 +27,7 @@ class ClientSetup:
         device: Where they compute.
         scaling: How their features are scaled.
         scale: By what, where they agreed on it.
+        compression: How they compress the models that they send.
     """
 
     method: Method
@@ -35,6 +37,7 @@ class ClientSetup:
     device: str = "cpu"
     scaling: Scaling = UNSCALED
     scale: FeatureScale | None = None
+    compression: Compression = UNCOMPRESSED
 
     @property
     def common(self) -> ModelSpec:
@@ -46,5 +49,7 @@ class ClientSetup:
         own = prepared(silo, self.scaling, self.scale)
         spec = self.models[silo.client]
         return self.method.client(
-            ClientContext(silo.client, own, self.config, spec, self.seed, self.device, self.common)
+            ClientContext(
+                silo.client, own, self.config, spec, self.seed, self.device, self.common, compression=self.compression
+            )
         )

@@ -21,7 +21,8 @@ from graphsilo.errors import ConfigError, FederationError, RunError
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.codec import decode, encode
-from graphsilo.methods.fedavg import TrainReply
+from graphsilo.federation.compression import Compression
+from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 from kit import check_result
@@ -318,6 +319,35 @@ LIES: dict[str, tuple[Callable[[bytearray], bytearray], str]] = {
         lambda answer: pack({**unpack(answer).header, "answers": [{"client": 1}]}, []), "gave a malformed answer"
     ),
 }  # fmt: skip
+
+
+def test_compressed_models_give_the_numbers_of_one_process(
+    sites: Any, measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    """What a silo has left out is at the silo, and comes back with its checkpoint when its worker dies."""
+    topk = {"run__compression": "topk", "run__top_share": 0.2}
+    victim = sites.supervisors["south"]
+    kill = once(training_call("south", 3), lambda: os.kill(victim.worker_pid, signal.SIGKILL))
+    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out", **topk)
+    assert any("goes back to its last checkpoint" in line for line in sites.said)
+    once_more = alone(sites, **topk)
+    assert rounds(tree, measured) == rounds(once_more, measured)
+    assert tree["summary"]["upload_bytes"] == once_more["summary"]["upload_bytes"]
+    assert tree["summary"]["upload_bytes"] < 0.7 * alone(sites)["summary"]["upload_bytes"]
+
+
+def test_a_site_that_lies_in_its_levels_is_refused_and_named(sites: Any, tmp_path: Path) -> None:
+    carrier = Compression("int8").message(TrainRequest, TrainReply)
+
+    def changed(answer: bytearray) -> bytearray:
+        packet = unpack(answer)
+        reply = decode(bytes(packet.payloads[0]), carrier)
+        said = {**reply.weights, "scales": -reply.weights["scales"]}  # type: ignore[attr-defined]
+        return pack(packet.header, [encode(replace(reply, weights=said)).data])
+
+    with pytest.raises(FederationError, match=r"client 1.*a scale below 0"):
+        carry_out(sites, lying(sites, changed), tmp_path / "out", method__rounds=2, run__compression="int8")
+    assert not (tmp_path / "out" / "result.json").exists()
 
 
 @pytest.mark.parametrize("lie", list(LIES))

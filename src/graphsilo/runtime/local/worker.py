@@ -21,6 +21,7 @@ from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
+from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.model_files import scale_of
 from graphsilo.federation.own import Own, admit, class_at
@@ -89,13 +90,14 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
     kind: type[ClientBase[Any]] = _named(header["client_class"])
     config = _named(header["config_class"]).of(header["config"])
 
-    scaling = Scaling.from_tree(header["scaling"])
+    scaling, compression = Scaling.from_tree(header["scaling"]), Compression.of(header["compression"])
     scale = scale_of(decode_tree(payloads[0])) if payloads else None
 
     def make(client: ClientId) -> ClientBase[Any]:
         model, common = (ModelSpec(*wire) for wire in (header["models"][str(client)], header["common"]))
         silo = prepared(_silo(store, client), scaling, scale)
-        return kind(ClientContext(client, silo, config, model, header["seed"], header["device"], common))
+        seed, device = header["seed"], header["device"]
+        return kind(ClientContext(client, silo, config, model, seed, device, common, compression=compression))
 
     def folder() -> Path:
         place = Path(header["offloaded"])

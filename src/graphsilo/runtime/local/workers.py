@@ -148,6 +148,7 @@ class WorkerPool:
                 "processes": processes,
                 "offloaded": str(offloaded / str(1 + index)),
                 "scaling": setup.scaling.tree(),
+                "compression": setup.compression.wire(),
             }
             self.send(index, header, [] if setup.scale is None else [encode_tree(scale_tensors(setup.scale))])
 

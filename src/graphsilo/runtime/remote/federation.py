@@ -64,6 +64,7 @@ class Remote(Exchange):
             "common": setup.common.wire(),
             "agreeing": setup.method.client is ScalingClient,
             "scaling": setup.scaling.tree(),
+            "compression": setup.compression.wire(),
             **sites.facts,
         }
         self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]
@@ -220,9 +221,8 @@ class Remote(Exchange):
                 for kind in kinds
                 if hasattr(kind, "__dataclass_fields__")
             }
-        kind = ANSWERS.get(handler) or (
-            Offer if handler.startswith(CALL) else handler_of(self._client, handler).types()[1]
-        )
+        secure = ANSWERS.get(handler) or (Offer if handler.startswith(CALL) else None)
+        kind = secure or self.compression.message(*handler_of(self._client, handler).types())
         return {kind.wire_name(): _declared(kind)}
 
     def _ready(self, site: str) -> str | None:

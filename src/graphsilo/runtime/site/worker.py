@@ -48,6 +48,7 @@ from graphsilo.federation.client import (
     precision_matters,
 )
 from graphsilo.federation.codec import decode
+from graphsilo.federation.compression import Compression
 from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
@@ -191,6 +192,7 @@ class SiteWorker:
             raise ConfigError("run.device must be cpu or cuda between machines.")
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
+        compression = Compression.of(header["compression"])
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         if not agreeing:
             config.check_scaling(scaling)
@@ -247,7 +249,7 @@ class SiteWorker:
             kind = ScalingClient if agreeing else method.client
             # Only where there is noise: who adds none needs no secret.
             secret = kept_secret(self.folder / "sums" / f"{member.file.name}.noise") if config.promises(1) else None
-            context = ClientContext(client, own, config, spec, seed, device, common, secret)
+            context = ClientContext(client, own, config, spec, seed, device, common, secret, compression)
             clients[client] = HostedClient(kind(context), parties)
         state = SiteState(self.folder / "state", run)
         session = Session(run, seed, method, config, clients, gates, state, parties)
