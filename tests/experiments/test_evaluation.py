@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,34 @@ def test_rankings_of_a_pooled_silo_are_those_of_its_clients(
         assert pooled.scores[name] == pytest.approx(one_by_one, abs=1e-6, nan_ok=True)
     ours, theirs = (summary_of(replies) for replies in ([pooled], each))
     assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+def test_answers_that_look_alike_and_others_stand_in_the_order_of_clients():
+    def answer(number: int, *kinds: str) -> EvaluateReply:
+        counts = torch.full((len(kinds), 4, 2, 2), number, dtype=torch.int32)
+        return EvaluateReply(
+            kinds={"own/seen": list(kinds)}, parts=[1], counts=counts, sizes=torch.tensor([10 + number]), scores={}
+        )
+
+    replies = [(3, answer(0, "val", "test")), (5, answer(1, "val", "test")), (8, answer(2, "val", "test"))]
+    found = gather(replies)["own"]["seen"]
+    assert (found.clients, found.kinds, found.sizes.tolist()) == ((3, 5, 8), ("val", "test"), [10, 11, 12])
+    assert found.counts is not None
+    assert found.counts.shape == (3, 2, 4, 2, 2)
+    assert found.counts[:, 1, 2, 0, 1].tolist() == [0, 1, 2]
+    scored = [
+        (client, replace(reply, scores={"own/seen/val/auc": [0.5 + client, 2.0]})) for client, reply in replies[1:]
+    ]
+    mixed = gather([replies[0], *scored])["own"]["seen"]
+    assert mixed.counts is not None
+    assert mixed.counts[:, 0, 0, 0, 0].tolist() == [0, 1, 2]
+    assert mixed.scores["val/auc"].tolist() == [[5.5, 2.0], [8.5, 2.0]]
+    table = torch.arange(64, dtype=torch.int32).view(4, 4, 2, 2)  # of two silos in one place
+    pooled = replace(replies[0][1], parts=[2], counts=table, sizes=torch.tensor([4, 6]))
+    both = gather([(0, pooled)], (4, 9))
+    assert both["own"]["seen"].clients == (4, 9)
+    assert both["own"]["seen"].counts is not None
+    assert both["own"]["seen"].counts[:, :, 0, 0, 0].tolist() == [[0, 16], [32, 48]]
 
 
 def summary_of(replies: list[EvaluateReply]) -> dict[str, float | None]:

@@ -19,7 +19,7 @@ def test_tensors_that_lie_behind_each_other_are_one():
     # From entry 4: six entries of "a"; ten that lie between; three of "b". 6 + 10 + 3 = 19 in all.
     joined = _joined({"a": memory[4:10].view(2, 3), "b": memory[20:23]})
     assert joined is not None
-    assert joined.layout == (("a", (2, 3), (3, 1), 0), ("b", (3,), (1,), 16))
+    assert joined.layout == {"a": ((2, 3), (3, 1), 0), "b": ((3,), (1,), 16)}
     assert joined.flat.tolist() == list(range(4, 23))
     assert joined.flat.data_ptr() == memory[4:].data_ptr()
 

@@ -93,6 +93,21 @@ def test_a_known_header_is_checked_like_a_new_one():
         decode(good.data, Weights)
 
 
+def test_named_tensors_of_a_known_header_are_parts_of_one():
+    sent = encode(Weights(weights={"a": torch.arange(6.0).view(2, 3), "b": torch.arange(3.0)})).data
+    decode(sent, Weights)  # now the header is known
+    weights = decode(sent.copy(), Weights).weights
+    assert isinstance(weights, codec_fast.JoinedTensors)
+    assert (list(weights), len(weights)) == (["a", "b"], 2)
+    # Six entries of "a", ten zeros up to 64 bytes, three of "b".
+    assert weights.flat.tolist() == [*range(6), *[0.0] * 10, 0, 1, 2]
+    assert weights["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    weights["b"].add_(1)
+    assert weights["a"]._version == 1  # whoever writes into one is found out by looking at any
+    with pytest.raises(TypeError):
+        weights["a"] = torch.zeros(2, 3)
+
+
 def test_a_known_header_does_not_alias_another_message():
     first, second = encode(Anything(value=torch.ones(3))), encode(Anything(value=torch.zeros(3)))
     assert np.array_equal(first.data[:-64], second.data[:-64])

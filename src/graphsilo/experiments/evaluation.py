@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -328,29 +329,40 @@ def gather(replies: list[tuple[ClientId, EvaluateReply]], holders: Sequence[Clie
     """Stack the clients' counts; a pooled silo brings all its parts, the ``holders``, at once."""
     result: RoundScores = {}
     counts: dict[tuple[str, str], list[NDArray[np.int64]]] = {}
-    for client, reply in replies:
-        table, sizes = reply.counts.numpy(), reply.sizes.numpy()
+    for _, run in groupby(replies, key=_look):  # mostly all of them: stacked once, and cut up by view
+        alike = list(run)
+        first = alike[0][1]
+        tables = np.stack([reply.counts.numpy() for _, reply in alike])
+        sizes = np.stack([reply.sizes.numpy() for _, reply in alike])
         row = part = 0
-        for (name, kinds), parts in zip(reply.kinds.items(), reply.parts, strict=True):
+        for (name, kinds), parts in zip(first.kinds.items(), first.parts, strict=True):
             view, _, which = name.partition("/")
             scores = result.setdefault(view, {}).setdefault(which, SetScores(tuple(kinds)))
             if kinds:
                 end = row + parts * len(kinds)
-                counts.setdefault((view, which), []).append(table[row:end].reshape(parts, len(kinds), *table.shape[1:]))
+                table = tables[:, row:end].reshape(-1, len(kinds), *tables.shape[2:])
+                counts.setdefault((view, which), []).append(table)
                 row = end
-            scores.sizes = np.concatenate([scores.sizes, sizes[part : part + parts]])
-            alone = (client,) if parts == 1 else tuple(range(parts))
-            scores.clients += tuple(holders) if parts == len(holders) else alone
+            scores.sizes = np.concatenate([scores.sizes, sizes[:, part : part + parts].reshape(-1)])
+            pooled = tuple(holders) if parts == len(holders) else tuple(range(parts)) if parts != 1 else None
+            scores.clients += tuple([client for client, _ in alike]) if pooled is None else pooled * len(alike)
             part += parts
-        for name, pair in reply.scores.items():
+        for name in first.scores:
             view, which, key = name.split("/", 2)
             scores = result[view][which]
-            scored = np.array(pair, dtype=np.float64).reshape(-1, 2)
+            scored = np.array([reply.scores[name] for _, reply in alike], dtype=np.float64).reshape(-1, 2)
             old = scores.scores.get(key)
             scores.scores[key] = scored if old is None else np.concatenate([old, scored])
     for (view, which), arrays in counts.items():
         result[view][which].counts = np.concatenate(arrays).astype(np.int64)
     return result
+
+
+def _look(answer: tuple[ClientId, EvaluateReply]) -> tuple[Any, ...]:
+    """Answers with the same of it have tables of the same shapes."""
+    _, reply = answer
+    shapes = reply.counts.shape, reply.sizes.shape, {name: len(pair) for name, pair in reply.scores.items()}
+    return reply.kinds, list(reply.kinds), reply.parts, shapes
 
 
 def gather_sums(total: EvaluateSums, clients: int) -> RoundScores:

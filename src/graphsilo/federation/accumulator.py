@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
+from graphsilo.federation.codec_fast import JoinedTensors, Part
 from graphsilo.federation.message import FieldSpec, Message, differing, message_shapes, tensors_in
 from graphsilo.federation.wire import aligned_bytes
 from graphsilo.types import ClientId
@@ -182,10 +183,7 @@ class _Group:
     def add(self, client: ClientId, shares: list[Share], sizes: dict[int, float]) -> None:
         self._waiting.append(shares)
         self._bytes += sum(
-            tensor.nbytes
-            for spec, (value, _) in zip(self.specs, shares, strict=True)
-            if spec.form != "plain"
-            for tensor in tensors_in(value)
+            _bytes(value) for spec, (value, _) in zip(self.specs, shares, strict=True) if spec.form != "plain"
         )
         self.clients.append(client)
         self.sizes = sizes
@@ -223,14 +221,16 @@ class _Group:
         first = joined[0]
         whole = self._whole.get(name)
         layout = whole.layout if whole is not None else first.layout if first is not None and not totals else None
-        if layout is not None and all(one is not None and one.layout == layout for one in joined):
+        if layout is not None and all(
+            one is not None and (one.layout is layout or one.layout == layout) for one in joined
+        ):
             total = _sum(
                 None if whole is None else whole.flat,
                 [(one.flat, weight) for one, (_, weight) in zip(joined, shares, strict=True) if one is not None],
             )
             if whole is None:
                 self._whole[name] = _Joined(total, layout)
-                totals = {key: total.as_strided(shape, stride, place) for key, shape, stride, place in layout}
+                totals = {key: total.as_strided(*part) for key, part in layout.items()}
             return totals
         return {key: _sum(totals.get(key), [(value[key], weight) for value, weight in shares]) for key in shares[0][0]}
 
@@ -240,16 +240,19 @@ class _Joined(NamedTuple):
 
     Attributes:
         flat: All of them and what lies between, [entries].
-        layout: Name, shape, stride and place in ``flat`` of each.
+        layout: Shape, stride and place in ``flat`` of each, by name.
     """
 
     flat: Tensor
-    layout: tuple[tuple[str, tuple[int, ...], tuple[int, ...], int], ...]
+    layout: Mapping[str, Part]
 
 
 def _joined(tensors: Mapping[str, Tensor]) -> _Joined | None:
     """Float32 tensors that are parts of one piece of memory and fill nearly all of it; None for any others."""
-    layout, entries, start, memory, flat = [], 0, 0, 0, None
+    if isinstance(tensors, JoinedTensors):
+        return _Joined(tensors.flat, tensors.parts) if tensors.flat.dtype is torch.float32 else None
+    layout: dict[str, Part] = {}
+    entries, start, memory, flat = 0, 0, 0, None
     for name, tensor in tensors.items():
         if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
             return None
@@ -260,9 +263,15 @@ def _joined(tensors: Mapping[str, Tensor]) -> _Joined | None:
         # Between tensors of a message lie less than 64 bytes, all zero.
         if address != memory or not 0 <= place - entries < 16:
             return None
-        layout.append((name, tuple(tensor.shape), tensor.stride(), place))
+        layout[name] = tuple(tensor.shape), tensor.stride(), place
         entries = place + tensor.numel()
-    return None if flat is None else _Joined(flat.as_strided((entries,), (1,), start), tuple(layout))
+    return None if flat is None else _Joined(flat.as_strided((entries,), (1,), start), layout)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, JoinedTensors):
+        return value.flat.nbytes
+    return sum(tensor.nbytes for tensor in tensors_in(value))
 
 
 def _sum(total: Tensor | None, shares: Sequence[tuple[Tensor, float]]) -> Tensor:

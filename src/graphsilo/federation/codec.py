@@ -362,27 +362,24 @@ class Unpacker:
     def layout(self, values: list[tuple[FieldSpec, Any]], shapes: Mapping[str, Any]) -> Layout:
         """What was read, for the next message with the same header."""
         fields: list[tuple[str, str, Any]] = []
-        runs: list[Slot | TensorRun] = []
         slots = iter(self.slots)
         for spec, value in values:
-            content = value
-            tensors = 0 if value is None or spec.form == "plain" else 1 if spec.form == "tensor" else len(value)
-            mine = [next(slots) for _ in range(tensors)]
-            runs += TensorRun.of(mine) if spec.form == "tensors" else mine
-            if value is not None and spec.form == "tensor":
-                content = True
-            elif value is not None and spec.form == "tensors":
-                content = tuple(value)
-            elif value is not None and spec.form == "tensor_list":
-                content = len(value)
-            fields.append((spec.name, spec.form, copied(content)))
-        size = self.start + self.length
+            content: Any = None
+            if value is None or spec.form == "plain":
+                content = copied(value)
+            elif spec.form == "tensor":
+                content = next(slots)
+            elif spec.form == "tensors":
+                mine = {name: next(slots) for name in value}
+                content = TensorRun.of(mine) or mine
+            else:
+                content = tuple([next(slots) for _ in value])
+            fields.append((spec.name, spec.form, content))
         return Layout(
-            size,
+            self.start + self.length,
             self.start,
             tuple(fields),
             tuple(self.slots),
-            tuple(runs),
             self.gaps(),
             common_largest(self.slots),
             shapes,

@@ -8,11 +8,11 @@ and the message that :mod:`graphsilo.federation.codec` would give, and a miss le
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.federation.message import Message
+from graphsilo.federation.message import Message, tensors_in
 from graphsilo.federation.wire import (
     LARGE_MESSAGE,
     Encoded,
@@ -31,6 +31,9 @@ from graphsilo.federation.wire import (
     check_gaps,
     check_numbers,
 )
+
+Part: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Shape, stride and place of a tensor in a larger one."""
 
 _SCALARS = {int, float, str}
 _HEADROOM = 4096
@@ -184,42 +187,71 @@ def outgoing(like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+class JoinedTensors(Mapping[str, Tensor]):
+    """Named tensors that lie behind each other in a message: whoever sums models takes them as one.
+
+    Attributes:
+        flat: All of them and the zeros between, [entries].
+        parts: Shape, stride and place in ``flat`` of each, by name.
+    """
+
+    __slots__ = ("_views", "flat", "parts")
+
+    def __init__(self, flat: Tensor, parts: Mapping[str, Part]):
+        self.flat, self.parts = flat, parts
+        self._views: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = self.flat.as_strided(*self.parts[name])
+        return view
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+
 @dataclass(frozen=True, slots=True)
 class TensorRun:
-    """The named tensors of one field, read as one piece of memory: whoever sums models can take them as one.
+    """The named tensors of one field, read as one piece of memory.
 
     Attributes:
         dtype: Of all of them.
         offset: Of the first one, in bytes.
         count: Entries from there to the end of the last one.
-        parts: Shape, stride and place of each.
+        parts: As in JoinedTensors.
     """
 
     dtype: torch.dtype
     offset: int
     count: int
-    parts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
+    parts: Mapping[str, Part]
 
     @classmethod
-    def of(cls, slots: Sequence[Slot]) -> tuple[Slot | TensorRun, ...]:
-        """One run where the tensors allow it, else each tensor by itself."""
-        dtypes = {slot.dtype for slot in slots}
-        if len(slots) < 2 or len(dtypes) > 1 or torch.bool in dtypes or not all(slot.count for slot in slots):
-            return tuple(slots)
-        dtype, start = slots[0].dtype, slots[0].offset
-        parts = tuple(
-            (
+    def of(cls, slots: Mapping[str, Slot]) -> TensorRun | None:
+        """None where the tensors do not allow it."""
+        dtypes = {slot.dtype for slot in slots.values()}
+        if len(slots) < 2 or len(dtypes) > 1 or torch.bool in dtypes or not all(slot.count for slot in slots.values()):
+            return None
+        (dtype,) = dtypes
+        start = min(slot.offset for slot in slots.values())
+        parts = {
+            name: (
                 tuple(slot.shape),
                 torch.empty(slot.shape, device="meta").stride(),
                 (slot.offset - start) // dtype.itemsize,
             )
-            for slot in slots
-        )
-        return (cls(dtype, start, parts[-1][2] + slots[-1].count, parts),)
+            for name, slot in slots.items()
+        }
+        *_, last = slots.values()
+        return cls(dtype, start, (last.offset - start) // dtype.itemsize + last.count, parts)
 
-    def read(self, buffer: NDArray[np.uint8]) -> list[Tensor]:
+    def read(self, buffer: NDArray[np.uint8]) -> JoinedTensors:
         flat = torch.frombuffer(buffer.data, dtype=self.dtype, count=self.count, offset=self.offset)
-        return [flat.as_strided(*part) for part in self.parts]
+        return JoinedTensors(flat, self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +261,9 @@ class Layout:
     Attributes:
         size: Bytes of the whole message.
         start: Where the payload begins.
-        fields: Name, form, and a plain field's value, the keys of named tensors, or the length of a list.
+        fields: Name, form, and a plain field's value, a tensor's place, the places of named tensors by name or as a
+            run, or the places in a list.
         slots: The tensors, in field order.
-        runs: The same tensors as they are read.
         gaps: Where bytes begin and end that belong to no tensor and not to the header.
         largest: The smallest of the bounds of all tensors that have one, where these are float32; else None.
         shapes: As ``message_shapes`` gives them.
@@ -241,27 +273,27 @@ class Layout:
     start: int
     fields: tuple[tuple[str, str, Any], ...]
     slots: tuple[Slot, ...]
-    runs: tuple[Slot | TensorRun, ...]
     gaps: tuple[tuple[int, int], ...]
     largest: float | None
     shapes: Mapping[str, Any]
 
     def read(self, buffer: NDArray[np.uint8], owner: str) -> dict[str, Any]:
         check_gaps(buffer, self.gaps, owner)
-        tensors = [tensor for run in self.runs for tensor in run.read(buffer)]
-        if self.largest is None or not _whole_below(buffer, self.start, self.largest):
-            check_numbers(self.slots, tensors)
-        found = iter(tensors)
         values: dict[str, Any] = {}
         for name, form, content in self.fields:
             if form == "plain" or content is None:
                 values[name] = copied(content)
             elif form == "tensor":
-                values[name] = next(found)
+                values[name] = content.tensor(buffer)
+            elif isinstance(content, TensorRun):
+                values[name] = content.read(buffer)
             elif form == "tensors":
-                values[name] = MappingProxyType({key: next(found) for key in content})
+                values[name] = MappingProxyType({key: slot.tensor(buffer) for key, slot in content.items()})
             else:
-                values[name] = tuple(next(found) for _ in range(content))
+                values[name] = tuple([slot.tensor(buffer) for slot in content])
+        if self.largest is None or not _whole_below(buffer, self.start, self.largest):
+            sent = (values[name] for name, form, content in self.fields if form != "plain" and content is not None)
+            check_numbers(self.slots, [tensor for value in sent for tensor in tensors_in(value)])
         return values
 
 

@@ -70,9 +70,6 @@ class Slot:
     offset: int
     largest: float | None
 
-    def read(self, buffer: NDArray[np.uint8]) -> tuple[Tensor]:
-        return (self.tensor(buffer),)
-
     def tensor(self, buffer: NDArray[np.uint8]) -> Tensor:
         if not self.count:
             return torch.empty(self.shape, dtype=self.dtype)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import graphsilo
 from graphsilo.data import Graph, GraphCollection, load_graph, save_graph
-from graphsilo.data.sources.files import load_pyg_file
+from graphsilo.data.sources.files import atomic_files, load_pyg_file
 from graphsilo.errors import DataError, RunError
 
 
@@ -116,6 +116,28 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: py
         save_graph(path, small_graph(name="new"))
     assert load_graph(path).name == "old"
     assert [item.name for item in tmp_path.iterdir()] == ["g.npz"]
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_files_written_together_take_their_places_together(tmp_path: Path, count: int) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "0").write_bytes(b"old")
+
+    def write_all(fails: bool) -> None:
+        with atomic_files() as write:
+            for number in range(count):
+                write(tmp_path / "a" / str(number), b"%d" % number)
+            assert (tmp_path / "a" / "0").read_bytes() == b"old"
+            if fails:
+                raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        write_all(True)
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["0"]
+    write_all(False)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == {
+        str(number): b"%d" % number for number in range(count)
+    }
 
 
 def test_every_flipped_byte_of_the_data_is_noticed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -190,13 +190,48 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    # The rename itself survives a power cut only once the folder is synced; not every platform can open one.
+    _flush_names(path.parent)
+
+
+MANY_FILES = 32
+"""Files from which on flushing everything once is faster than flushing each; measured with 500, it takes a third."""
+
+
+@contextlib.contextmanager
+def atomic_files() -> Iterator[Callable[[Path, bytes | memoryview], None]]:
+    """Writes files that take their places together, when all of them are on disk; none does where something fails."""
+    waiting: dict[Path, Path] = {}
+
+    def write(path: Path, data: bytes | memoryview) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = waiting.setdefault(path, path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp"))
+        temporary.write_bytes(data)
+
+    try:
+        yield write
+        if len(waiting) >= MANY_FILES and hasattr(os, "sync"):
+            os.sync()
+        else:
+            for temporary in waiting.values():
+                with temporary.open("rb+") as file:
+                    os.fsync(file.fileno())
+        for path, temporary in waiting.items():
+            temporary.replace(path)
+    finally:
+        for temporary in waiting.values():
+            temporary.unlink(missing_ok=True)
+    for folder in {path.parent for path in waiting}:
+        _flush_names(folder)
+
+
+def _flush_names(folder: Path) -> None:
+    """A rename survives a power cut only once its folder is on disk, too; not every platform can open one."""
     with contextlib.suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
+        handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(handle)
         finally:
-            os.close(folder)
+            os.close(handle)
 
 
 def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from graphsilo.data.arrays import read_npz
-from graphsilo.data.sources.files import atomic_file
+from graphsilo.data.sources.files import atomic_file, atomic_files
 from graphsilo.errors import RunError
 
 if TYPE_CHECKING:
@@ -32,9 +32,14 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
     Raises:
         RunError: The disk is full or cannot be written; the old file, if any, is unharmed.
     """
+    with _explained(path), atomic_file(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
     try:
-        with atomic_file(path) as file:
-            file.write(data)
+        yield
     except OSError as error:
         raise RunError(
             f"{path} could not be written ({error.strerror}). What was there before is unharmed; free some space or "
@@ -123,6 +128,19 @@ def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     from graphsilo.federation.model_files import tensor_file
 
     write_bytes(path, tensor_file(tensors))
+
+
+def write_all_tensors(folder: Path, files: Iterable[tuple[Path, Mapping[str, Any]]]) -> None:
+    """Many files of named tensors in a folder: all of them, or none.
+
+    Raises:
+        RunError: The disk is full or cannot be written; what was there before is unharmed.
+    """
+    from graphsilo.federation.model_files import tensor_file
+
+    with _explained(folder), atomic_files() as write:
+        for path, tensors in files:
+            write(path, tensor_file(tensors))
 
 
 def read_tensors(path: Path) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,28 +61,35 @@ def write_outputs(
     """
     numbers: dict[str, dict[str, float]] = {}
     arrays: dict[str, NDArray[Any]] = {}
-    for client, kept in federation.finish(embeddings=wanted.embeddings and folder is not None, study=wanted.study):
-        for name, value in kept.get("study", {}).items():
-            if isinstance(value, torch.Tensor):
-                arrays[f"client-{client}/{name}"] = value.detach().cpu().numpy()
-            else:
-                numbers.setdefault(str(client), {})[name] = value
-        if folder is None:
-            continue
-        if wanted.models:
-            for when in ("best", "last"):
-                weights = kept_tensors(kept, when)
-                if weights:
-                    disk.write_tensors(model_path(folder, seed, client, when), weights)
-        if "embeddings" in kept:
-            disk.write_tensors(embedding_path(folder, seed, client), {"embeddings": kept["embeddings"]})
-    if folder is not None and wanted.models:
-        beside = {} if scale is None else flat({SCALE: scale_tensors(scale)})
-        for when, kept_aggregates in (("best", best), ("last", Aggregates(server.aggregates()))):
-            for owner, aggregate in kept_aggregates.distinct():
-                disk.write_tensors(aggregate_path(folder, seed, owner, when), {**aggregate, **beside})
-    if folder is not None and arrays:
-        disk.write_arrays(disk.study_path(folder, seed), arrays)
+
+    def files() -> Iterator[tuple[Path, Tensors]]:
+        for client, kept in federation.finish(embeddings=wanted.embeddings and folder is not None, study=wanted.study):
+            for name, value in kept.get("study", {}).items():
+                if isinstance(value, torch.Tensor):
+                    arrays[f"client-{client}/{name}"] = value.detach().cpu().numpy()
+                else:
+                    numbers.setdefault(str(client), {})[name] = value
+            if folder is None:
+                continue
+            if wanted.models:
+                for when in ("best", "last"):
+                    weights = kept_tensors(kept, when)
+                    if weights:
+                        yield model_path(folder, seed, client, when), weights
+            if "embeddings" in kept:
+                yield embedding_path(folder, seed, client), {"embeddings": kept["embeddings"]}
+        if folder is not None and wanted.models:
+            beside = {} if scale is None else flat({SCALE: scale_tensors(scale)})
+            for when, kept_aggregates in (("best", best), ("last", Aggregates(server.aggregates()))):
+                for owner, aggregate in kept_aggregates.distinct():
+                    yield aggregate_path(folder, seed, owner, when), {**aggregate, **beside}
+
+    if folder is None:
+        deque(files(), maxlen=0)  # studies are wanted all the same
+    else:
+        disk.write_all_tensors(folder, files())
+        if arrays:
+            disk.write_arrays(disk.study_path(folder, seed), arrays)
     return numbers
 
 
