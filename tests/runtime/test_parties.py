@@ -28,3 +28,13 @@ def test_a_message_of_another_step_is_a_failure():
     assert isinstance(found, Failure)
     assert found.kind == "MessageError"
     assert not isinstance(parties.answer(0, AGAIN, encode(Again()).data), Failure)
+
+
+def test_what_nobody_has_worded_stays_at_the_silo():
+    """The text of an unexpected error may quote the answer."""
+    parties = Parties()
+    parties._parties[0] = object()  # type: ignore[assignment]
+    found = parties.answer(0, AGAIN, encode(Again()).data)
+    assert isinstance(found, Failure)
+    assert (found.kind, found.reason) == ("AttributeError", "what went wrong stands in the log at the silo")
+    assert "'object' object has no attribute 'again'" in found.trace

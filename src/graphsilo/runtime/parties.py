@@ -75,8 +75,11 @@ class Parties:
                 raise DisclosureError(f"client {client} takes part in no sum.")
             return _STEPS[step](self._parties[client], data)
         except Exception as error:
-            trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()
-            return Failure(client, step, type(error).__name__, str(error) or repr(error), trace)
+            if isinstance(error, GraphsiloError):
+                return Failure(client, step, type(error).__name__, str(error))
+            # What nobody has worded may quote the answer: it stays here, with the trace.
+            reason = "what went wrong stands in the log at the silo"
+            return Failure(client, step, type(error).__name__, reason, traceback.format_exc())
 
 
 def _mask(party: Party, data: Any) -> Encoded:

@@ -230,9 +230,7 @@ class Scale:
                     )
                 if size > 2.0 ** SIZES[-1]:
                     raise MessageError(
-                        f"{layout.kind.__name__}.{part.where} holds {size:.3g}; a secure sum takes up to "
-                        f"{2.0 ** SIZES[-1]:.3g} of each. Scale the features, lower the learning rate, or add up in "
-                        f"plain (run.secure_sums=off)."
+                        f"{layout.kind.__name__}.{part.where} {_too_large(2.0 ** SIZES[-1], 'a secure sum')}"
                     )
                 largest[part.field] = max(largest[part.field], size)
         return cls(bits, tuple(map(_size, largest.values())))
@@ -315,6 +313,14 @@ def _weight(message: Message, spec: FieldSpec) -> float:
     return weight
 
 
+def _too_large(limit: float, what: str) -> str:
+    """The rest of a sentence, without the number itself: the coordinator reads it."""
+    return (
+        f"holds more than {limit:.3g}, the most that {what} takes of each client. Scale the features, lower the "
+        f"learning rate, or add up in plain (run.secure_sums=false)."
+    )
+
+
 class Encoding:
     """An answer as words.
 
@@ -348,21 +354,15 @@ class Encoding:
         if part.whole:
             if weight != int(weight):
                 raise MessageError(
-                    f"{name} holds whole numbers, which the weight {weight:g} would make fractions; send them as "
-                    f"floats."
+                    f"{name} holds whole numbers, which its weight would make fractions; send them as floats."
                 )
             size *= weight
         if not math.isfinite(size) or math.isnan(low):
             raise MessageError(f"{name} contains NaN or infinity, of which there is no sum.")
         if size > limit:
-            raise MessageError(
-                f"{name} holds {size:.3g}; a secure sum of {self.parties} clients takes up to {limit:.3g} of each. "
-                f"Scale the features, lower the learning rate, or add up in plain (run.secure_sums=off)."
-            )
+            raise MessageError(f"{name} {_too_large(limit, f'a secure sum of {self.parties} clients')}")
         if part.weighted and math.ceil(weight).bit_length() > self.scale.bits:
-            raise MessageError(
-                f"{name}: the weight {weight:g} has more than the {self.scale.bits} bits that were agreed on."
-            )
+            raise MessageError(f"{name}: its weight has more than the {self.scale.bits} bits that were agreed on.")
 
     def blocks(self) -> Iterator[Words]:
         """The words in order, some at a time; each block is written over by the next."""
