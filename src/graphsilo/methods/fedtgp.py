@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from graphsilo.federation.interface import Federation
@@ -85,17 +86,23 @@ class Server(PrototypeServer[FedTGPConfig]):
 
     def learn(self, number: int, rows: Tensor, labels: Tensor, weights: Tensor) -> None:
         """S epochs on the clients' prototypes of this round: [m, p], their classes [m] and what each counts [m]."""
-        config = self.config
+        config, loss = self.config, 0.0
         margin = margin_of(rows, labels, weights, config.max_margin)
-        draw, loss = self.generator("round", number, "batches"), 0.0
-        for _ in range(config.server_epochs):
-            loss = 0.0
+        draw = self.generator("round", number, "batches")
+        own = F.one_hot(labels, len(self.present)).to(rows.dtype)
+        size = config.server_batch or len(labels)
+        step_of = torch.arange(len(labels), device=labels.device) // size
+        for left in reversed(range(config.server_epochs)):
             order = torch.randperm(len(labels), generator=draw).to(labels.device)
-            for batch in order.split(config.server_batch or len(order)):
+            counts = weights[order]
+            totals = counts.new_zeros(len(labels)).index_add_(0, step_of, counts)
+            known = (rows[order], own[order], own[order] * -margin, (counts / totals[step_of]).unsqueeze(1))
+            for some, mine, pushed, share in zip(*(part.split(size) for part in known), strict=True):
                 prototypes, hidden = self.net.forward()
-                value, slope = margin_loss(rows[batch], labels[batch], weights[batch], prototypes, margin)
+                logs, slope = margin_slope(some, mine, pushed, share, prototypes)
                 self.optimizer.step(self.net.gradients(hidden, slope))
-                loss += float(value) * len(batch) / len(order)
+                if not left:
+                    loss -= float((logs * mine * share).sum()) * len(some) / len(order)
         self.log |= {"margin": margin, "prototype_loss": loss}
 
     def state(self) -> dict[str, Any]:
@@ -132,8 +139,6 @@ def margin_loss(
 ) -> tuple[Tensor, Tensor]:
     """Weighted mean of −log softmax_y(−D − δ·1[c = y]) over distances D of rows to prototypes, and its gradient.
 
-    Written out: autograd's bookkeeping would cost several times the arithmetic of so few rows.
-
     Args:
         rows: [b, p].
         labels: [b] y.
@@ -144,14 +149,30 @@ def margin_loss(
     Returns:
         The loss, and its gradient [C, p] with respect to the prototypes.
     """
+    own = F.one_hot(labels, len(prototypes)).to(rows.dtype)
+    share = (weights / weights.sum()).unsqueeze(1)
+    logs, slope = margin_slope(rows, own, own * -margin, share, prototypes)
+    return -(logs * own * share).sum(), slope
+
+
+def margin_slope(rows: Tensor, own: Tensor, pushed: Tensor, share: Tensor, prototypes: Tensor) -> tuple[Tensor, Tensor]:
+    """The logarithms [b, C] in ``margin_loss``, and its gradient [C, p].
+
+    Written out, with what steps have in common made before: there are hundreds a round, of a few rows each, in which
+    autograd's bookkeeping would cost several times the arithmetic.
+
+    Args:
+        rows: [b, p].
+        own: [b, C] 1[c = y].
+        pushed: [b, C] −δ·1[c = y].
+        share: [b, 1] what each row counts, together 1.
+        prototypes: [C, p].
+    """
     far = torch.cdist(rows, prototypes).clamp_min_(_TINY)
-    scores = (-far).scatter_add_(1, labels[:, None], torch.full_like(weights, -margin)[:, None])
-    logs = scores.log_softmax(1)
-    share = (weights / weights.sum())[:, None]
-    loss = -(logs.gather(1, labels[:, None]) * share).sum()
+    logs = (pushed - far).log_softmax(1)
     # d loss / d D = (1[c = y] − softmax) · share, and d D / d P = (P − u) / D.
-    slope = logs.exp_().neg_().scatter_add_(1, labels[:, None], torch.ones_like(share)).mul_(share).div_(far)
-    return loss, torch.addmm(prototypes * slope.sum(0)[:, None], slope.t(), rows, alpha=-1.0)
+    slope = (own - logs.exp()).mul_(share).div_(far)
+    return logs, torch.addmm(prototypes * slope.sum(0).unsqueeze(1), slope.t(), rows, alpha=-1.0)
 
 
 METHOD = Method(

@@ -124,9 +124,11 @@ class SGD(Optimizer):
         self.momentum = momentum
         self._velocity: list[Tensor] = []
 
-    @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        gradients = list(gradients)
+        with without_gradients():
+            self._move(list(gradients))
+
+    def _move(self, gradients: list[Tensor]) -> None:
         if self.weight_decay:
             gradients = list(torch._foreach_add(gradients, self.parameters, alpha=self.weight_decay))
         if self.momentum:

@@ -14,6 +14,7 @@ from torch import Tensor
 from graphsilo.models.base import draw_uniform
 
 _TINY = 1e-12
+_where_positive = torch.ops.aten.threshold_backward.default
 
 
 def class_sums(rows: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
@@ -119,7 +120,7 @@ class PrototypeGenerator:
     def gradients(self, hidden: Tensor, gradient: Tensor) -> list[Tensor]:
         """From the gradient of P to those of the parameters, in their order."""
         vectors, first, _, second, _ = self.parameters
-        inner = (gradient @ second.t()).mul_(hidden > 0)
+        inner = _where_positive(gradient @ second.t(), hidden, 0)
         return [inner @ first.t(), vectors.t() @ inner, inner.sum(0), hidden.t() @ gradient, gradient.sum(0)]
 
 
