@@ -50,3 +50,25 @@ def test_a_digest_finds_it_while_somebody_holds_it():
     del held, elsewhere
     gc.collect()
     assert found_by_digest("some digest") is None
+
+
+def test_what_is_made_of_shared_tensors_is_made_once_for_the_same_others():
+    first = [shared_copy({"a": torch.full((2,), 1.0)})]
+    two, three = (shared_copy({"a": torch.full((2,), value)}) for value in (2.0, 3.0))
+    calls = []
+
+    def sum_of(*models):
+        calls.append(models)
+        return torch.stack([model["a"] for model in models]).sum(0)
+
+    for _ in range(2):  # two clients with the same history
+        assert three.made("sum", (*first, two), lambda: sum_of(*first, two, three)).tolist() == [6.0, 6.0]
+    assert len(calls) == 1
+    assert three.made("sum", (two,), lambda: sum_of(two, three)).tolist() == [5.0, 5.0]  # one that came later
+    assert three.made("row", (), lambda: sum_of(three)).tolist() == [3.0, 3.0]
+    assert len(calls) == 3
+    three.made("sum", (*first, two), lambda: sum_of(*first, two, three))
+    calls.clear()
+    first.clear()
+    gc.collect()
+    assert three._made["sum"][0][0]() is None  # others live as long as their clients hold them

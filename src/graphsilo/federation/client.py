@@ -24,7 +24,7 @@ from graphsilo.models import precision
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, tensors_of
 from graphsilo.random import Name, generator
-from graphsilo.training.sharing import shared_copy
+from graphsilo.training.sharing import SharedTensors, shared_copy
 from graphsilo.types import ClientId, Precision
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
@@ -229,7 +229,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         draw = generator(self.context.seed, *seed_names)
         return build_model(spec or self.context.model, self.silo.schema, draw, self.context.device)
 
-    def keep(self, tensors: Tensors) -> Tensors:
+    def keep(self, tensors: Tensors) -> SharedTensors:
         """Received tensors, on the client's device, that may be held and put into ``state()`` after the call.
 
         What was received is a view of its whole message, which lasts no longer than the call should. Clients of one

@@ -44,6 +44,27 @@ class SharedTensors(dict[str, Tensor]):
 
     digest: str | None = None
 
+    def __init__(self, *tensors: Any):
+        super().__init__(*tensors)
+        self._made: dict[str, tuple[tuple[ReferenceType[SharedTensors], ...], Tensor]] = {}
+
+    def made(self, name: str, others: Sequence[SharedTensors], make: Callable[[], Tensor]) -> Tensor:
+        """What ``make`` gives of these tensors and others like them, made by one of the clients that hold them.
+
+        Args:
+            name: Of what is made; the last one of each name is kept, as long as these tensors are.
+            others: What else it is made of.
+            make: Must depend on nothing else. Nobody writes to its result.
+        """
+        known = self._made.get(name)
+        if (
+            known is None
+            or len(known[0]) != len(others)
+            or any(a() is not b for a, b in zip(known[0], others, strict=True))
+        ):
+            known = self._made[name] = tuple(map(ref, others)), make()
+        return known[1]
+
 
 _BY_DIGEST: WeakValueDictionary[str, SharedTensors] = WeakValueDictionary()
 

@@ -31,6 +31,7 @@ from graphsilo.models.base import borrowed
 from graphsilo.models.view import View
 from graphsilo.training.local import check_weights
 from graphsilo.training.optimizer import Optimizer, optimizer
+from graphsilo.training.sharing import SharedTensors
 from graphsilo.training.upstream import traced
 
 
@@ -51,27 +52,26 @@ class Alignment(NamedTuple):
     sizes: Tensor
     share: Tensor
 
-    def loss_and_gradient(self, embedding: Tensor, *, to_prototype: bool = True) -> tuple[Tensor, Tensor]:
-        """S_loss and its gradient; prototypes are constants.
+    def gradient(self, embedding: Tensor, *, to_prototype: bool = True) -> Tensor:
+        """The gradient of S_loss, the KL divergence of drawn rows and their prototype, which is a constant: its mean
+        over each class's rows, summed over classes.
 
         Args:
             embedding: [n, p], the input of the last layer.
             to_prototype: KL(prototype ‖ node) if true, else KL(node ‖ prototype).
         Returns:
-            The loss, and [b, p] its gradient on the rows ``hete``.
+            [b, p] for the rows ``hete``.
         """
         prototypes = embedding.new_zeros(len(self.sizes), embedding.shape[1])
-        prototypes.index_add_(0, self.homo_class, embedding[self.homo]).div_(self.sizes)
-        target = F.log_softmax(prototypes, dim=1)[self.hete_class]
-        own = F.log_softmax(embedding[self.hete], dim=1)
+        prototypes.index_add_(0, self.homo_class, embedding.index_select(0, self.homo)).div_(self.sizes)
+        target = F.log_softmax(prototypes, dim=1)
+        own = F.log_softmax(embedding.index_select(0, self.hete), dim=1)
         if to_prototype:
-            probability = target.exp()
-            loss = (self.share * probability * (target - own)).sum()
-            return loss, (own.exp() - probability).mul_(self.share)
+            return own.exp_().sub_(target.exp_().index_select(0, self.hete_class)).mul_(self.share)
         probability = own.exp()
-        gap = own - target
+        gap = own.sub_(target.index_select(0, self.hete_class))
         each = (probability * gap).sum(dim=1, keepdim=True)
-        return (self.share * each).sum(), (gap - each).mul_(probability).mul_(self.share)
+        return gap.sub_(each).mul_(probability).mul_(self.share)
 
 
 def alignment_rows(
@@ -180,7 +180,7 @@ class Client(TrainingClient[FairFGLConfig]):
         self._logit = torch.full((size if self._mixes else 0,), start, device=self.data.device)
         self._logit_optimizer = self._make_optimizer(self._logit, 0.0)
         self._alpha = torch.sigmoid(self._logit)
-        self._history: deque[Tensors] = deque(maxlen=max(config.history, 1))
+        self._history: deque[SharedTensors] = deque(maxlen=max(config.history, 1))
         self._steps = self._corrected = 0
 
         labels = self.silo.labels[self.silo.train]
@@ -195,8 +195,8 @@ class Client(TrainingClient[FairFGLConfig]):
         with torch.no_grad():
             direction = self._direction(request)
             self._history.append(self.keep(request.weights))
-            mean = self._mean_of_history()
-            self._local.copy_(self._flat(request.weights))
+            mean, received = self._mean_of_history(), self._row(self._history[-1])
+            self._local.copy_(received)
             for name in self._buffer_names():
                 self.weights[name].copy_(request.weights[name])
             self._fuse(mean)
@@ -205,9 +205,11 @@ class Client(TrainingClient[FairFGLConfig]):
                 self._logit_optimizer.reset()
             if self.weight > 0:
                 self._fit(mean, direction)
-            change = [self._local - self._flat(request.weights)]
-            change += [(self.weights[name] - request.weights[name]).reshape(-1) for name in self._buffer_names()]
-            update = keep_largest(torch.cat(change), self.config.top_k)
+            change = self._local - received
+            if buffers := self._buffer_names():
+                moved = [(self.weights[name] - request.weights[name]).reshape(-1) for name in buffers]
+                change = torch.cat([change, *moved])
+            update = keep_largest(change, self.config.top_k)
         return TrainReply(**update._asdict(), num_samples=self.weight)
 
     @property
@@ -253,6 +255,10 @@ class Client(TrainingClient[FairFGLConfig]):
         """The parameters in one row, [P]."""
         return torch.cat([weights[name].detach().to(self.data.device).reshape(-1) for name in self._parameters])
 
+    def _row(self, model: SharedTensors) -> Tensor:
+        """The parameters of a model of the history in one row, [P], which all clients of the process read."""
+        return model.made("row", (), lambda: self._flat(model))
+
     def _by_name(self, flat: Tensor) -> dict[str, Tensor]:
         """Parameters as views of a row that ``_flat`` made."""
         shapes = [parameter.shape for parameter in self._parameters.values()]
@@ -265,8 +271,10 @@ class Client(TrainingClient[FairFGLConfig]):
 
     def _mean_of_history(self) -> Tensor:
         """W_hist, the mean of the last global models, [P]."""
-        rows = [self._flat(weights) for weights in self._history]
-        return rows[0] if len(rows) == 1 else torch.stack(rows).mean(dim=0)
+        *older, newest = self._history
+        if not older:
+            return self._row(newest)
+        return newest.made("mean", older, lambda: torch.stack([*map(self._row, older), self._row(newest)]).mean(dim=0))
 
     def _history_model(self, mean: Tensor) -> dict[str, Tensor]:
         """W_hist by name, with the mean of the buffers."""
@@ -306,8 +314,9 @@ class Client(TrainingClient[FairFGLConfig]):
                 (logits, _), pull = traced(
                     self.model, self.data.kept_view(self._train), None, list(self._parameters.values())
                 )
-                labels = torch.from_numpy(self._labels).to(logits.device)
-                rest = F.softmax(logits, dim=1).sub_(F.one_hot(labels, logits.shape[1])).div_(len(labels))
+                labels = torch.from_numpy(self._labels).to(logits.device).unsqueeze(1)
+                rest = F.softmax(logits, dim=1)
+                rest.scatter_add_(1, labels, rest.new_full((1, 1), -1.0).expand_as(labels)).div_(len(labels))
                 direction = _joined(pull(rest, None)).mul_(mine != 0)
         return direction if bool(direction.any()) else None
 
@@ -323,11 +332,9 @@ class Client(TrainingClient[FairFGLConfig]):
                 outer = F.softmax(logits, dim=1).sub_(goal.target).mul_(share)
                 inner = None
                 if goal.alignment is not None:
-                    _, rows = goal.alignment.loss_and_gradient(
-                        embedding, to_prototype=config.alignment_target == "prototype"
-                    )
+                    rows = goal.alignment.gradient(embedding, to_prototype=config.alignment_target == "prototype")
                     inner = torch.zeros_like(embedding)
-                    inner[goal.alignment.hete] = rows.mul_(config.alignment)
+                    inner.index_copy_(0, goal.alignment.hete, rows.mul_(config.alignment))
                 self._step(_joined(pull(outer, inner)), mean, direction)
                 self._fuse(mean)
 
@@ -374,10 +381,11 @@ class Client(TrainingClient[FairFGLConfig]):
             share[goal.labelled] = goal.share[goal.labelled]
             goal = goal._replace(share=share)
         if distils or aligns:
-            logits = self.teacher(self._history_model(mean)).outputs(self.data.full).logits
+            with borrowed(self.weights, self._history_model(mean)):
+                logits = self.model(self.data.full)
             if distils:
                 target = F.softmax(logits, dim=1)
-                target[goal.labelled] = goal.target[goal.labelled]
+                target.index_copy_(0, goal.labelled, goal.target.index_select(0, goal.labelled))
                 goal = goal._replace(target=target)
             if aligns:
                 guessed = logits.argmax(dim=1).cpu().numpy()
