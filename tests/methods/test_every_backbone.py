@@ -11,6 +11,8 @@ from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
+from graphsilo.training import objective
+from graphsilo.training.neighbour_sampling import SampledView
 from kit.broad import BROAD
 
 METHODS = {name: method for name in registry.names() if (method := registry.load(name)).backbone}
@@ -101,11 +103,36 @@ def test_what_they_advise_works(method, model):
     assert runs(config_of(method, model, **{"model.layers": 2, "model.hidden": 8}))
 
 
-@pytest.mark.parametrize("model", ["gcn", "mlp", "sign"])
-@pytest.mark.parametrize("method", ["fedsage", "fedsage_plus"])
-def test_neighbours_are_sampled_for_sage_alone(method, model):
-    with pytest.raises(ConfigError, match="samples neighbours for GraphSAGE; the model is"):
+@pytest.mark.parametrize("model", ["mlp", "sign"])
+@pytest.mark.parametrize("method", ["fedavg", "fedsage_plus"])
+def test_neighbours_are_sampled_where_rows_are_mixed(method, model):
+    with pytest.raises(ConfigError, match=f"the model {model}; use another model"):
         run(config_of(method, model, **{"method.fan_out": 2}))
+
+
+SAMPLING = [name for name, method in METHODS.items() if "fan_out" in method.config.model_fields]
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=[] if name in BROAD else [pytest.mark.slow]) for name in SAMPLING]
+)
+def test_neighbours_are_sampled_or_that_is_refused(method, monkeypatch):
+    steps = []
+
+    def view(data, items, fan_out, generator):
+        steps.append(fan_out)
+        return SampledView(data, items, fan_out, generator)
+
+    monkeypatch.setattr(objective, "SampledView", view)
+    model = {"fedstar": "gin_fedstar", "fedgen": "gcnii"}.get(method, "sage")
+    asked = {"method.fan_out": 1, "method.batch_size": 4}
+    settings = {"fedgcn": {"method.hops": 0}, "moon": {"method.contrast": "train"}}.get(method, {})
+    if settings:
+        with pytest.raises(ConfigError, match=r"exact sums over all of them|every step computes all nodes"):
+            run(config_of(method, model, **asked))
+    assert runs(config_of(method, model, **asked, **settings))
+    assert len(steps) >= 4
+    assert set().union(*steps) == {1}
 
 
 # -- a module of one's own -----------------------------------------------------------------------------------------

@@ -328,9 +328,10 @@ LISTS: dict[str, dict[str, Any]] = {
         "ridge": (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0),
         "own_ridge": (0.5, 2.0, 8.0),
     },
-    "fedsage": {"fan_out": 0},
-    "fedsage_plus": {"fan_out": 0, "generator_hidden": (256, 64), "encoder_widths": (32, 128)},
+    "fedsage_plus": {"generator_hidden": (256, 64), "encoder_widths": (32, 128)},
 }
+SAMPLING = [name for name in registry.names() if "fan_out" in registry.load(name).config.model_fields]
+LISTS |= {name: {"fan_out": 0, **LISTS.get(name, {})} for name in SAMPLING}
 
 
 def rows(method: str) -> dict[str, tuple[str, str]]:

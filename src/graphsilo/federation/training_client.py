@@ -24,7 +24,7 @@ from graphsilo.training.local import (
     model_state,
     tensors_of,
 )
-from graphsilo.training.objective import Term, objective
+from graphsilo.training.objective import Objective, Term, objective
 from graphsilo.training.optimizer import optimizer
 
 GRAPH_BATCH = 64
@@ -54,7 +54,7 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         config = self.config
         self.trainer = LocalTrainer(
             self.model,
-            objective(self.data, self.silo),
+            self.objective_on(self.data),
             optimizer(
                 config.optimizer,
                 list(self.model.parameters()),
@@ -63,6 +63,10 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
                 momentum=config.momentum,
             ),
         )
+
+    def objective_on(self, data: GraphTensors) -> Objective:
+        """The local loss on a graph whose first rows are the silo's nodes."""
+        return objective(data, self.silo)
 
     def run_epochs(
         self,

@@ -12,12 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, Literal, TypeVar
 
+from graphsilo.errors import ConfigError
 from graphsilo.federation.averaging import AveragingServer
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
+from graphsilo.models.view import GraphTensors
+from graphsilo.settings import Count
+from graphsilo.training.objective import Objective, objective
 from graphsilo.types import ClientId
 
 
@@ -29,6 +33,11 @@ class FedAvgConfig(LocalTrainingConfig):
         source="McMahan et al.; OpenFGL uses nodes",
     )  # fmt: skip
     server_lr: float = setting(1.0, "share of the mean change that the server applies", source="McMahan et al.", gt=0)
+    fan_out: Count | tuple[Count, ...] = setting(
+        0, "neighbours sampled per node in training: one number for every layer, or one per layer from the items "
+        "outwards; 0 takes all",
+        source="OpenFGL; Hamilton et al. 25, 10",
+    )  # fmt: skip
 
 
 class TrainRequest(Message):
@@ -60,6 +69,33 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
     def fit(self, request: TrainRequest) -> None:
         """The local epochs; variants change what a step does."""
         self.run_epochs()
+
+    def objective_on(self, data: GraphTensors) -> Objective:
+        return objective(data, self.silo, self.fan_out)
+
+    @property
+    def fan_out(self) -> tuple[int, ...]:
+        """Neighbours to sample per layer, from the items outwards; () for all of them.
+
+        Raises:
+            ConfigError: The model does not mix rows layer by layer, or has other layers, or the items are no nodes.
+        """
+        asked = self.config.fan_out
+        if not any((asked,) if isinstance(asked, int) else asked):
+            return ()
+        depth, task = self.model.message_layers, self.silo.schema.task
+        if task != "node" or not depth:
+            raise ConfigError(
+                f"method.fan_out={asked} samples neighbours of training nodes, layer by layer: for the task node and a "
+                f"model such as gcn, sage, gat, gin, gcnii or appnp. The task is {task}, the model "
+                f"{self.context.model.name}; use another model, or fan_out=0."
+            )
+        counts = (asked,) * depth if isinstance(asked, int) else asked
+        if len(counts) != depth:
+            raise ConfigError(
+                f"method.fan_out needs a number per layer: the model has {depth} layers, {len(counts)} numbers came."
+            )
+        return counts
 
     @property
     def weight(self) -> float:

@@ -71,7 +71,7 @@ class Client(fedavg.Client[MOONConfig]):
                 f"set has no hidden layer. {self.model.deeper}, or set method.projection to a width."
             )
         everywhere = self.config.contrast == "all" and self.silo.schema.task == "node"
-        self.goal = ClassifyItems(self.data, self.silo, all_items=everywhere)
+        self.goal = ClassifyItems(self.data, self.silo, all_items=everywhere, fan_out=self.fan_out)
 
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         if not self.config.projection:

@@ -50,6 +50,7 @@ class APPNP(Model):
         self.head = f"layers.{len(self.layers) - 1}."
         self._stack = Stack([layer.slots for layer in layers], [dropout] * len(self.layers))
         self.reach = ("gcn", hops) if alpha < 1.0 and hops else None
+        self.message_layers = 0 if self.reach is None else hops
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         return self._propagated(view, self._stack(self._plan(view), generator))

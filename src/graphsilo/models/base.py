@@ -61,6 +61,8 @@ class Model(nn.Module, ABC):
             what it answers are float32 all the same.
         reach: By which matrix, and how often, rows are mixed behind the embedding: it is computed for more rows than
             the items then. None where they are not.
+        message_layers: Layers that mix rows along links in every pass; 0 where none do, as in models that propagate
+            features once.
     """
 
     embedding_dim: int
@@ -70,6 +72,7 @@ class Model(nn.Module, ABC):
     readout: Task = "node"
     precision: Precision = "float32"
     reach: tuple[Norm, int] | None = None
+    message_layers: int = 0
     deeper: ClassVar[str] = "Set model.layers to 2"
     """How a person gives it a hidden layer where it has none."""
 
@@ -362,6 +365,7 @@ class LayeredModel(Model):
         self.embedding_dim, self.num_classes = embedding_dim, classes
         self.readout, self.pooling = readout, pooling
         self.depth = len(self.layers)
+        self.message_layers = 0 if self.norm is None else self.depth
         if readout == "graph":
             self.output = Dense(embedding_dim, classes)
             self.head = "output."

@@ -43,6 +43,7 @@ class CosineHead(Model):
         self.encoder = encoder
         self.embedding_dim, self.num_classes = encoder.num_classes, classes
         self.head, self.readout = "scale", encoder.readout
+        self.message_layers = encoder.message_layers
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         return self.classify(self.embed(view, generator))

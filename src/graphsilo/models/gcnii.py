@@ -59,7 +59,7 @@ class GCNII(HeadedModel):
         self.convolutions = nn.ModuleList(Dense(hidden, hidden, bias=False) for _ in range(layers))
         self.output = Dense(hidden, classes)
         self.embedding_dim, self.num_classes = hidden, classes
-        self.head = "output."
+        self.head, self.message_layers = "output.", layers
         self.readout, self.pooling = readout, pooling
         self.dropout, self.alpha, self.activate = dropout, alpha, activate
         self.betas = [1.0 if theta is None else math.log(theta / level + 1.0) for level in range(1, layers + 1)]

@@ -52,6 +52,7 @@ class GCFLGIN(HeadedModel):
         self.output = Dense(hidden, classes)
         self.embedding_dim, self.num_classes, self.head = hidden, classes, "output."
         self.depth, self.dropout, self.readout, self.pooling = layers, dropout, readout, pooling
+        self.message_layers = layers
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         hidden = self._nodes(view, generator)

@@ -26,6 +26,7 @@ class Projected(HeadedModel):
         self.projection = torch.nn.ModuleList([Dense(width, width), Dense(width, width)])
         self.embedding_dim, self.num_classes, self.head = width, classes, "output."
         self.readout, self.precision = encoder.readout, encoder.precision
+        self.message_layers = encoder.message_layers
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         rows: Tensor = self.encoder(view, generator)

@@ -44,8 +44,9 @@ class SAGE(StackedModel):
 
     A node without neighbours receives the zero vector from them.
 
-    Source: Hamilton et al., NeurIPS 2017, Algorithm 1. Deviation: no neighbour sampling, and no rows of unit length
-    unless asked for, as in PyG's and OpenFGL's default. Xavier-uniform weights and zero bias.
+    Source: Hamilton et al., NeurIPS 2017, Algorithm 1. Deviation: neighbours are sampled only where ``method.fan_out``
+    asks for it, and rows have unit length only where ``unit_rows`` does, as in PyG's and OpenFGL's default.
+    Xavier-uniform weights and zero bias.
     """
 
     layer = SageLayer

@@ -7,98 +7,121 @@ neighbourhoods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.data.silos.silo import Silo
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Norm, View
-from graphsilo.training.objective import Classified, ClassifyItems
+
+
+class Draws(NamedTuple):
+    """Neighbours of some nodes.
+
+    Attributes:
+        rows: [m] the nodes.
+        pointer: [m + 1] where each node's neighbours begin among ``places``.
+        places: Which entries of the adjacency they are, in compressed rows without loops.
+        each: How many were drawn for each node that has any; 0 where all were taken.
+    """
+
+    rows: NDArray[np.int64]
+    pointer: NDArray[np.int64]
+    places: NDArray[np.int64]
+    each: int
 
 
 class SampledView(View):
-    """Some rows of a graph with sampled neighbourhoods: the mean runs over the draws.
+    """Some rows of a graph with sampled neighbourhoods, for models that mix rows layer by layer.
+
+    Whatever matrix M a model multiplies with, its row v is replaced by an estimate from v's draws u: M_vv, which is
+    never drawn, and the sum of deg(v) / count · M_vu, which is right on average. Means are those of the draws instead:
+    their weights over the sum of these. A softmax over neighbours runs over the distinct ones and the node itself.
 
     Args:
         data: The graph's tensors.
         items: [m] nodes to compute, each named once.
-        fan_out: Neighbours per node, from the items outwards: the first number is for the last layer. 0 takes all.
+        fan_out: Neighbours per node, from the items outwards: the first number is for the last layer. 0 takes all. One
+            number for each layer that mixes rows (``Model.message_layers``).
         generator: Source of the draws.
 
-    For mean aggregation only, and for as many layers as ``fan_out`` has numbers. A node that several others need draws
-    its neighbours once per layer.
+    A node that several others need draws its neighbours once per layer.
     """
 
     def __init__(
         self, data: GraphTensors, items: NDArray[np.int64], fan_out: Sequence[int], generator: torch.Generator
     ):
         super().__init__(data, items)
-        matrix = data.matrix("mean")
-        rows: list[NDArray[np.int64] | None] = [items]
-        blocks: list[SparseOperator] = []
-        inner = items
+        pattern = data.matrix("mean")
+        self._layers: list[NDArray[np.int64] | None] = [items]
+        self._draws: list[Draws] = []
         for count in fan_out:
-            weights = matrix[inner] if count == 0 else sample_rows(matrix, inner, count, generator)
-            outer = np.unique(np.concatenate([weights.indices.astype(np.int64), inner]))
-            blocks.insert(0, SparseOperator(weights[:, outer], device=data.device, dtype=data.dtype))
-            rows.insert(0, outer)
-            inner = outer
-        self._cache["frontier", "mean", len(fan_out)] = rows
-        self._cache["blocks", "mean", len(fan_out)] = blocks
-        self._depth = len(fan_out)
+            drawn = draw(pattern, self._layers[0], count, generator)  # type: ignore[arg-type]
+            around = pattern.indices[drawn.places].astype(np.int64)
+            self._draws.insert(0, drawn)
+            self._layers.insert(0, np.unique(np.concatenate([around, drawn.rows])))
 
     def _frontier(self, norm: Norm, depth: int) -> list[NDArray[np.int64] | None]:
-        rows = self._cache["frontier", "mean", self._depth]
-        assert isinstance(rows, list)
-        return rows[self._depth - depth :]
+        return self._layers[len(self._draws) - depth :]
+
+    def blocks(self, norm: Norm, depth: int) -> list[SparseOperator]:
+        def make() -> list[SparseOperator]:
+            start = len(self._draws) - depth
+            pairs = zip(self._draws[start:], self._layers[start:], strict=False)
+            return [self._block(norm, drawn, outer) for drawn, outer in pairs]  # type: ignore[arg-type]
+
+        return self.cached(("blocks", norm, depth), make)
+
+    def _block(self, norm: Norm, drawn: Draws, outer: NDArray[np.int64]) -> SparseOperator:
+        """The rows that were drawn for, over the rows of the layer before."""
+        data, pattern = self.data, self.data.matrix("mean")
+        weights = data.cached(("around", norm), lambda: _around(data.matrix(norm)))[drawn.places].astype(np.float64)
+        drawn_of = np.diff(drawn.pointer)
+        if drawn.each and norm == "mean":
+            weights /= np.repeat(_sums(weights, drawn.pointer), drawn_of)
+        elif drawn.each:
+            weights *= np.repeat(np.diff(pattern.indptr)[drawn.rows] / drawn.each, drawn_of)
+        columns = np.searchsorted(outer, pattern.indices[drawn.places])
+        shape = (len(drawn.rows), len(outer))
+        block = sp.csr_matrix((weights.astype(np.float32), columns, drawn.pointer), shape=shape)
+        block.sum_duplicates()
+        if norm in ("gcn", "row", "loops"):
+            own = data.cached(("own weights", norm), lambda: data.matrix(norm).diagonal())[drawn.rows]
+            ends = (np.arange(shape[0]), np.searchsorted(outer, drawn.rows))
+            block = sp.csr_matrix(block + sp.csr_matrix((own, ends), shape=shape), dtype=np.float32)
+        return SparseOperator(block, device=data.device, dtype=data.dtype)
 
 
-class SampledItems(ClassifyItems):
-    """Mean cross-entropy over labelled nodes, each step on freshly sampled neighbourhoods.
-
-    Args:
-        data, silo: As for ``ClassifyItems``.
-        fan_out: As for ``SampledView``.
-    """
-
-    def __init__(self, data: GraphTensors, silo: Silo, fan_out: Sequence[int]):
-        super().__init__(data, silo)
-        self.fan_out = tuple(fan_out)
-
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[Classified]:
-        order = torch.randperm(self.num_samples, generator=generator)
-        for part in torch.split(order, size if size > 0 else max(self.num_samples, 1)):
-            items, places = self.items[part.numpy()], part.to(self.labels.device)
-            view, labels = SampledView(self.data, items, self.fan_out, generator), self.labels[places]
-            yield Classified(view, labels, self._share(labels), places)
-
-
-def sample_rows(
-    matrix: sp.csr_matrix, rows: NDArray[np.int64], count: int, generator: torch.Generator
-) -> sp.csr_matrix:
-    """Means over ``count`` uniform draws, with replacement, of the columns that each row has entries in.
+def draw(matrix: sp.csr_matrix, rows: NDArray[np.int64], count: int, generator: torch.Generator) -> Draws:
+    """``count`` uniform draws, with replacement, among the entries of each of some rows; all of them for 0.
 
     Args:
         matrix: [n, n] CSR; only where its entries are matters.
         rows: [m] rows to draw for.
-        count: Draws per row, at least 1.
+        count: Draws per row; a row without entries has none.
         generator: Source of the draws.
-
-    Returns:
-        [m, n] CSR float32; a row's entries are multiples of 1 / count that add up to 1. A row without entries stays
-        empty.
     """
-    degree = np.diff(matrix.indptr)[rows]
+    degree, start = np.diff(matrix.indptr)[rows].astype(np.int64), matrix.indptr[rows].astype(np.int64)
+    if count == 0:
+        pointer = np.concatenate([[0], np.cumsum(degree)])
+        return Draws(rows, pointer, np.repeat(start - pointer[:-1], degree) + np.arange(pointer[-1]), 0)
     draws = torch.rand((len(rows), count), generator=generator, dtype=torch.float64).numpy()
     has = degree > 0
-    places = matrix.indptr[rows][has, None] + (draws[has] * degree[has, None]).astype(np.int64)
-    columns = matrix.indices[places.ravel()]
-    pointer = np.concatenate([[0], np.cumsum(has * count)])
-    values = np.full(len(columns), 1.0 / count, dtype=np.float32)
-    sampled = sp.csr_matrix((values, columns, pointer), shape=(len(rows), matrix.shape[1]))
-    sampled.sum_duplicates()
-    return sampled
+    places = start[has, None] + (draws[has] * degree[has, None]).astype(np.int64)
+    return Draws(rows, np.concatenate([[0], np.cumsum(has * count)]), places.ravel(), count)
+
+
+def _around(matrix: sp.csr_matrix) -> NDArray[np.float32]:
+    """The entries off the diagonal, row by row."""
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=matrix.indices.dtype), np.diff(matrix.indptr))
+    return np.asarray(matrix.data[matrix.indices != rows])
+
+
+def _sums(values: NDArray[np.float64], pointer: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[m] sum of each row's values; 0 for an empty row."""
+    rows = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+    return np.asarray(np.bincount(rows, weights=values, minlength=len(pointer) - 1), dtype=np.float64)

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Silo
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.models.base import Model
 from graphsilo.models.dropout import Source
 from graphsilo.models.view import GraphTensors, View
+from graphsilo.training.neighbour_sampling import SampledView
 from graphsilo.training.upstream import gradients_of, traced
 
 
@@ -152,20 +153,32 @@ class ClassifyItems(Objective):
         silo: Its items.
         each: The loss of an item; None for cross-entropy.
         all_items: Every step computes all items and shows them to the term; the loss itself is of as many as ever.
+        fan_out: Every step draws so many neighbours per node anew, see ``SampledView``; () takes all.
+
+    Raises:
+        ConfigError: Neighbours are to be sampled where every step computes all items.
 
     Attributes:
         items: [num_samples] their numbers in the silo.
         labels: [num_samples] their classes.
     """
 
-    def __init__(self, data: GraphTensors, silo: Silo, each: ItemLoss | None = None, *, all_items: bool = False):
+    def __init__(
+        self, data: GraphTensors, silo: Silo, each: ItemLoss | None = None, *, all_items: bool = False,
+        fan_out: Sequence[int] = (),
+    ):  # fmt: skip
+        if all_items and fan_out:
+            raise ConfigError(
+                f"method.fan_out={list(fan_out)} samples neighbours of a step's training nodes, and with these "
+                f"settings every step computes all nodes. Use fan_out=0, or settings by which it does not."
+            )
         labels = silo.labels[silo.train]
         items = silo.train[labels >= 0]
         self.data = data
         self.items = items
         self.labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
         self.num_samples = len(items)
-        self.each, self.all_items = each, all_items
+        self.each, self.all_items, self.fan_out = each, all_items, tuple(fan_out)
         self._num_classes = silo.schema.num_classes
         self._full: Classified | None = None
 
@@ -177,10 +190,15 @@ class ClassifyItems(Objective):
             yield self._full
             return
         order = torch.randperm(self.num_samples, generator=generator)
-        for part in order.split(size):
+        for part in order.split(size if size > 0 else max(self.num_samples, 1)):
             places, items = part.to(self.labels.device), self.items[part.numpy()]
-            labels, view = self.labels[places], self.data.full if self.all_items else self.data.view(items)
+            labels, view = self.labels[places], self._view(items, generator)
             yield Classified(view, labels, self._share(labels), places, self._rows(items))
+
+    def _view(self, items: NDArray[np.int64], generator: torch.Generator) -> View:
+        if self.fan_out:
+            return SampledView(self.data, items, self.fan_out, generator)
+        return self.data.full if self.all_items else self.data.view(items)
 
     def _rows(self, items: NDArray[np.int64]) -> Tensor | None:
         return torch.from_numpy(items).to(self.labels.device) if self.all_items else None
@@ -273,8 +291,8 @@ class ClassifyItems(Objective):
         yield from super().gradient_steps(model, epochs, size, generator, parameters, term, node_weights)
 
     def is_full(self, size: int) -> bool:
-        """Whether batches of that size are the full batch."""
-        return size <= 0 or size >= self.num_samples
+        """Whether batches of that size are the full batch, the same in every step."""
+        return not self.fan_out and (size <= 0 or size >= self.num_samples)
 
     def _traced(self, model: Model, batch: Classified, source: Source | None) -> list[Tensor] | None:
         """The gradients without autograd; None where the model has no such path."""
@@ -333,6 +351,6 @@ def link_scores(embeddings: Tensor, pairs: Tensor | NDArray[np.int64]) -> Tensor
     return (embeddings[ends[0]] * embeddings[ends[1]]).sum(dim=1)
 
 
-def objective(data: GraphTensors, silo: Silo) -> Objective:
-    """The loss that fits the silo's task."""
-    return PredictLinks(data, silo) if silo.schema.task == "link" else ClassifyItems(data, silo)
+def objective(data: GraphTensors, silo: Silo, fan_out: Sequence[int] = ()) -> Objective:
+    """The loss that fits the silo's task; ``fan_out`` as for ``ClassifyItems``, without meaning for links."""
+    return PredictLinks(data, silo) if silo.schema.task == "link" else ClassifyItems(data, silo, fan_out=fan_out)

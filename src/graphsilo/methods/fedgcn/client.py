@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
@@ -42,6 +42,11 @@ class Client(fedavg.Client[FedGCNConfig]):
         super().__init__(context)
         self._sums: dict[str, Tensor] = {}  # degrees beyond the border, then totals
         self._given: GivenTensors | None = None
+        if self.config.hops and self.fan_out:
+            raise ConfigError(
+                f"method.fan_out={self.config.fan_out} samples neighbours, and FedGCN has exact sums over all of them. "
+                f"Use fan_out=0, or hops=0."
+            )
         scored = [evaluation.graph for evaluation in self.silo.evaluations if evaluation.name != "global"]
         if self.config.hops and (self.silo.cut is None or any(graph is not self.silo.graph for graph in scored)):
             raise UnsupportedError(
