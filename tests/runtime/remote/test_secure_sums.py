@@ -5,6 +5,7 @@ Each site is a process of its own, with its own keys and its own record of what 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -64,10 +65,29 @@ def test_sums_over_sites_are_those_of_one_process(sites: Any, measured: Callable
         kept = supervisor.folder / "sums"
         assert {path.name for path in kept.iterdir()} == {f"{site}.key", f"{site}.known", f"{site}.opened"}
         assert (kept / f"{site}.key").stat().st_mode & 0o777 == 0o600
-        secret = (kept / f"{site}.key").read_bytes()
-        for path in [*supervisor.folder.rglob("*"), *(tmp_path / "out").rglob("*")]:
-            if path.is_file() and path.suffix != ".key":
-                assert secret not in path.read_bytes(), path
+        assert holding((kept / f"{site}.key").read_bytes(), supervisor.folder, tmp_path / "out") == [f"{site}.key"]
+
+
+def holding(secret: bytes, *folders: Path) -> list[str]:
+    """Names of files that hold a secret, as it is or as text."""
+    forms = (secret, secret.hex().encode(), base64.b64encode(secret).rstrip(b"="))
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return [path.name for path in files if any(form in path.read_bytes() for form in forms)]
+
+
+@pytest.mark.slow
+def test_no_file_holds_a_silos_keys(make_sites: Callable[..., Any], tmp_path: Path) -> None:
+    """Of signatures and of noise, but for its own: logs, checkpoints and results of all included."""
+    sites = make_sites()
+    for site, file in sites.files.items():
+        file.write_text(file.read_text() + "features: {scale: none}\n")
+        os.kill(sites.supervisors[site].worker_pid, signal.SIGKILL)
+    private = {"method__name": "fedridge", "method__epsilon": 5.0, "method__own": False, "data__scale": "none"}
+    carry_out(sites, tmp_path / "out", **SECURE, **private)
+    for site, supervisor in sites.supervisors.items():
+        for kind in ("key", "noise"):
+            secret = (supervisor.folder / "sums" / f"{site}.{kind}").read_bytes()
+            assert holding(secret, sites.folder, tmp_path / "out") == [f"{site}.{kind}"]
 
 
 def at(step: str) -> Callable[[str, Any], bool]:
