@@ -109,7 +109,7 @@ def test_single_precision(columns: int) -> None:
 
 @pytest.mark.parametrize("is_amd", [True, False])
 def test_narrow_products_are_the_same_on_every_processor(monkeypatch, is_amd):
-    monkeypatch.setattr(operators, "_is_amd", lambda: is_amd)
+    monkeypatch.setattr(operators, "on_amd", lambda: is_amd)
     left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
     layer, gradient = matmul(left, right), tmatmul(left, torch.ones(3, 1))
     assert (layer.tolist(), gradient.tolist()) == ([[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]], [[9.0], [12.0]])

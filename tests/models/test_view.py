@@ -10,7 +10,7 @@ import torch
 from graphsilo.data.graph import Graph
 from graphsilo.models import view as view_module
 from graphsilo.models.operators import SPARSE_COST, SparseOperator, product
-from graphsilo.models.view import GraphTensors, normalise
+from graphsilo.models.view import GraphTensors, distinct, normalise
 
 # 0 - 1 - 2 and the isolated node 3
 PATH = Graph(
@@ -187,3 +187,11 @@ def test_pool(make_collection) -> None:
         np.testing.assert_allclose(view.pool(values, how).numpy(), wanted, rtol=1e-6)
     with pytest.raises(ValueError, match="collection"):
         GraphTensors(PATH).full.pool(torch.zeros(4, 2))
+
+
+@pytest.mark.parametrize("count", [10, 10_000])
+def test_distinct_numbers_are_ascending(count: int) -> None:
+    found = distinct(
+        count, np.array([7, 2, 2], dtype=np.int32), np.array([2, 9], dtype=np.int64), np.array([], np.int64)
+    )
+    assert (found.tolist(), found.dtype) == ([2, 7, 9], np.int64)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import UnsupportedError
+from graphsilo.models.dense import on_amd
 from graphsilo.models.precision import as_forwards, exact, is_reduced, wide
 
 # One stored entry of a sparse product counts as this many entries of a dense one. On one core it takes as long as 1 to
@@ -150,7 +150,7 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
     Where the result has few columns, its transpose is computed if that is faster on a CPU
     (docs/decisions/014-narrow-products.md). In bfloat16 it is not.
     """
-    if _is_amd() and right.shape[1] < 16 and left.is_cpu and not is_reduced(left):
+    if on_amd() and right.shape[1] < 16 and left.is_cpu and not is_reduced(left):
         return torch.mm(right.t(), left.t()).t().contiguous()
     return wide(torch.mm(left, right))
 
@@ -158,16 +158,9 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 def tmatmul(left: Tensor, right: Tensor) -> Tensor:
     """leftᵀ @ right in the same way: here the transpose of a result with few columns is faster on all CPUs."""
     turned = left.t()
-    if right.shape[1] < 16 and left.is_cpu and not is_reduced(left) and (not turned.is_contiguous() or _is_amd()):
+    if right.shape[1] < 16 and left.is_cpu and not is_reduced(left) and (not turned.is_contiguous() or on_amd()):
         return torch.mm(right.t(), left).t().contiguous()
     return wide(torch.mm(turned, right))
-
-
-@cache
-def _is_amd() -> bool:
-    """Whether the processor is known to be one of AMD's; older torch does not say."""
-    ask = getattr(torch.cpu, "get_capabilities", None)
-    return ask is not None and "AMD" in ask().get("cpu_name", "")
 
 
 def _narrow(right: Tensor) -> Tensor:

@@ -202,3 +202,37 @@ def test_class_wise_generation_uses_each_classs_generator():
             made[3 * label : 3 * label + 3], fg.generate(one, features[3 * label : 3 * label + 3], "tanh")
         )
     assert float(made.abs().max()) < 1.0
+
+
+def test_customised_nodes_are_made_once_for_equal_difficulties(monkeypatch):
+    """Difficulties (0, 1) then (0, 0.5): of the second client's two classes one is new."""
+    draw = torch.Generator().manual_seed(0)
+    generators = fg.draw_each(4, [draw, draw])
+    nodes, asked = torch.randn(6, 4, generator=draw), []
+    generate = fg.generate
+    monkeypatch.setattr(fg, "generate", lambda *each: asked.append(1) or generate(*each))
+
+    def made(*difficulty, output="tanh"):
+        return fg.customise(generators, nodes, torch.tensor(difficulty), output)
+
+    first, second = made(0.0, 1.0), made(0.0, 0.5)
+    assert len(asked) == 3
+    mean = nodes.mean(0)
+    torch.testing.assert_close(first[:6], torch.cat([nodes[:3], mean.expand(3, 4)]))  # γ = 1: all at the mean
+    torch.testing.assert_close(second[3:6], (nodes[3:] + mean) / 2)
+    torch.testing.assert_close(second[6:], generate(generators, second[:6], "tanh"))
+    assert made(0.0, 1.0).equal(first)
+    assert len(asked) == 3
+    made(0.0, 1.0, output="identity")
+    assert len(asked) == 5
+    before = made(0.0, 1.0)
+    nodes.mul_(2.0)  # the same tensor with other numbers
+    assert not made(0.0, 1.0).equal(before)
+
+
+def test_customised_nodes_are_kept_of_few_difficulties():
+    draw = torch.Generator().manual_seed(0)
+    generators, nodes = fg.draw_each(2, [draw]), torch.randn(2, 2, generator=draw)
+    for step in range(20):
+        fg.customise(generators, nodes, torch.tensor([step / 20]), "tanh")
+    assert len(fg._made.points[0]) == fg._KEPT

@@ -80,3 +80,16 @@ def test_the_gradient_of_a_step_is_that_of_its_loss(kit, settings, part):
         losses.append(client.gradients(batch, synthetic, None)[0])
     assert length > 1e-3
     assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(length, rel=0.02)
+
+
+def test_a_step_in_blocks_is_the_step(kit, monkeypatch):
+    server, federation = build(kit, [silo_of(0, [0, 1, 2, 0, 1])], prototypes=4)
+    play(server, federation, 2)
+    client, batch = federation.client(0), torch.tensor([0, 2, 3])
+    synthetic = client.customise(server.synthetic)
+    wanted = client.gradients(batch, synthetic, None)
+    monkeypatch.setattr(fedlog_step, "_BLOCK", 4 * 2 * 64)  # 4 of 15 targets at once
+    loss, modules, prototypes = client.gradients(batch, synthetic, None)
+    assert loss == pytest.approx(wanted[0], rel=1e-6)
+    for mine, whole in zip([*modules, prototypes], [*wanted[1], wanted[2]], strict=True):
+        torch.testing.assert_close(mine, whole, rtol=1e-4, atol=1e-5)

@@ -254,12 +254,11 @@ class Client(ClientBase[FedLoGConfig]):
     @torch.no_grad()
     def customise(self, nodes: Tensor) -> Synthetic:
         """Global synthetic nodes drawn towards their mean by each class's difficulty, with a generated neighbour."""
-        factor = self.difficulty.repeat_interleave(self.config.prototypes)[:, None]
-        points = nodes + factor * (nodes.mean(0) - nodes)
         if self.generators is None or not self.config.uses_generator:
-            return Synthetic(points, self.class_labels, paired=False)
-        around = generators.generate(self.generators, points, self.output)
-        return Synthetic(torch.cat([points, around]), self.class_labels, paired=True)
+            factor = self.difficulty.repeat_interleave(self.config.prototypes)[:, None]
+            return Synthetic(nodes + factor * (nodes.mean(0) - nodes), self.class_labels, paired=False)
+        points = generators.customise(self.generators, nodes, self.difficulty, self.output)
+        return Synthetic(points, self.class_labels, paired=True)
 
     def adapt(self, synthetic: Synthetic) -> None:
         """Make a class harder whose synthetic nodes are recognised, easier otherwise; from 0 to 1."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from weakref import ReferenceType, ref
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,8 +23,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.methods.fedlog.layers import Summand, layers_of, partners
+from graphsilo.methods.fedlog.points import Summand, layers_of
 from graphsilo.models.base import Model
+from graphsilo.models.dense import bmm
 from graphsilo.models.dropout import relu_dropout_scale
 from graphsilo.models.operators import Operator, operator
 from graphsilo.models.view import GraphTensors
@@ -37,6 +39,8 @@ Matching: TypeAlias = Literal["mean", "last"]
 """Which random networks count: all, or one that is drawn anew each epoch, with weight 1/N, as in the release."""
 HIDDEN = (256, 512)
 """Widths between input and output (release; the paper gives none)."""
+_KEPT = 8
+"""Of how many difficulties a class's customised nodes are kept."""
 RATE = 0.5
 """Dropout before the last map (release)."""
 
@@ -72,9 +76,59 @@ def generate(parameters: Mapping[str, Tensor], features: Tensor, output: Output)
     count = len(parameters["0.weight"])
     hidden = features.view(count, -1, features.shape[1])
     for layer in range(len(HIDDEN) + 1):
-        hidden = torch.baddbmm(parameters[f"{layer}.bias"][:, None], hidden, parameters[f"{layer}.weight"])
+        hidden = bmm(hidden, parameters[f"{layer}.weight"], parameters[f"{layer}.bias"][:, None])
         hidden = hidden.relu_() if layer < len(HIDDEN) else hidden
     return (hidden.tanh_() if output == "tanh" else hidden).reshape(features.shape)
+
+
+class _Made(NamedTuple):
+    """What was customised of some nodes: by class, what its latest difficulties gave."""
+
+    tensors: list[tuple[ReferenceType[Tensor], int]]
+    output: Output
+    points: list[dict[float, Tensor]]
+
+    def serves(self, tensors: Sequence[Tensor], output: Output) -> bool:
+        """Whether it was made of these very tensors, which nobody has written to since."""
+        known = zip(self.tensors, tensors, strict=True)
+        return self.output == output and all(seen() is each and each._version == now for (seen, now), each in known)
+
+
+_made: _Made | None = None
+
+
+def customise(generators: Mapping[str, Tensor], nodes: Tensor, difficulty: Tensor, output: Output) -> Tensor:
+    """Global synthetic nodes drawn towards their mean by each class's difficulty, and a generated neighbour of each.
+
+    Clients of one process have the same generators and nodes, and many the same difficulty of a class: what was made
+    for others is used again. Each class is computed for itself, so that this changes no bit.
+
+    Args:
+        generators: By class, as ``generate`` takes them.
+        nodes: [C · s, d], class by class.
+        difficulty: [C] from 0 to 1.
+        output: What follows a generator's last map.
+
+    Returns:
+        [2 · C · s, d]: the nodes, then their neighbours.
+    """
+    global _made
+    tensors = [nodes, *generators.values()]
+    if _made is None or not _made.serves(tensors, output):
+        points = [dict[float, Tensor]() for _ in difficulty]
+        _made = _Made([(ref(each), each._version) for each in tensors], output, points)
+    mean = nodes.mean(0)
+    found = []
+    for label, (factor, own) in enumerate(zip(difficulty.tolist(), nodes.chunk(len(difficulty)), strict=True)):
+        known = _made.points[label]
+        if factor not in known:
+            centres = own + factor * (mean - own)
+            alone = {name: value[label : label + 1] for name, value in generators.items()}
+            known[factor] = torch.stack([centres, generate(alone, centres, output)])
+            if len(known) > _KEPT:
+                del known[next(iter(known))]
+        found.append(known[factor])
+    return torch.cat(found, dim=1).flatten(0, 1)
 
 
 def neighbour_means(data: GraphTensors, nodes: NDArray[np.int64], hops: int = 1) -> tuple[Tensor, Tensor]:
@@ -244,6 +298,12 @@ def _mix(rows: Tensor, summand: Summand) -> Tensor:
         return rows if summand.own == 1.0 else rows * summand.own
     swapped = partners(rows)
     return swapped if (summand.own, summand.other) == (0.0, 1.0) else rows * summand.own + swapped * summand.other
+
+
+def partners(pairs: Tensor) -> Tensor:
+    """[2 S, ...]: each row's partner, centres first."""
+    half = len(pairs) // 2
+    return torch.cat([pairs[half:], pairs[:half]])
 
 
 def _pair(mine: Tensor, theirs: Tensor, summand: Summand) -> Tensor:

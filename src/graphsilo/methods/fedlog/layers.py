@@ -1,7 +1,7 @@
-"""The network of FedLoG: an encoder for nodes without a graph of their own, and the head and tail classifiers.
+"""The head and tail classifiers of FedLoG.
 
-Both are differentiated by hand. A step of FedLoG has 64 nodes, 2·s·C prototypes and two classifiers of two layers:
-as autograd nodes that is several hundred tiny operations. The two classifiers are one batch here.
+Differentiated by hand: a step of FedLoG has 64 nodes, 2·s·C prototypes and two classifiers of two layers, as autograd
+nodes several hundred tiny operations. The two classifiers are one batch here.
 
 Source: Kim et al., "Subgraph Federated Learning for Local Generalization", ICLR 2025, section 4 and appendix.
 """
@@ -9,7 +9,7 @@ Source: Kim et al., "Subgraph Federated Learning for Local Generalization", ICLR
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -19,12 +19,7 @@ import torch.nn.functional as F
 from numpy.polynomial import chebyshev
 from torch import Tensor
 
-from graphsilo.errors import UnsupportedError
-from graphsilo.models.base import Dense, Model
-from graphsilo.models.dropout import relu_dropout_scale
-from graphsilo.models.gcn import GCN
-from graphsilo.models.mlp import MLP
-from graphsilo.models.sage import SAGE, SageLayer
+from graphsilo.models.dense import bmm, mm
 
 if TYPE_CHECKING:
     from graphsilo.methods.fedlog.config import FedLoGConfig
@@ -38,178 +33,11 @@ Mixing: TypeAlias = Literal["probabilities", "logarithms"]
 
 BRANCHES = 2
 """Head and tail, in this order: the first dimension of everything that the branches do not share."""
-_CACHED = 1 << 18
+_CACHED = 1 << 17
 """Numbers of a block of interpolation."""
 _EPS = 1e-5
 _NARROW = 1e-3
 """Least half width of an interpolation interval, relative to its middle plus one."""
-
-
-# -- nodes without a graph of their own --------------------------------------------------------------------------------
-
-
-class Summand(NamedTuple):
-    """One product of a layer, seen from a node in a pair: (own · h + other · h_partner) W.
-
-    Attributes:
-        place: Where its weight stands among the model's parameters.
-        own, other: Share of the node itself and of its only neighbour.
-        alone: Share of the node itself where it has no neighbour.
-    """
-
-    place: int
-    own: float
-    other: float
-    alone: float
-
-
-class Layer(NamedTuple):
-    """Summands, and where the bias stands."""
-
-    summands: tuple[Summand, ...]
-    bias: int
-
-
-def layers_of(model: Model) -> tuple[Layer, ...]:
-    """How each layer of a backbone treats a node alone and a pair of joined nodes.
-
-    Raises:
-        UnsupportedError: The backbone is none of sage, gcn and mlp, or scales its rows.
-    """
-    places = {id(parameter): place for place, parameter in enumerate(model.parameters())}
-
-    def at(parameter: Tensor | None) -> int:
-        return places[id(parameter)]
-
-    if isinstance(model, SAGE) and model.unit_rows:
-        raise UnsupportedError(
-            "FedLoG optimises nodes through its encoder, which is known here without rows of unit length. Leave "
-            "model.unit_rows at false."
-        )
-    found = []
-    for layer in getattr(model, "layers", ()):
-        if isinstance(model, SAGE) and isinstance(layer, SageLayer):
-            summands: tuple[Summand, ...] = (
-                Summand(at(layer.neighbours.weight), 0.0, 1.0, 0.0),
-                Summand(at(layer.own.weight), 1.0, 0.0, 1.0),
-            )
-            found.append(Layer(summands, at(layer.neighbours.bias)))
-        elif isinstance(model, GCN) and isinstance(layer, Dense):
-            # With loops both nodes of a pair have degree 2, hence weights 1/2; alone it is 1.
-            found.append(Layer((Summand(at(layer.weight), 0.5, 0.5, 1.0),), at(layer.bias)))
-        elif isinstance(model, MLP) and isinstance(layer, Dense):
-            found.append(Layer((Summand(at(layer.weight), 1.0, 0.0, 1.0),), at(layer.bias)))
-    if not found:
-        raise UnsupportedError(
-            f"FedLoG optimises nodes through its encoder, which is known here for sage, gcn and mlp; "
-            f"{model.called} was asked for. Use --model sage, the paper's."
-        )
-    return tuple(found)
-
-
-class Points(NamedTuple):
-    """Encoded points, and what the way back needs.
-
-    Attributes:
-        output: [points, E].
-        inputs: Per layer its input.
-        scales: Per hidden layer the factor of ReLU and dropout.
-        alone: How many of the points stand alone; the others are pairs.
-    """
-
-    output: Tensor
-    inputs: list[Tensor]
-    scales: list[Tensor]
-    alone: int
-
-
-class PointEncoder:
-    """A model's encoder on points: nodes without neighbours, then the two halves of joined pairs."""
-
-    def __init__(self, model: Model, rate: float):
-        self.layers = layers_of(model)
-        self.rate = rate
-        self.parameters: Sequence[Tensor] = list(model.parameters())
-
-    def forward(self, points: Tensor, alone: int, generator: torch.Generator | None) -> Points:
-        """Embeddings of points.
-
-        Args:
-            points: [alone + 2 S, d]: nodes without neighbours, S centres, and the centres' only neighbours.
-            alone: How many stand alone.
-            generator: Source of dropout; None for evaluation.
-        """
-        inputs, scales = [], []
-        hidden = points
-        with torch.no_grad():
-            for depth, layer in enumerate(self.layers):
-                inputs.append(hidden)
-                hidden = self._apply(layer, hidden, alone)
-                if depth < len(self.layers) - 1:
-                    scales.append(relu_dropout_scale(hidden, self.rate, generator))
-                    hidden *= scales[-1]
-        return Points(hidden, inputs, scales, alone)
-
-    def _apply(self, layer: Layer, hidden: Tensor, alone: int) -> Tensor:
-        total = self.parameters[layer.bias].expand(len(hidden), -1).clone()
-        for summand in layer.summands:
-            weight = self.parameters[summand.place]
-            if summand.own and summand.own == summand.alone:
-                total.addmm_(hidden, weight, alpha=summand.own)
-            else:
-                if summand.alone:
-                    total[:alone].addmm_(hidden[:alone], weight, alpha=summand.alone)
-                if summand.own:
-                    total[alone:].addmm_(hidden[alone:], weight, alpha=summand.own)
-            if summand.other and len(hidden) > alone:
-                total[alone:].addmm_(partners(hidden[alone:]), weight, alpha=summand.other)
-        return total
-
-    def backward(self, points: Points, gradient: Tensor, *, wanted: int) -> tuple[list[Tensor], Tensor]:
-        """Gradients of the parameters, by place, and of the first ``wanted`` input rows.
-
-        Args:
-            points: From ``forward``.
-            gradient: [points, E]; may be overwritten.
-            wanted: For how many points the inputs' gradient is needed.
-        """
-        found: dict[int, Tensor] = {}
-        alone = points.alone
-        with torch.no_grad():
-            for depth in range(len(self.layers) - 1, -1, -1):
-                layer, hidden = self.layers[depth], points.inputs[depth]
-                if depth < len(self.layers) - 1:
-                    gradient = gradient * points.scales[depth]
-                found[layer.bias] = gradient.sum(0)
-                rows = len(hidden) if depth else wanted
-                below = hidden.new_zeros(rows, hidden.shape[1])
-                for summand in layer.summands:
-                    weight = self.parameters[summand.place]
-                    seen = self._weigh(summand, gradient, alone)
-                    # Rows whose share is 0 take no part in the products.
-                    start = alone if not summand.alone else 0
-                    found[summand.place] = torch.mm(hidden[start:].t(), seen[start:])
-                    if rows > start:
-                        below[start:rows].addmm_(seen[start:rows], weight.t())
-                gradient = below
-        return [found[place] for place in range(len(self.parameters))], gradient
-
-    @staticmethod
-    def _weigh(summand: Summand, gradient: Tensor, alone: int) -> Tensor:
-        """The transpose of what the summand does to rows."""
-        if summand.other == 0.0 and summand.own == summand.alone == 1.0:
-            return gradient
-        seen = torch.empty_like(gradient)
-        torch.mul(gradient[:alone], summand.alone, out=seen[:alone])
-        pairs = gradient[alone:]
-        torch.add(pairs * summand.own, partners(pairs), alpha=summand.other, out=seen[alone:])
-        return seen
-
-
-def partners(pairs: Tensor) -> Tensor:
-    """[2 S, ...]: each row's partner, centres first."""
-    half = len(pairs) // 2
-    return torch.cat([pairs[half:], pairs[:half]])
 
 
 # -- layer norm without its scale and shift ----------------------------------------------------------------------------
@@ -272,7 +100,7 @@ class _LayerPass(NamedTuple):
     slope: Tensor | None
     scaled: Tensor | None
     total: Tensor
-    network: list[Tensor]
+    network: list[list[Tensor]]
     points: Tensor
 
 
@@ -406,32 +234,37 @@ class Classifiers:
         width, count = self.width, prototypes.shape[1]
         base = torch.baddbmm(parameters[f"{name}message.0.bias"][:, None], hidden, first[:, :width])
         base = base.baddbmm_(neighbours, first[:, width : 2 * width])
+        seen, times = (hidden + neighbours, 2.0) if self.distance == "both" else (hidden, 1.0)
+        lengths = hidden.square().sum(2, keepdim=True)
         if self.distance == "both":
-            lengths = hidden.square().sum(2).add_(neighbours.square().sum(2))[..., None]
-            distances = torch.baddbmm(lengths + 2.0 * squares[:, None], hidden + neighbours, prototypes.mT, alpha=-2.0)
-        else:
-            lengths = hidden.square().sum(2)[..., None]
-            distances = torch.baddbmm(lengths + squares[:, None], hidden, prototypes.mT, alpha=-2.0)
+            lengths.add_(neighbours.square().sum(2, keepdim=True))
+        # d without the part that is the same for all prototypes
+        apart = bmm(seen * -2.0, prototypes.mT, times * squares[:, None])
         if self.interp == 0:
-            weights, network = self._network(parameters, name, base, distances)
-            slope, scaled, points = None, None, distances
+            points, slope, scaled = apart.add_(lengths), None, None
+            weights, network = self._network(parameters, name, base, points)
         else:
-            low, high = torch.aminmax(distances, dim=2, keepdim=True)
+            # torch.aminmax takes 18 times as long along rows
+            low, high = apart.amin(2, keepdim=True), apart.amax(2, keepdim=True)
             middle = (low + high).mul_(0.5)
-            half = torch.maximum((high - low).mul_(0.5), (middle + 1.0).mul_(_NARROW))
-            nodes, transform = _rule(self.interp, distances.dtype, distances.device)
-            points = middle + half * nodes
+            lengths.add_(middle)
+            half = torch.maximum((high - low).mul_(0.5), (lengths + 1.0).mul_(_NARROW))
+            nodes, transform = _rule(self.interp, apart.dtype, apart.device)
+            points = lengths + half * nodes
             values, network = self._network(parameters, name, base, points)
-            rows = BRANCHES * distances.shape[1]
-            scaled = (distances - middle).div_(half).view(rows, count)
-            series = torch.mm(values.view(rows, self.interp), transform).view(rows, 2, self.interp)
-            both = distances.new_empty(rows, 2, count)
-            for part in _blocks(rows, count * self.interp):
-                torch.bmm(series[part], _polynomials(scaled[part], self.interp), out=both[part])
-            both = both.view(*distances.shape[:2], 2, count)
-            weights, slope = both[:, :, 0], both[:, :, 1] / half
+            rows = BRANCHES * apart.shape[1]
+            scaled = apart.sub_(middle).div_(half).view(rows, count)
+            series = torch.mm(values.view(rows, self.interp), transform).view(rows, 4, -1)
+            series[:, 2:].div_(half.view(rows, 1, 1))
+            weights, slope = torch.empty_like(apart), torch.empty_like(apart)
+            degree = series.shape[2]
+            for part in _blocks(rows, count * (degree + 1)):
+                basis = _polynomials(scaled[part], degree + 1)
+                low, high, *steep = torch.bmm(series[part], basis[:, :degree]).unbind(1)
+                torch.addcmul(low, high, basis[:, degree], out=weights.view(rows, count)[part])
+                torch.addcmul(steep[0], steep[1], basis[:, degree], out=slope.view(rows, count)[part])
         total = weights.sum(2, keepdim=True)
-        pulled = torch.bmm(weights, prototypes)
+        pulled = bmm(weights, prototypes)
         moved = torch.addcmul(hidden, hidden, total, value=1.0 / count).sub_(pulled, alpha=1.0 / count)
         return moved, _LayerPass(hidden, weights, slope, scaled, total, network, points)
 
@@ -450,21 +283,24 @@ class Classifiers:
         """Adds to the gradients of neighbours and prototypes; returns that of the layer's input."""
         hidden, count = kept.hidden, prototypes.shape[1]
         below = torch.addcmul(gradient, gradient, kept.total, value=1.0 / count)
-        to_prototypes.baddbmm_(kept.weights.mT, gradient, alpha=-1.0 / count)
-        lengths = (gradient * hidden).sum(2, keepdim=True)
-        weights = torch.baddbmm(lengths, gradient, prototypes.mT, beta=1.0 / count, alpha=-1.0 / count)
+        gradient = gradient * (-1.0 / count)
+        to_prototypes += bmm(kept.weights.mT, gradient)
+        weights = bmm(gradient, prototypes.mT).sub_((gradient * hidden).sum(2, keepdim=True))
         if kept.scaled is None or kept.slope is None:
             base, distances = self._network_backward(parameters, name, kept, weights, found, points=True)
         else:
             rows = BRANCHES * hidden.shape[1]
             _, transform = _rule(self.interp, weights.dtype, weights.device)
-            series, flat = weights.new_empty(rows, 1, self.interp), weights.reshape(rows, 1, count)
+            degree = transform.shape[1] // 4
+            series, flat = weights.new_empty(rows, 2, degree), weights.view(rows, count)
             # Polynomials are made again: keeping them would take as many times the distances' memory.
-            for part in _blocks(rows, count * self.interp):
-                torch.bmm(flat[part], _polynomials(kept.scaled[part], self.interp).mT, out=series[part])
-            values = torch.mm(series[:, 0], transform[:, : self.interp].t()).view(kept.points.shape)
+            for part in _blocks(rows, count * (degree + 1)):
+                basis = _polynomials(kept.scaled[part], degree + 1)
+                pair = torch.stack([flat[part], flat[part] * basis[:, degree]], dim=1)
+                torch.bmm(pair, basis[:, :degree].mT, out=series[part])
+            values = torch.mm(series.view(rows, -1), transform[:, : 2 * degree].t()).view(kept.points.shape)
             base, _ = self._network_backward(parameters, name, kept, values, found, points=False)
-            distances = weights * kept.slope
+            distances = weights.mul_(kept.slope)
         first, width = parameters[f"{name}message.0.weight"], self.width
         below.baddbmm_(base, first[:, :width].mT)
         to_neighbours.baddbmm_(base, first[:, width : 2 * width].mT)
@@ -474,30 +310,31 @@ class Classifiers:
         # d = ‖h − p‖² + ‖n − p‖²: 2 (h − p) to h, 2 (n − p) to n, 2 (2p − h − n) to p
         by_target = distances.sum(2, keepdim=True)
         by_prototype = distances.sum(1)[..., None]
-        towards = torch.bmm(distances, prototypes)
+        towards = bmm(distances, prototypes)
         below.add_(torch.addcmul(-towards, hidden, by_target), alpha=2.0)
-        if self.distance == "both":
+        both = self.distance == "both"
+        if both:
             to_neighbours.add_(torch.addcmul(-towards, neighbours, by_target), alpha=2.0)
-            to_prototypes.baddbmm_(distances.mT, hidden + neighbours, alpha=-2.0)
-            to_prototypes.addcmul_(prototypes, by_prototype, value=4.0)
-        else:
-            to_prototypes.baddbmm_(distances.mT, hidden, alpha=-2.0)
-            to_prototypes.addcmul_(prototypes, by_prototype, value=2.0)
+        to_prototypes.sub_(bmm(distances.mT, hidden + neighbours if both else hidden), alpha=2.0)
+        to_prototypes.addcmul_(prototypes, by_prototype, value=4.0 if both else 2.0)
         return below
 
     def _network(
         self, parameters: Mapping[str, Tensor], name: str, base: Tensor, points: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
+    ) -> tuple[Tensor, list[list[Tensor]]]:
         """w [2, T, M] at distances ``points`` [2, T, M]; ``base`` is what the first map makes of the targets."""
-        along = parameters[f"{name}message.0.weight"][:, None, None, -1]
-        kept = [torch.addcmul(base[:, :, None], points[..., None], along).flatten(1, 2)]
-        for linear in ("message.1", "move.0", "move.1"):
-            active = F.silu(kept[-1])
-            kept.append(active)
-            bias = parameters[f"{name}{linear}.bias"][:, None]
-            kept.append(torch.baddbmm(bias, active, parameters[f"{name}{linear}.weight"]))
-        kept.append(F.silu(kept[-1]))
-        return torch.bmm(kept[-1], parameters[f"{name}move.2.weight"]).view(points.shape), kept
+        answers, kept = [], []
+        for branch in range(BRANCHES):
+            part = _of(parameters, name, branch)
+            along = part["message.0.weight"][-1]
+            inner = [torch.addcmul(base[branch][:, None], points[branch][..., None], along).flatten(0, 1)]
+            for linear in ("message.1", "move.0", "move.1"):
+                active = F.silu(inner[-1])
+                inner += [active, mm(active, part[f"{linear}.weight"], part[f"{linear}.bias"])]
+            inner.append(F.silu(inner[-1]))
+            answers.append(torch.mm(inner[-1], part["move.2.weight"]).view(points.shape[1:]))
+            kept.append(inner)
+        return torch.stack(answers), kept
 
     def _network_backward(
         self,
@@ -510,23 +347,32 @@ class Classifiers:
         points: bool,
     ) -> tuple[Tensor, Tensor]:
         """Gradients of ``base`` [2, T, E] and of the points (empty unless asked for)."""
-        *inner, last = kept.network
-        shape = kept.points.shape
-        flat = gradient.reshape(BRANCHES, -1, 1)
-        found[f"{name}move.2.weight"] = torch.bmm(last.mT, flat)
-        down = torch.bmm(flat, parameters[f"{name}move.2.weight"].mT)
-        for place, linear in ((6, "move.1"), (4, "move.0"), (2, "message.1")):
-            down = torch.ops.aten.silu_backward(down, inner[place])
-            found[f"{name}{linear}.bias"] = down.sum(1)
-            found[f"{name}{linear}.weight"] = torch.bmm(inner[place - 1].mT, down)
-            down = torch.bmm(down, parameters[f"{name}{linear}.weight"].mT)
-        down = torch.ops.aten.silu_backward(down, inner[0])
-        first = torch.empty_like(parameters[f"{name}message.0.weight"])
-        first[:, -1] = torch.bmm(kept.points.reshape(BRANCHES, 1, -1), down)[:, 0]
-        found[f"{name}message.0.weight"] = first
-        along = parameters[f"{name}message.0.weight"][:, -1, :, None]
-        to_points = torch.bmm(down, along).view(shape) if points else gradient
-        return down.view(*shape, self.width).sum(2), to_points
+        pushed, to_points, grads = [], [], []
+        for branch, inner in enumerate(kept.network):
+            part, at, flat = _of(parameters, name, branch), kept.points[branch], gradient[branch].reshape(-1, 1)
+            mine = {"move.2.weight": torch.mm(inner[-1].t(), flat)}
+            down = torch.mm(flat, part["move.2.weight"].t())
+            for place, linear in ((6, "move.1"), (4, "move.0"), (2, "message.1")):
+                down = torch.ops.aten.silu_backward(down, inner[place])
+                mine[f"{linear}.bias"] = down.sum(0)
+                mine[f"{linear}.weight"] = mm(inner[place - 1].t(), down)
+                down = mm(down, part[f"{linear}.weight"].t())
+            down = torch.ops.aten.silu_backward(down, inner[0])
+            first = torch.empty_like(part["message.0.weight"])
+            first[-1] = torch.mm(at.reshape(1, -1), down)[0]
+            mine["message.0.weight"] = first
+            if points:
+                to_points.append(torch.mv(down, part["message.0.weight"][-1]).view(at.shape))
+            pushed.append(down.view(*at.shape, self.width).sum(1))
+            grads.append(mine)
+        for key in grads[0]:
+            found[f"{name}{key}"] = torch.stack([mine[key] for mine in grads])
+        return torch.stack(pushed), torch.stack(to_points) if points else gradient
+
+
+def _of(parameters: Mapping[str, Tensor], layer: str, branch: int) -> Parameters:
+    """One branch's parameters of a layer."""
+    return {name.removeprefix(layer): value[branch] for name, value in parameters.items() if name.startswith(layer)}
 
 
 def _affine(gradient: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
@@ -536,17 +382,28 @@ def _affine(gradient: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def _rule(count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Chebyshev nodes [M], and the matrix [M, 2 M] from values there to the series of a function and its derivative."""
+    """Chebyshev nodes [M], and the matrix [M, 4 h] from values there to what makes a function and its derivative.
+
+    With h = ⌈M / 2⌉ a series of 2 h polynomials is Σ_(k<h) a_k T_k + T_h Σ_(k<h) b_k T_k, as T_(h+k) = 2 T_h T_k −
+    T_(h−k): half as many polynomials to make and to keep. The columns are a and b of the function, then of its
+    derivative, for polynomials with the signs of ``_polynomials``.
+    """
     angles = np.pi * (np.arange(count) + 0.5) / count
     series = 2.0 / count * np.cos(np.outer(angles, np.arange(count)))
     series[:, 0] /= 2.0
-    derived = np.zeros((count, count))
-    if count > 1:
-        derived[:, : count - 1] = chebyshev.chebder(series, axis=1)
-    both = np.concatenate([series, derived], axis=1)
+    degree = (count + 1) // 2
+    signs = np.where(np.arange(degree + 1) % 4 < 2, 1.0, -1.0)
+    columns = []
+    for each in (series, chebyshev.chebder(series, axis=1) if count > 1 else np.zeros((count, 1))):
+        whole = np.zeros((count, 2 * degree))
+        whole[:, : each.shape[1]] = each
+        low, high = whole[:, :degree].copy(), 2.0 * whole[:, degree:]
+        high[:, 0] /= 2.0
+        low[:, 1:] -= whole[:, :degree:-1]
+        columns += [low * signs[:degree], high * signs[:degree] * signs[degree]]
     return (
         torch.from_numpy(np.cos(angles)).to(device, dtype),
-        torch.from_numpy(both).to(device, dtype).contiguous(),
+        torch.from_numpy(np.concatenate(columns, axis=1)).to(device, dtype).contiguous(),
     )
 
 
@@ -558,15 +415,19 @@ def _blocks(rows: int, each: int) -> Iterator[slice]:
 
 
 def _polynomials(values: Tensor, count: int) -> Tensor:
-    """[rows, count, columns]: the first Chebyshev polynomials at [rows, columns] numbers."""
+    """[rows, count, columns]: the first Chebyshev polynomials at [rows, columns] numbers, of alternating signs.
+
+    With signs + + − − the recurrence T_k = 2 x T_(k−1) − T_(k−2) adds where it subtracts: one operation, not two.
+    """
     rows, columns = values.shape
     basis = values.new_empty(rows, count, columns)
-    basis[:, 0] = 1.0
+    each = basis.unbind(1)
+    each[0].fill_(1.0)
     if count > 1:
-        basis[:, 1] = values
-        twice = values * 2.0
+        each[1].copy_(values)
     for degree in range(2, count):
-        torch.mul(twice, basis[:, degree - 1], out=basis[:, degree]).sub_(basis[:, degree - 2])
+        sign = 2.0 if degree % 2 else -2.0
+        torch.addcmul(each[degree - 2], values, each[degree - 1], value=sign, out=each[degree])
     return basis
 
 
@@ -586,16 +447,19 @@ def log_probabilities(logits: Tensor, trust: Tensor) -> Tensor:
 
 
 def negative_log_likelihood(
-    logits: Tensor, trust: Tensor, labels: Tensor, *, mixing: Mixing = "probabilities"
+    logits: Tensor, trust: Tensor, labels: Tensor, *, mixing: Mixing = "probabilities", counts: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean loss over targets, and its gradient for the logits.
+    """Loss of targets, and its gradient for the logits.
 
     Args:
         logits: [2, T, C].
         trust: [T] logit of α.
         labels: [T].
         mixing: ``logarithms`` is the release's α log p_head + (1 − α) log p_tail.
+        counts: [T] what each target counts; 1 / T by default.
     """
+    if counts is None:
+        counts = logits.new_full((len(labels),), 1.0 / max(len(labels), 1))
     each = F.log_softmax(logits, dim=2)
     index = labels[None, :, None].expand(BRANCHES, -1, 1)
     share = torch.stack([F.logsigmoid(trust), F.logsigmoid(-trust)])
@@ -603,10 +467,10 @@ def negative_log_likelihood(
     if mixing == "probabilities":
         joint = right + share
         whole = torch.logaddexp(joint[0], joint[1])
-        loss, share = -whole.mean(), (joint - whole).exp_()
+        loss, share = -whole.dot(counts), (joint - whole).exp_()
     else:
         share = share.exp_()
-        loss = -(share * right).sum(0).mean()
+        loss = -(share * right).sum(0).dot(counts)
     gradient = each.exp_()
     gradient.scatter_add_(2, index, gradient.new_full((1, 1, 1), -1.0).expand_as(index))
-    return loss, gradient.mul_((share / max(len(labels), 1))[..., None])
+    return loss, gradient.mul_((share * counts)[..., None])

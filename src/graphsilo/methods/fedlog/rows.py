@@ -14,7 +14,7 @@ from graphsilo.methods.fedlog.layers import BranchTargets, normalise, normalise_
 from graphsilo.models.base import Model
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.stack import Trace
-from graphsilo.models.view import GraphTensors, View
+from graphsilo.models.view import GraphTensors, View, distinct
 
 
 class Batch:
@@ -77,7 +77,7 @@ class BatchRows:
             embedded, back = trace(model, self.data.full, draw)
             places, columns = index, block.indices.astype(np.int64)
         else:
-            rows = np.unique(np.concatenate([block.indices.astype(np.int64), nodes]))
+            rows = distinct(self.data.num_nodes, block.indices, nodes)
             embedded, back = trace(model, self.data.view(rows), draw)
             places = torch.from_numpy(np.searchsorted(rows, nodes)).to(self.data.device)
             columns = np.searchsorted(rows, block.indices)

@@ -17,17 +17,18 @@ from graphsilo.methods.fedlog.layers import (
     BranchTargets,
     Classifiers,
     Interaction,
-    PointEncoder,
-    Points,
     log_probabilities,
     negative_log_likelihood,
     normalise,
     normalise_backward,
 )
+from graphsilo.methods.fedlog.points import PointEncoder, Points
 from graphsilo.methods.fedlog.rows import Batch, degrees, neighbours
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors
 
+_BLOCK = 1 << 20
+"""Numbers in a tensor of a step's classifiers, at most."""
 _CHUNK = 2048
 """Nodes classified at once in evaluation, at most."""
 _POINTS = 1 << 14
@@ -51,6 +52,20 @@ class Synthetic(NamedTuple):
         """Some of the nodes, with their neighbours."""
         rows = torch.cat([chosen, len(self.labels) + chosen]) if self.paired else chosen
         return Synthetic(self.points[rows], self.labels[chosen], self.paired)
+
+
+class Judged(NamedTuple):
+    """What a step's loss asks of targets.
+
+    Attributes:
+        labels: [T].
+        trust: [T] logit of α.
+        counts: [T] what each counts in the loss.
+    """
+
+    labels: Tensor
+    trust: Tensor
+    counts: Tensor
 
 
 class EncodedNodes(NamedTuple):
@@ -109,12 +124,13 @@ class Network:
 
     def encode(self, learnable: Tensor, synthetic: Synthetic | None, draw: torch.Generator | None) -> EncodedNodes:
         """Encoder and layer norm on [2, s·C, d] learnable nodes and, behind them, the synthetic ones."""
-        inputs = learnable.flatten(0, 1)
-        nodes = alone = len(inputs)
-        if synthetic is not None:
-            inputs = torch.cat([inputs, synthetic.points])
-            alone = nodes if synthetic.paired else len(inputs)
-        encoded = self.encoder.forward(inputs, alone, draw)
+        alone = learnable.flatten(0, 1)
+        nodes, pairs = len(alone), alone[:0]
+        if synthetic is not None and synthetic.paired:
+            pairs = synthetic.points
+        elif synthetic is not None:
+            alone = torch.cat([alone, synthetic.points])
+        encoded = self.encoder.forward(alone, pairs, draw)
         return EncodedNodes(encoded, *normalise(encoded.output, self.classifiers.layer_norm), nodes)
 
     @torch.no_grad()
@@ -148,22 +164,9 @@ class Network:
         parts = [] if real is None else [real.targets()]
         parts += [] if synthetic is None else [points.targets(synthetic)]
         targets = BranchTargets(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
-        run = self.classifiers.forward(self.parts, targets, points.prototypes(self.interaction))
-
-        loss, gradients = 0.0, []
-        if real is not None:
-            trust = real.degree - self.threshold - 1.0
-            value, gradient = negative_log_likelihood(run.logits[:, :count], trust, labels, mixing=self.mixing)
-            loss += float(value)
-            gradients.append(gradient)
-        if synthetic is not None:
-            trust = run.logits.new_zeros(len(synthetic.labels))
-            value, gradient = negative_log_likelihood(
-                run.logits[:, count:], trust, synthetic.labels, mixing=self.mixing
-            )
-            loss += float(value)
-            gradients.append(gradient)
-        found, own, around, to_prototypes = self.classifiers.backward(self.parts, run, torch.cat(gradients, dim=1))
+        judged = self._judged(real, labels, synthetic)
+        prototypes = points.prototypes(self.interaction)
+        loss, found, own, around, to_prototypes = self._judge(targets, prototypes, judged)
 
         to_points = points.gradient(self.interaction, synthetic, to_prototypes, own[count:], around[count:])
         modules, below = self.encoder.backward(points.encoded, to_points, wanted=points.alone)
@@ -177,6 +180,42 @@ class Network:
             loss += 0.5 * norm_weight * float(norm.sum())
             below = torch.addcmul(below, learnable, (0.5 * norm_weight / norm)[:, None, None])
         return loss, [*modules, *(found[name] for name in self.parts)], below
+
+    def _judged(self, real: Batch | None, labels: Tensor, synthetic: Synthetic | None) -> Judged:
+        """The batch and the synthetic nodes, the mean over each counting alike."""
+        parts = []
+        if real is not None:
+            parts.append((labels, real.degree - self.threshold - 1.0))
+        if synthetic is not None:
+            parts.append((synthetic.labels, synthetic.points.new_zeros(len(synthetic.labels))))
+        counts = [trust.new_full(trust.shape, 1.0 / len(trust)) for _, trust in parts]
+        classes, trusts = zip(*parts, strict=True)
+        return Judged(torch.cat(classes), torch.cat(trusts), torch.cat(counts))
+
+    def _judge(
+        self, targets: BranchTargets, prototypes: Tensor, judged: Judged
+    ) -> tuple[float, dict[str, Tensor], Tensor, Tensor, Tensor]:
+        """The loss of targets and its gradients, as ``Classifiers.backward`` gives them.
+
+        Targets meet nothing but the prototypes: they are taken through both passes in blocks that stay in a cache.
+        """
+        loss, found = 0.0, dict[str, Tensor]()
+        to_prototypes = torch.zeros_like(prototypes)
+        owns, arounds = [], []
+        size = max(1, _BLOCK // (BRANCHES * max(self.classifiers.width * self.classifiers.interp, prototypes.shape[1])))
+        for start in range(0, len(judged.labels), size):
+            part = slice(start, start + size)
+            run = self.classifiers.forward(self.parts, BranchTargets(*(each[part] for each in targets)), prototypes)
+            labels, trust, counts = (each[part] for each in judged)
+            value, gradient = negative_log_likelihood(run.logits, trust, labels, mixing=self.mixing, counts=counts)
+            loss += float(value)
+            more, own, around, below = self.classifiers.backward(self.parts, run, gradient)
+            for name, each in more.items():
+                found[name] = found[name].add_(each) if name in found else each
+            to_prototypes += below
+            owns.append(own)
+            arounds.append(around)
+        return loss, found, torch.cat(owns), torch.cat(arounds), to_prototypes
 
     @torch.no_grad()
     def recognised(self, learnable: Tensor, synthetic: Synthetic) -> Tensor:

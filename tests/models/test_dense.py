@@ -1,0 +1,49 @@
+"""Products by oneDNN where it is faster, else by torch's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphsilo.models import dense
+
+
+@pytest.fixture(params=[True, False], ids=["oneDNN", "torch"])
+def library(request, monkeypatch):
+    if request.param and not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        pytest.skip("this torch has no oneDNN")
+    monkeypatch.setattr(dense, "WORTH", 0)
+    monkeypatch.setattr(dense, "_worth_asking", lambda: request.param)
+
+
+def test_products_by_hand(library):
+    left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
+    # 1·1 + 2·2 = 5, 1·(−1) + 2·0.5 = 0, …
+    assert dense.mm(left, right).tolist() == [[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]]
+    assert dense.mm(left, right, torch.tensor([1.0, 2.0])).tolist() == [[6.0, 2.0], [12.0, 1.0], [18.0, 0.0]]
+    both = dense.bmm(
+        torch.stack([left, -left]), torch.stack([right, right]), torch.tensor([[[1.0, 2.0]], [[0.0, 0.0]]])
+    )
+    assert both[0].tolist() == [[6.0, 2.0], [12.0, 1.0], [18.0, 0.0]]
+    assert both[1].tolist() == [[-5.0, 0.0], [-11.0, 1.0], [-17.0, 2.0]]
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("shape", [(40, 7, 5), (3, 50, 4), (30, 60, 3), (0, 3, 2), (4, 0, 2)], ids=str)
+def test_factors_may_lie_either_way(library, shape, turned):
+    draw = torch.Generator().manual_seed(0)
+    rows, inner, columns = shape
+    left = torch.randn(inner, rows, generator=draw).t() if turned[0] else torch.randn(rows, inner, generator=draw)
+    right = (
+        torch.randn(columns, inner, generator=draw).t() if turned[1] else torch.randn(inner, columns, generator=draw)
+    )
+    found = dense.mm(left, right)
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, (left.double() @ right.double()).float(), rtol=1e-5, atol=1e-5)
+    pair = dense.bmm(torch.stack([left, left]), torch.stack([right, right]))
+    torch.testing.assert_close(pair, torch.stack([found, found]), rtol=1e-5, atol=1e-5)
+
+
+def test_double_precision_stays_with_torch(library):
+    value = torch.tensor([[1.0 + 2.0**-40]], dtype=torch.float64)
+    assert dense.mm(value, value).item() == value.item() ** 2
