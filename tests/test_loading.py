@@ -37,5 +37,6 @@ def test_a_process_of_our_own_has_its_arguments_one_thread_and_imports_that_noth
     path = os.pathsep.join([str(tmp_path), *sys.path])
     environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"} | {"PYTHONPATH": path}
     started = [sys.executable, *command("started_here", "7", "--x")]
-    found = subprocess.run(started, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    found = subprocess.run(started, check=True, capture_output=True, text=True, env=environment)
+    assert found.stderr == ""
     assert found.stdout == "['started_here', '7', '--x'] 1 True True\n"

@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.__about__ import __version__
-from graphsilo.loading import without_collector
 
 if TYPE_CHECKING:
     from graphsilo.api import attack, compare, graph_of, load, partition, plan, predict, reproduce, run, tune
@@ -91,6 +90,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'graphsilo' has no attribute '{name}'")
+    from graphsilo.loading import without_collector  # not above: Python warns where `-m graphsilo.loading` finds it
+
     with without_collector():
         value = globals()[name] = getattr(import_module(home), name)
     return value
