@@ -57,7 +57,7 @@ TABLES = {
     "fedavg": AVERAGING,
     "fedsage": AVERAGING,
     "dp_fedavg": f"""{AVERAGING}
-        epsilon None (0, inf)
+        epsilon None [1e-06, 1000000]
         delta 1e-05 (0, 1)
         clip 1.0 (0, inf)
         max_noise 1.0 (0, inf)
@@ -143,7 +143,7 @@ TABLES = {
         random_features 0 [0, inf)
         own True
         min_count 1 [1, inf)
-        epsilon None (0, inf)
+        epsilon None [1e-06, 1000000]
         delta 1e-05 (0, 1)
         private_dim 256 [1, inf)
     """,
@@ -287,7 +287,7 @@ TABLES = {
         expand_confidence 1.0 [0, 1]
         expand_degree 3 [0, inf)
         link_threshold 0.01 [0, 1]
-        epsilon None (0, inf)
+        epsilon None [1e-06, 1000000]
         delta 1e-05 (0, 1)
         nodes_per_class 1 [1, inf)
         nodes_percent 0.0 [0, 100]

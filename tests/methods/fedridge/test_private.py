@@ -140,7 +140,7 @@ def test_predictions_use_the_links(kit, quiet):
         ({"method.features": "separate"}, "take mean or sgc"),
         ({"method.ridge": [1.0, 2.0]}, "method.epsilon is 4.0; it is used where that is none"),
         ({"method.min_count": 5}, "method.epsilon is 4.0"),
-        ({"method.epsilon": 0}, "method.epsilon must be above 0"),
+        ({"method.epsilon": 0}, "method.epsilon must be at least 1e-06"),
         ({"method.epsilon": "much"}, "method.epsilon"),
         ({"method.delta": 1.0}, "method.delta must be above 0 and below 1"),
     ],
