@@ -17,6 +17,7 @@ METHODS = {name: registry.load(name) for name in registry.names() if name not in
 """``global`` is FedAvg with one client; ``majority`` learns nothing that a setting could change."""
 
 ONE_SHOT = {"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 12, "noise_dim": 8}
+NOT_SAMPLED = {"fan_out": Trial(reason="no neighbours to sample: tests/training/test_neighbour_sampling.py")}
 ALONE = {"reset_optimizer": Trial(reason="whoever trains alone downloads nothing")}
 
 BASE: dict[str, dict[str, Any]] = {
@@ -59,11 +60,13 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "min_count": Trial([9]),
     },
     "fedgcn": {
+        "fan_out": Trial([1], {"hops": 0}),
         "reset_optimizer": Trial(beside={"momentum": 0.5}),
     },
     "co_boosting": {**ALONE, "step_size": Trial([0.0, 0.2])},
     "dense": ALONE,
     "fedgen": {
+        **NOT_SAMPLED,
         "reset_optimizer": Trial(beside={"momentum": 0.5}),
     },
     "fedgta": {
@@ -139,11 +142,14 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "fpl": {
         "min_count": Trial([9]),
     },
+    "fedstar": NOT_SAMPLED,
     "gcfl": {
+        **NOT_SAMPLED,
         "eps_1": Trial([0.0]),
         "mean_by": Trial(beside={"eps_1": 0.385}),
     },
     "gcfl_plus": {
+        **NOT_SAMPLED,
         "eps_1": Trial([0.0]),
         "warm_up": Trial([2]),
         "mean_by": Trial(beside={"eps_1": 0.385, "window": 1}),
@@ -166,6 +172,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "gamma_max": Trial([0.05]),
         "focal_gamma": Trial(beside={"fine_tune": "focal"}),
         "link_check": Trial([2]),
+    },
+    "moon": {
+        "fan_out": Trial([1], {"contrast": "train"}),
     },
     "scaffold": {
         "reset_optimizer": Trial(beside={"momentum": 0.5}),

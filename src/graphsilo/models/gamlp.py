@@ -234,7 +234,7 @@ class _Pass:
 
     def _activate(self, hidden: Tensor, count: int, source: Source | None) -> Tensor:
         """The activation, with dropout on the first ``count`` rows."""
-        values = torch.prelu(hidden, self.model.activation.slope)
+        values = wide(torch.prelu(hidden, self.model.activation.slope))
         mask = None
         if source is not None and self.model.dropout:
             mask = drawn_mask(values[:count], self.model.dropout, source)

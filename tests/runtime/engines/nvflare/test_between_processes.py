@@ -57,7 +57,7 @@ class Supervisor:
         with connection:
             try:
                 while not self._stop.is_set():
-                    body = pipe.receive(connection)
+                    body = bytes(pipe.receive(connection))
                     self.seen += 1
                     if body.startswith(b"wait "):
                         time.sleep(float(body[5:]))
