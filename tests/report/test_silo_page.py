@@ -231,6 +231,10 @@ def test_runs_that_no_coordinator_begins_are_named(explained):
     assert not promise(shared, "What training sends").holds
     (single,) = explained("gcfl", "run.secure_sums=true").refusals
     assert "needs every client's update" in single
+    (masked,) = explained("fedavg", "run.secure_sums=true", "run.compression=topk").refusals
+    assert masked.startswith("No coordinator begins such a run: run.compression sends a part of each model")
+    (nothing,) = explained("fedridge", "run.compression=int8", features={"scale_by": "silo"}).refusals
+    assert "FedRidge has no answer with a model" in nothing
 
 
 def test_sets_too_small_to_be_scored_are_spoken_of_before_the_run(explained):

@@ -10,7 +10,9 @@ replaces it by the weighted mean of their results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+
+from pydantic import Field
 
 from graphsilo.errors import ConfigError
 from graphsilo.federation.averaging import AveragingServer
@@ -20,9 +22,11 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.models.view import GraphTensors
-from graphsilo.settings import Count
 from graphsilo.training.objective import Objective, objective
 from graphsilo.types import ClientId
+
+# More draws than this cost more than a layer without sampling, which 0 asks for.
+Neighbours: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
 
 
 class FedAvgConfig(LocalTrainingConfig):
@@ -33,7 +37,7 @@ class FedAvgConfig(LocalTrainingConfig):
         source="McMahan et al.; OpenFGL uses nodes",
     )  # fmt: skip
     server_lr: float = setting(1.0, "share of the mean change that the server applies", source="McMahan et al.", gt=0)
-    fan_out: Count | tuple[Count, ...] = setting(
+    fan_out: Neighbours | tuple[Neighbours, ...] = setting(
         0, "neighbours sampled per node in training: one number for every layer, or one per layer from the items "
         "outwards; 0 takes all",
         source="OpenFGL; Hamilton et al. 25, 10",
@@ -83,17 +87,19 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
         asked = self.config.fan_out
         if not any((asked,) if isinstance(asked, int) else asked):
             return ()
+        said = asked if isinstance(asked, int) else list(asked)
         depth, task = self.model.message_layers, self.silo.schema.task
         if task != "node" or not depth:
             raise ConfigError(
-                f"method.fan_out={asked} samples neighbours of training nodes, layer by layer: for the task node and a "
+                f"method.fan_out={said} samples neighbours of training nodes, layer by layer: for the task node and a "
                 f"model such as gcn, sage, gat, gin, gcnii or appnp. The task is {task}, the model "
                 f"{self.context.model.name}; use another model, or fan_out=0."
             )
         counts = (asked,) * depth if isinstance(asked, int) else asked
         if len(counts) != depth:
             raise ConfigError(
-                f"method.fan_out needs a number per layer: the model has {depth} layers, {len(counts)} numbers came."
+                f"method.fan_out needs one number for every layer, or one per layer: the model has {depth} layers; got "
+                f"{list(counts)}."
             )
         return counts
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.scaling import visible_rows
-from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError
+from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
+from graphsilo.experiments.checks import check_compression
 from graphsilo.experiments.references import with_local
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
@@ -296,6 +297,10 @@ def _refusals(
             check()
         except (DisclosureError, ConfigError) as error:
             yield str(error)
+    try:
+        check_compression(config, method, settings)
+    except (ConfigError, UnsupportedError) as error:
+        yield f"No coordinator begins such a run: {error}"
     if settings.needs_secure_sums and not secure:
         yield f"No coordinator begins such a run: {settings.needs_secure_sums}. Run with run.secure_sums=true."
     if settings.single_answers and secure:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.service.jobs import Jobs
 
 
@@ -19,3 +19,21 @@ def test_folder_without_a_job_keeps_its_number(kit: Path, tmp_path: Path) -> Non
     (kit / "jobs" / "0001-fedavg").mkdir(parents=True)
     (tmp_path / "config.yaml").write_text("method: fedavg\n")
     assert Jobs(kit).submit(tmp_path / "config.yaml").id == "0002-fedavg"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["run.secure_sums=true", "run.compression=topk"], "run.compression sends a part of each model"),
+        (["method.name=fedridge", "run.compression=int8"], "FedRidge has no answer with a model"),
+        (["method.name=gcfl", "run.secure_sums=true"], "needs every client's update"),
+        (["method.fan_out=1001"], "method.fan_out must be"),
+        (["run.secure_sums=true", "run.without=[0]"], "a secure sum needs 3 clients or more.*Here 2 are asked"),
+    ],
+)
+def test_what_no_run_can_begin_with_is_not_queued(kit: Path, tmp_path: Path, said: list[str], words: str) -> None:
+    (tmp_path / "config.yaml").write_text("method: fedavg\n")
+    jobs = Jobs(kit)
+    with pytest.raises((ConfigError, UnsupportedError), match=words):
+        jobs.submit(tmp_path / "config.yaml", assignments=said, names={"north": 0, "south": 1, "west": 2})
+    assert jobs.all() == []
