@@ -588,12 +588,15 @@ def test_seeds_that_no_generator_takes(seed):
             graphsilo.partition(graph, "louvain", clients=2, **wrong)
 
 
+NEIGHBOURS = "a whole number at least 0 and at most 1000 or a list of whole numbers at least 0 and at most 1000"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("method.fan_out", "3", "a whole number at least 0 or a list of whole numbers at least 0"),
-        ("method.fan_out", True, "a whole number at least 0 or a list of whole numbers at least 0"),
-        ("method.fan_out", 2.0, "a whole number at least 0 or a list of whole numbers at least 0"),
+        ("method.fan_out", "3", NEIGHBOURS),
+        ("method.fan_out", True, NEIGHBOURS),
+        ("method.fan_out", 2.0, NEIGHBOURS),
         ("method.fan_out", [2, 2], None),
     ],
 )
