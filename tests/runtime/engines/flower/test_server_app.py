@@ -97,7 +97,7 @@ def test_a_run_over_flower_gives_the_numbers_of_one_process(given, tmp_path, sta
             made.add_site(name, socket=sites[-1].socket_path)
         start = time.monotonic()
         number = made.run(given["graphsilo-federation"], component=None, **given)
-        made.wait_for_end(number, seconds=400.0)
+        made.wait_for_end(number, seconds=1200.0)
         said = made.flwr("log", number, "here", "--show")
         assert made.status(number) == "finished:completed", said
         print(f"\none round of fedavg, from start to end: {time.monotonic() - start:.0f} s")
