@@ -98,8 +98,8 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
         counts = (asked,) * depth if isinstance(asked, int) else asked
         if len(counts) != depth:
             raise ConfigError(
-                f"method.fan_out needs one number for every layer, or one per layer: the model has {depth} layers; got "
-                f"{list(counts)}."
+                f"method.fan_out needs one number for every layer, or one per layer: the model has {depth} layers, "
+                f"{len(counts)} number{'' if len(counts) == 1 else 's'} came."
             )
         return counts
 
