@@ -89,6 +89,7 @@ class SeedRun:
         agrees = not (method.alone or method.pooled)
         self.scaling = simulation.scaling if agrees else simulation.scaling.alone
         self.scale: FeatureScale | None = None
+        self.compression = Compression(config.run.compression, config.run.top_share)
         # Of set-up: what it took and who failed before the clock was last started.
         self._taken: dict[str, float] = {}
         self._failed_before: list[str] = []
@@ -104,9 +105,9 @@ class SeedRun:
         # Whoever agrees on a scale looks at features as they were read.
         scaling = UNSCALED if agreeing else self.scaling
         models, device = self.simulation.models, self.config.run.device
-        run = self.config.run
-        compression = Compression(run.compression, run.top_share)
-        setup = ClientSetup(method, self.method_config, models, self.seed, device, scaling, self.scale, compression)
+        setup = ClientSetup(
+            method, self.method_config, models, self.seed, device, scaling, self.scale, self.compression
+        )
         if self.elsewhere is not None and not (agreeing and isinstance(self.simulation, Simulation)):
             return self.elsewhere.federation(setup, ledger)
         if not isinstance(self.simulation, Simulation):
@@ -140,7 +141,7 @@ class SeedRun:
             self.scale = scale_of(state["scale"])
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
-        federation.compression = Compression(self.config.run.compression, self.config.run.top_share)
+        federation.compression = self.compression
         federation.secure = self._secure(federation)
         server = self._server(federation)
         self._clock = _Clock(federation)

@@ -77,6 +77,10 @@ def handlers_of(client: type) -> dict[str, Handler[Any, Any]]:
     return {name: part for name, part in parts.items() if isinstance(part, Handler)}
 
 
+STAYS_AT_THE_SILO = "what went wrong stands in the log at the silo"
+"""The reason of a failure whose own words might quote the silo's data."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why a client did not answer.

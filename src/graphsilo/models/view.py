@@ -369,10 +369,14 @@ class View:
         return self.cached(("item rows", norm, depth), make)
 
     def places_of(self, other: View) -> Tensor:
-        """Where another view's items, some of this one's, stand among this one's."""
-        mine, wanted = (np.arange(one.num_items) if one.items is None else one.items for one in (self, other))
-        order = np.argsort(mine)
-        return torch.from_numpy(order[np.searchsorted(mine, wanted, sorter=order)]).to(self.data.device)
+        """Where another view's items, some of this one's, stand among this one's. Kept for one that is used again."""
+
+        def find() -> Tensor:
+            mine, wanted = (np.arange(one.num_items) if one.items is None else one.items for one in (self, other))
+            order = np.argsort(mine)
+            return torch.from_numpy(order[np.searchsorted(mine, wanted, sorter=order)]).to(self.data.device)
+
+        return self.cached(("places", other), find) if other.kept else find()
 
     def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
         """X for the rows that ``depth`` more layers will need, [rows, d]."""

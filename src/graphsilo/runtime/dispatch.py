@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphsilo.errors import DisclosureError, GraphsiloError, MessageError, nearest
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
-from graphsilo.federation.interface import Failure, Handler, handlers_of
+from graphsilo.federation.interface import STAYS_AT_THE_SILO, Failure, Handler, handlers_of
 from graphsilo.federation.message import Message
 from graphsilo.federation.policy import Gate
 from graphsilo.federation.secure.messages import CALL
@@ -79,7 +79,7 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
         kind, reason = type(error).__name__, str(error) or repr(error)
         trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()
         if gate is not None and not gate.may_report(error):
-            reason, trace = "what went wrong stands in the log at the silo", traceback.format_exc()
+            reason, trace = STAYS_AT_THE_SILO, traceback.format_exc()
         elif isinstance(error, DisclosureError):
             trace = "\n".join(getattr(error, "__notes__", []))
         return Failure(client.id, name, kind, reason, trace)

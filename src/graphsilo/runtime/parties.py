@@ -9,7 +9,7 @@ from typing import Any
 from graphsilo.errors import DisclosureError, GraphsiloError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
-from graphsilo.federation.interface import Failure
+from graphsilo.federation.interface import STAYS_AT_THE_SILO, Failure
 from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.message import Message, check_shapes, expected_shapes, message_shapes
 from graphsilo.federation.secure.messages import (
@@ -77,9 +77,8 @@ class Parties:
         except Exception as error:
             if isinstance(error, GraphsiloError):
                 return Failure(client, step, type(error).__name__, str(error))
-            # What nobody has worded may quote the answer: it stays here, with the trace.
-            reason = "what went wrong stands in the log at the silo"
-            return Failure(client, step, type(error).__name__, reason, traceback.format_exc())
+            # What nobody has worded may quote the answer.
+            return Failure(client, step, type(error).__name__, STAYS_AT_THE_SILO, traceback.format_exc())
 
 
 def _mask(party: Party, data: Any) -> Encoded:

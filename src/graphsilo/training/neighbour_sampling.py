@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphsilo.models.operators import SparseOperator
-from graphsilo.models.view import GraphTensors, Norm, View
+from graphsilo.models.view import GraphTensors, Norm, View, distinct
 
 
 class Draws(NamedTuple):
@@ -63,7 +63,7 @@ class SampledView(View):
             drawn = draw(pattern, self._layers[0], count, generator)  # type: ignore[arg-type]
             around = pattern.indices[drawn.places].astype(np.int64)
             self._draws.insert(0, drawn)
-            self._layers.insert(0, np.unique(np.concatenate([around, drawn.rows])))
+            self._layers.insert(0, distinct(data.num_nodes, around, drawn.rows))
 
     def _frontier(self, norm: Norm, depth: int) -> list[NDArray[np.int64] | None]:
         return self._layers[len(self._draws) - depth :]
