@@ -36,7 +36,7 @@ test: .venv/.dev ## run the tests (GRAPHSILO_SLOW=1: the slow ones too)
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) $(MARKS)
 
 test-flower: .venv-flower/.done ## run the tests of the Flower engine, which needs an environment of its own
-	.venv-flower/bin/python -m pytest tests/runtime/engines/flower
+	.venv-flower/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadfile tests/runtime/engines/flower
 
 .venv-flower/.done: pyproject.toml constraints-flower.txt scripts/install
 	@scripts/install flower

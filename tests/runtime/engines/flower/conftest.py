@@ -61,7 +61,7 @@ class Endpoint:
                 if body == b"sleep":
                     self.ended.wait()
                     return
-                pipe.send(connection, body[::-1] or self.name.encode())
+                pipe.send(connection, bytes(body)[::-1] or self.name.encode())
 
     def close(self) -> None:
         self.ended.set()
