@@ -13,7 +13,8 @@ def test_explain_a_method_says_what_every_field_discloses(call):
     rows = [line.split("  ") for line in out.splitlines()]
     rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert ["train", "receives", "weights", "model weights"] in rows
-    assert ["sends", "weights", "model weights (in a sum times num_samples)"] in rows
+    fewer = "model weights (in a sum times num_samples, with run.compression only their change, in fewer bytes)"
+    assert ["sends", "weights", fewer] in rows
     assert any(row[:1] == ["num_samples"] for row in rows)
     assert ["mu", "0.01", "number ≥ 0"] in [row[:3] for row in rows]
     settings = [row[0] for row in rows[rows.index(["setting", "default", "values", "meaning"]) + 1 :]]
@@ -43,3 +44,31 @@ def test_explain_others(call):
 )  # fmt: skip
 def test_explain_shows_the_bounds_of_every_kind(call, name, words):
     assert words in call("explain", name)[1]
+
+
+def test_explain_a_setting_by_its_dotted_name(call):
+    code, out, _ = call("explain", "run.top-share")
+    assert code == 0
+    assert out.splitlines()[0] == "run.top_share (--set run.top_share=VALUE):"
+    assert [line.split(maxsplit=1)[1] for line in out.splitlines()[3:]] == ["number > 0, ≤ 1", "0.01"]
+    out = call("explain", "method.mu")[1]
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("of ")] == ["fedpg", "fedprox", "moon"]
+    assert "--set method.rounds=VALUE or --rounds" in call("explain", "method.rounds")[1]
+    assert "policy in silo.yaml" in call("explain", "policy.min_silos")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("run.compresion", "did you mean 'run.compression'?"),
+        ("compression", "did you mean 'run.compression'?"),
+        ("rum.workers", "no section 'rum'; did you mean 'run'?"),
+        ("method.options", "there is no setting 'method.options'"),
+        ("zzz", "a setting is called by its section, too"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_a_hint(call, name, hint):
+    code, _, err = call("explain", name)
+    assert code == 2
+    assert hint in " ".join(err.split())
+    assert len(err) < 400

@@ -6,9 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import graphsilo
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
+from graphsilo.report.exchange import ledger_section
+from graphsilo.report.record import load
 from graphsilo.testing.conformance import numbers
 from kit.stopped import stopped
 
@@ -53,7 +55,7 @@ def test_it_comes_in_by_every_door(small, tmp_path):
         assert (config.run.compression, config.run.top_share) == ("topk", 0.2)
     with pytest.raises(ConfigError, match=r"run\.compression must be one of none, int8, topk; got 'zip'"):
         load_config(overrides={"run.compression": "zip"})
-    with pytest.raises(ConfigError, match=r"run\.top_share would have no effect: run\.compression is int8"):
+    with pytest.raises(ConfigError, match=r"run\.top_share would have no effect: run\.compression is 'int8'"):
         run(load_config(overrides={"run.compression": "int8", "run.top_share": 0.2}))
     result = graphsilo.run(small(method__rounds=1), **{"run.compression": "int8"})
     assert result.tree["config"]["run"]["compression"] == "int8"
@@ -62,8 +64,40 @@ def test_it_comes_in_by_every_door(small, tmp_path):
 def test_refused_where_it_cannot_hold(small):
     with pytest.raises(ConfigError, match=r"run\.secure_sums masks all of it"):
         run(small(run__compression="int8", run__secure_sums=True))
-    with pytest.raises(UnsupportedError, match=r"FedProto has no answer with a model .* Methods with one: .*fedavg"):
-        run(small(run__compression="int8", method__name="fedproto"))
     noisy = {"method__name": "dp_fedavg", "method__epsilon": 50.0, "method__noise": "silo"}
     with pytest.raises(ConfigError, match="makes a promise of the numbers that it sends"):
         run(small(run__compression="int8", **noisy))
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        ("fedproto", "no answer of FedProto holds a model that the client was sent"),
+        ("majority", "no answer of Majority class holds a model"),
+        ("local", "no answer of Local only holds a model"),
+        ("global", "Centralised has all data in one place"),
+    ],
+)
+def test_where_no_model_is_sent_there_is_nothing_to_compress(small, method, reason):
+    with pytest.raises(ConfigError, match=rf"run\.compression would have no effect: {reason}"):
+        run(small(run__compression="int8", method__name=method).with_explicit(["run.compression"]))
+    told = run(small(run__compression="int8", method__name=method, method__rounds=1).with_explicit([])).tree
+    assert told["config"]["run"]["compression"] == "none"
+    assert any(text.startswith(f"run.compression 'int8' has no effect: {reason}") for text in told["warnings"])
+
+
+def test_the_page_says_how_a_model_was_sent(small, tmp_path):
+    for settings in (TOPK, {}):
+        run(small(method__rounds=1, **settings), out=tmp_path / str(len(settings)))
+    fewer, plain = (
+        ledger_section(record.ledger, 1, record.config["run"])
+        for record in (load(tmp_path / str(count)) for count in (2, 0))
+    )
+    left = [{kind["name"]: kind["left"] for kind in section["kinds"]}["model"] for section in (fewer, plain)]
+    assert left == [
+        "model weights after local training, as the largest 10 % of their change: 8 bytes for each of these numbers, "
+        "not 4 for all (run.compression=topk)",
+        "model weights after local training",
+    ]
+    assert "model weights (compressed)" in fewer["sentence"]
+    assert "compressed" not in plain["sentence"]

@@ -234,7 +234,27 @@ def test_runs_that_no_coordinator_begins_are_named(explained):
     (masked,) = explained("fedavg", "run.secure_sums=true", "run.compression=topk").refusals
     assert masked.startswith("No coordinator begins such a run: run.compression sends a part of each model")
     (nothing,) = explained("fedridge", "run.compression=int8", features={"scale_by": "silo"}).refusals
-    assert "FedRidge has no answer with a model" in nothing
+    assert "no answer of FedRidge holds a model that the client was sent" in nothing
+    (needed,) = explained("dp_fedavg", "method.epsilon=8", features={"scale": "none"}).refusals
+    assert needed.startswith("No coordinator begins such a run: with method.noise=sum")
+    (own,) = explained("local", "evaluation.report=federation", "method.best_round=own").refusals
+    assert "method.best_round=own takes every client's own score" in own
+
+
+def test_a_compressed_model_is_said_to_be_one(explained):
+    def leaves(*settings):
+        return sent(explained("scaffold", *settings))["train"].discloses
+
+    assert leaves()[0] == ("model weights", "weights")
+    (model, names), *rest = leaves("run.compression=topk", "run.top_share=0.05")
+    assert (model.partition(", as the largest ")[::2], names) == (
+        (
+            "model weights",
+            "5 % of their change: 8 bytes for each of these numbers, not 4 for all (run.compression=topk)",
+        ),
+        "weights",
+    )
+    assert tuple(rest) == leaves()[1:]  # control variates and counts go as they are
 
 
 def test_sets_too_small_to_be_scored_are_spoken_of_before_the_run(explained):

@@ -22,7 +22,8 @@ Row: TypeAlias = tuple[str, Any, str, str, str]
 
 
 def explain_command(name: str) -> None:
-    """Explain whatever has this name: a method, a model, a partition rule, a data set, a scenario, or a section.
+    """Explain whatever has this name: a method, a model, a partition rule, a data set, a scenario, a section or a
+    setting (``run.workers``).
 
     Raises:
         ConfigError: Nothing has this name.
@@ -46,11 +47,61 @@ def explain_command(name: str) -> None:
         found = next((known for known in names if _plain(known) in wanted), None)
         if found is not None:
             return explain(found)
+    if "." in name:
+        return _explain_setting(name)
     every = [known for names, _ in kinds for known in names]
-    raise ConfigError(
-        f"no method, model, partition rule, data set, scenario or section is called '{name}'; {nearest(name, every)} "
-        f"`graphsilo list methods` shows the methods."
-    )
+    settings = [f"{section}.{_plain(name)}" for section, kind in _sections().items() if _plain(name) in _names(kind)]
+    hint = nearest(settings[0], settings) if settings else nearest(name, every)
+    if not hint.startswith("did"):
+        hint = "`graphsilo list methods` shows the methods; a setting is called by its section, too: method.mu."
+    raise ConfigError(f"no method, model, partition rule, data set, scenario or section is called '{name}'; {hint}")
+
+
+def _explain_setting(name: str) -> None:
+    """Explain a setting by its dotted name; one that several methods, models or rules have, for each meaning of it.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    from graphsilo.experiments.config import every_group
+
+    section, _, key = _plain(name).partition(".")
+    sections = _sections()
+    if section not in sections:
+        raise ConfigError(f"settings are called SECTION.NAME, and there is no section '{section}'; "
+                          f"{nearest(section, sections)}")  # fmt: skip
+    known: list[tuple[str, type[Settings]]] = [("", sections[section])]
+    if key not in _names(sections[section]):
+        known += [(owner, kind) for where, owner, kind in every_group() if where == section and owner]
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for owner, kind in known:
+        for setting, default, *rest in rows(kind) if key in _names(kind) else ():
+            if setting == key:
+                found.setdefault((written(default), *rest), []).append(owner)
+    if not found:
+        every = [f"{section}.{each}" for _, kind in known for each in _names(kind)]
+        raise ConfigError(f"there is no setting '{name}'; {nearest(f'{section}.{key}', every)}")
+    say(f"{section}.{key} ({_door(section, key)}):")
+    for (default, values, meaning, source), owners in found.items():
+        say()
+        of = [("of", ", ".join(dict.fromkeys(owners)))] if owners != [""] else []
+        origin = [("source", source)] if source else []
+        _facts([*of, ("meaning", meaning), ("values", values), ("default", default), *origin])
+
+
+def _names(kind: type[Settings]) -> set[str]:
+    """Settings that a person says by themselves; ``options`` holds those that stand beside a name."""
+    return kind.model_fields.keys() - {"options"}
+
+
+def _door(section: str, name: str) -> str:
+    """Where a setting is said."""
+    from graphsilo.experiments.doors import FLAGS
+
+    if section == "policy":
+        return "policy in silo.yaml"
+    flag = FLAGS.get(f"{section}.{name}")
+    return f"--set {section}.{name}=VALUE{f' or {flag}' if flag else ''}"
 
 
 def _plain(name: str) -> str:
@@ -112,8 +163,7 @@ def _settings(section: str, found: Iterable[Row]) -> None:
         say("It has no settings of its own.")
         return
     sourced = any(source for *_, source in found)
-    door = "policy in silo.yaml" if section == "policy" else f"--set {section}.NAME=VALUE"
-    say(f"Settings ({door}){', with the source of the default' if sourced else ''}:")
+    say(f"Settings ({_door(section, 'NAME')}){', with the source of the default' if sourced else ''}:")
     say()
     grid = table("setting", "default", "values", "meaning")
     for name, default, values, meaning, source in found:
@@ -148,9 +198,12 @@ def _what_the_server_learns(method: Method) -> str:
 
 
 def _exchange(grid: Any, name: str, item: Handler[Any, Any]) -> None:
+    from graphsilo.federation.compression import compressible
+
     request, reply = item.types()
     for place, (direction, message) in enumerate((("receives", request), ("sends", reply))):
-        for row, (field, discloses) in enumerate(_fields(message)):
+        fewer = compressible(request, reply) if direction == "sends" else ()
+        for row, (field, discloses) in enumerate(_fields(message, fewer)):
             grid.add_row(name if not place and not row else "", direction if not row else "", field, discloses)
 
 
@@ -168,8 +221,13 @@ def _backbone(settings: Mapping[str, Any]) -> str:
     return f"{settings['name']}{f' with {options}' if options else ''}"
 
 
-def _fields(message: type[Message]) -> list[tuple[str, str]]:
-    """The fields with what they disclose, in words; those that disclose the same stand together."""
+def _fields(message: type[Message], fewer: Sequence[FieldSpec]) -> list[tuple[str, str]]:
+    """The fields with what they disclose, in words; those that disclose the same stand together.
+
+    Args:
+        message: That has them.
+        fewer: Those that ``run.compression`` is about.
+    """
     from graphsilo.federation.message import KINDS
 
     found: dict[str, list[str]] = {}
@@ -185,6 +243,8 @@ def _fields(message: type[Message]) -> list[tuple[str, str]]:
             notes.append("class by class")
         if spec.recoverable:
             notes.append("gives features of single nodes away")
+        if spec in fewer:
+            notes.append("with run.compression only their change, in fewer bytes")
         if spec.only_with:
             notes.append(f"only with {', '.join(f'{name}={written(value)}' for name, value in spec.only_with)}")
         found.setdefault(KINDS[spec.kind] + _noted(notes), []).append(_field(spec))

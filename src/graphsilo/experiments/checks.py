@@ -21,8 +21,6 @@ from graphsilo.experiments.evaluation import modes_of, scored_clients
 from graphsilo.experiments.participants import Participants
 from graphsilo.federation import own, registry
 from graphsilo.federation.client import ModelSpec, build_model, no_dense_products, precision_matters
-from graphsilo.federation.compression import compressible
-from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.registry import Method
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.secure.peers import MIN_PARTIES
@@ -95,7 +93,8 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_left(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
-    check_secure_sums(config, method, method_config, asked, simulation.clients)
+    check_secure_sums(config, method, method_config)
+    check_parties(config, asked, simulation.clients)
     check_compression(config, method, method_config)
     method_config.check_scaling(simulation.scaling)
     if config.run.precision != "float32" and not method.backbone:
@@ -120,19 +119,12 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         )
 
 
-def check_secure_sums(
-    config: RunConfig, method: Method, method_config: MethodConfig, asked: int, clients: Sequence[ClientId]
-) -> None:
-    """Refuse secure sums for methods that need more than sums, and of so few clients that they hide nothing.
-
-    Args:
-        config, method, method_config: The run.
-        asked: Clients of a round.
-        clients: All.
+def check_secure_sums(config: RunConfig, method: Method, method_config: MethodConfig) -> None:
+    """Refuse secure sums for methods that need more than sums, and settings that need them in runs without.
 
     Raises:
-        ConfigError: Too few are asked, only sums of scores are wanted where more is needed, or settings need sums that
-            the run does not make.
+        ConfigError: Only sums of scores are wanted where more is needed, or settings need sums that the run does not
+            make.
         UnsupportedError: The method needs single answers; names methods that do not.
     """
     summed = config.evaluation.report == "federation"
@@ -166,6 +158,22 @@ def check_secure_sums(
             f"with run.secure_sums the coordinator sees nothing but sums, and {method.title} needs {needed}. Methods "
             f"that sums are enough for: {', '.join(able)}."
         )
+
+
+def check_parties(config: RunConfig, asked: int, clients: Sequence[ClientId]) -> None:
+    """Refuse secure sums of so few clients that they hide nothing.
+
+    Args:
+        config: The run.
+        asked: Clients of a round.
+        clients: All.
+
+    Raises:
+        ConfigError: They are too few.
+    """
+    if not config.run.secure_sums:
+        return
+    summed = config.evaluation.report == "federation"
     chosen = scored_clients(config.evaluation, clients, 0) if summed else clients
     scored = len(clients if chosen is None else chosen)
     if min(asked, scored) < MIN_PARTIES:
@@ -177,11 +185,10 @@ def check_secure_sums(
 
 
 def check_compression(config: RunConfig, method: Method, method_config: MethodConfig) -> None:
-    """Refuse to compress what would be masked or carries a promise, and where nothing can be compressed.
+    """Refuse to compress what would be masked or carries a promise.
 
     Raises:
         ConfigError: Sums are secure ones, or the method promises something of the very numbers that it sends.
-        UnsupportedError: No answer of the method holds a model that its client was sent; names methods with one.
     """
     if config.run.compression == "none":
         return
@@ -195,16 +202,6 @@ def check_compression(config: RunConfig, method: Method, method_config: MethodCo
             f"{method.title} makes a promise of the numbers that it sends, noise and all, and run.compression would "
             f"send others. Leave run.compression out."
         )
-    if not _sends_a_model(method):
-        able = [name for name in registry.names() if _sends_a_model(registry.load(name))]
-        raise UnsupportedError(
-            f"{method.title} has no answer with a model that the client was sent, and run.compression would have no "
-            f"effect. Methods with one: {', '.join(able)}."
-        )
-
-
-def _sends_a_model(method: Method) -> bool:
-    return any(compressible(*step.types()) for step in handlers_of(method.client).values())
 
 
 def _sums_are_enough(method: Method) -> bool:

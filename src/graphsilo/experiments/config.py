@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import PrivateAttr, field_validator, model_validator
 
@@ -168,6 +168,8 @@ def clients_named(value: Any) -> list[int | str]:
 class RunSection(Settings):
     """How it is carried out."""
 
+    section: ClassVar[str] = "run"
+
     seeds: list[int] = setting([0], "seeds of training, one result each", min_length=1)
     without: list[int | str] = setting(
         [],
@@ -207,7 +209,9 @@ class RunSection(Settings):
         "what clients send of a model that they were sent: all of it, its change in 8 bits (int8) or the largest "
         "entries of its change (topk); what is left out is added to their next change",
     )
-    top_share: float = setting(0.01, "topk: share of a model's entries that is sent", gt=0, le=1)
+    top_share: float = setting(
+        0.01, "share of a model's entries that topk sends", gt=0, le=1, when={"compression": ("topk",)}
+    )
     references: list[RunReference] = setting([], "reference rows to add: local, fedridge, global, global_cut, majority")
 
     @field_validator("seeds", mode="before")

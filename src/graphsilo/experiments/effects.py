@@ -1,6 +1,7 @@
 """Settings that were said and would change nothing: refused if the call said them itself, else left out and remarked.
 
-One table says when a setting is idle; a method declares it on the setting, see ``graphsilo.federation.settings``.
+One table says when a setting is idle; of a method's and of a run's the setting itself may say it: ``when`` of
+``graphsilo.settings.setting``.
 What a base configuration says for several runs is not held against one of them; what a call says for this run is.
 """
 
@@ -21,7 +22,9 @@ from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS
 from graphsilo.federation import registry
-from graphsilo.federation.settings import ABOVE_ZERO
+from graphsilo.federation.compression import compressible
+from graphsilo.federation.interface import handlers_of
+from graphsilo.settings import ABOVE_ZERO, Settings
 from graphsilo.types import Task
 
 
@@ -253,9 +256,16 @@ def _between(case: Case, key: str, value: Any) -> str | None:
     return None if case.remote else "it is about runs between machines"
 
 
-def _top_share(case: Case, key: str, value: Any) -> str | None:
-    way = case.config.run.compression
-    return None if way == "topk" else f"run.compression is {way}; it is used where that is topk"
+def _compression(case: Case, key: str, value: Any) -> str | None:
+    """It is about models that clients make of one that they were sent."""
+    method = registry.load(case.config.method.name)
+    if value == "none":
+        return None
+    if method.pooled:
+        return f"{method.title} has all data in one place, and no silo sends anything"
+    if any(compressible(*step.types()) for step in handlers_of(method.client).values()):
+        return None
+    return f"no answer of {method.title} holds a model that the client was sent"
 
 
 def _perturb(case: Case, key: str, value: Any) -> str | None:
@@ -264,12 +274,17 @@ def _perturb(case: Case, key: str, value: Any) -> str | None:
 
 
 def _method(case: Case, key: str, value: Any) -> str | None:
-    """What a method declares: the setting matters where others have certain values."""
-    kind = registry.load(case.config.method.name).config
-    field = kind.model_fields.get(key)
-    if field is None or value == field.default:
-        return None
-    return _unmet(case, kind.model_fields, case.config.method_config(), key)
+    return _declared(case, case.config.method_config(), key, value)
+
+
+def _run(case: Case, key: str, value: Any) -> str | None:
+    return _declared(case, case.config.run, key, value)
+
+
+def _declared(case: Case, settings: Settings, key: str, value: Any) -> str | None:
+    """What a setting declares: it matters where others have certain values."""
+    field = type(settings).model_fields.get(key)
+    return None if field is None or value == field.default else _unmet(case, settings, key)
 
 
 def _backbone(case: Case, key: str, value: Any) -> str | None:
@@ -277,8 +292,9 @@ def _backbone(case: Case, key: str, value: Any) -> str | None:
     return None if method.backbone else f"{method.title} has no backbone"
 
 
-def _unmet(case: Case, fields: Mapping[str, Any], settings: Any, key: str) -> str | None:
+def _unmet(case: Case, settings: Settings, key: str) -> str | None:
     """The condition of a setting that does not hold, or that of a setting which its condition is about."""
+    fields: Mapping[str, Any] = type(settings).model_fields
     extra = fields[key].json_schema_extra if key in fields else None
     when: Mapping[str, Any] = extra.get("when", {}) if isinstance(extra, dict) else {}
     for other, allowed in when.items():
@@ -288,9 +304,9 @@ def _unmet(case: Case, fields: Mapping[str, Any], settings: Any, key: str) -> st
         holds = (now or 0) > 0 if allowed == ABOVE_ZERO else now in allowed
         if not holds:
             values = allowed if allowed == ABOVE_ZERO else " or ".join(map(_written, allowed))
-            named = "the task" if other == "task" else f"method.{other}"
+            named = "the task" if other == "task" else f"{settings.section}.{other}"
             return f"{named} is {_written(now)}; it is used where that is {values}"
-        if reason := _unmet(case, fields, settings, other):
+        if reason := _unmet(case, settings, other):
             return reason
     return None
 
@@ -332,5 +348,6 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "evaluation.embeddings": (_embeddings,),
     "run.deadline": (_between,),
     "run.patience": (_between,),
-    "run.top_share": (_top_share,),
+    "run.*": (_run,),
+    "run.compression": (_compression,),
 }

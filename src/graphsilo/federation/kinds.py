@@ -65,5 +65,24 @@ square must still be a float32 number; a statistic may be such a square. A count
 LARGEST_WHOLE = 2**53
 """Largest size of a whole number of any kind: a float64 holds it exactly."""
 
+
 MASKED = " (masked)"
 """After a message's name, in ledgers and logs: it was sent in a secure sum."""
+
+
+def compressed(way: str, share: float) -> str:
+    """How model weights leave a silo with ``run.compression``, to stand behind their name.
+
+    Args:
+        way: ``int8`` or ``topk``.
+        share: ``run.top_share``, from 0 to 1.
+
+    Example:
+        >>> compressed("int8", 0.01)
+        'as their change: 1 byte for each number, not 4 (run.compression=int8)'
+    """
+    how = {
+        "int8": "their change: 1 byte for each number, not 4",
+        "topk": f"the largest {100 * share:g} % of their change: 8 bytes for each of these numbers, not 4 for all",
+    }
+    return f"as {how[way]} (run.compression={way})"

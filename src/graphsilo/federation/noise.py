@@ -37,6 +37,8 @@ LARGEST = 1e9
 EPSILONS = (1e-6, 1e6)
 """Between which δ(ε) is right to 1e-5 of itself, or too large, for every δ: below, it is a difference of nearly equal
 numbers; and with more the noise is nothing."""
+LEAST_MU = 1e-6
+"""Least μ of a release: with it a quarter of a million numbers are below 2^53 steps of the grid, as messages want."""
 LEAST_EPSILON = 1e-9
 """Least ε of noise on counts: with less, the noise is larger than whole numbers of 64 bits."""
 

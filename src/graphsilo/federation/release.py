@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import torch
+from pydantic import model_validator
 from torch import Tensor
 
 from graphsilo.data.scales import Scaling
@@ -22,6 +23,9 @@ from graphsilo.federation.message import Message, sends
 from graphsilo.federation.secure.fixed import MAX_PARTIES
 from graphsilo.federation.secure.peers import MIN_PARTIES, honest
 from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
+
+if TYPE_CHECKING:
+    from graphsilo.data.silos.silo import Schema
 
 _LARGE_EPSILON = 20
 """From here on odds may change by e^20, and somebody who looks may be as good as sure."""
@@ -39,6 +43,8 @@ class PrivateConfig(MethodConfig):
     """
 
     protects: ClassVar[Literal["nodes", "silos"]] = "nodes"
+    fewer: ClassVar[str] = "fewer features"
+    """What makes a release of fewer numbers, in words."""
 
     epsilon: float | None = setting(
         None, "differential privacy: what training sends leaves with normal noise for this ε; none: no noise. Scores "
@@ -50,6 +56,18 @@ class PrivateConfig(MethodConfig):
         "what their sum needs, with run.secure_sums (against whoever sees sums, with fewer than a third of the silos "
         "colluding)", source="ours", when={"epsilon": ABOVE_ZERO},
     )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.epsilon is not None and self.mu < gaussian.LEAST_MU:
+            several = f" and {self.releases} releases" if self.releases > 1 else ""
+            raise ConfigError(
+                f"method.epsilon={self.epsilon:g} with method.delta={self.delta:g}{several} asks for noise of "
+                f"{1 / self.mu:.3g} times what one of the {self.protects} that are protected can change. Above "
+                f"{1 / gaussian.LEAST_MU:g} times it is too large to be sent as whole numbers of 64 bits, and nothing "
+                f"can be learned from it. Take a larger method.epsilon or method.delta."
+            )
+        return self
 
     @property
     def releases(self) -> int:
@@ -69,6 +87,32 @@ class PrivateConfig(MethodConfig):
         Where silos are protected that is twice as much, as one node may turn a change round.
         """
         return self.mu * (2 if self.protects == "silos" else 1)
+
+    def numbers(self, schema: Schema) -> int:
+        """How many numbers a silo releases at a time; 0 where that is not known from here."""
+        return 0
+
+    def noise_ratio(self, numbers: int, units: float, asked: int) -> float:
+        """Length of the noise in a sum of releases, as a multiple of the largest length that the sum can have.
+
+        Args:
+            numbers: How many are in it.
+            units: How many of what is protected are in it; each moves it by Δ at most.
+            asked: Silos that add to it.
+        """
+        sigma = gaussian.deviation(1.0, self.mu) * math.sqrt(asked / sharing(self, asked))
+        return sigma * math.sqrt(numbers) / units
+
+    def drowned(self, schema: Schema, items: int, asked: int) -> str:
+        numbers = self.numbers(schema) if self.epsilon is not None else 0
+        ratio = self.noise_ratio(numbers, max(items, 1), asked) if numbers else 0.0
+        if ratio <= 1:
+            return ""
+        return (
+            f"the noise in what training sends is {ratio:.3g} times as large as the sums under it can be: {items} "
+            f"training items, {numbers:,} numbers, {asked} silos, ε = {self.epsilon:g}. The silos learn little or "
+            f"nothing from each other. Take more training items, {self.fewer} or a larger method.epsilon."
+        )
 
     @property
     def needs_secure_sums(self) -> str:

@@ -48,6 +48,16 @@ class MethodConfig(Settings):
         """
         return ""
 
+    def drowned(self, schema: Schema, items: int, asked: int) -> str:
+        """Says that noise leaves next to nothing of what these settings send; empty: it does not, or nobody knows.
+
+        Args:
+            schema: What all clients agree on.
+            items: Training items of the clients that are asked.
+            asked: How many these are.
+        """
+        return ""
+
     @property
     def single_answers(self) -> str:
         """What the server must see of every client by itself, in words; empty where sums are enough, so that they may

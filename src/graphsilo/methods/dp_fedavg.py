@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import ConfigError, FederationError
-from graphsilo.federation import noise
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import sends
@@ -141,9 +140,7 @@ class Server(fedavg.Server[DPFedAvgConfig]):
     def noise_ratio(self) -> float:
         """Length of the noise in a round's mean change, as a multiple of the largest change that it can have."""
         count = sum(tensor.numel() for tensor in self.weights.values())
-        releases = self.asked / sharing(self.config, self.asked)
-        sigma = noise.deviation(1.0, self.config.mu) * math.sqrt(releases)
-        return sigma * math.sqrt(count) / self.asked
+        return self.config.noise_ratio(count, self.asked, self.asked)
 
     def _drowned(self) -> str:
         config, count = self.config, sum(tensor.numel() for tensor in self.weights.values())

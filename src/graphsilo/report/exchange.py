@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from graphsilo.federation.kinds import MASKED
+from graphsilo.federation.kinds import MASKED, compressed
 from graphsilo.federation.secure.peers import MIN_PARTIES
 from graphsilo.report import figures
 from graphsilo.report.formats import (
@@ -28,7 +29,14 @@ _UNKNOWN_KIND = ("an unknown kind", "a kind that this report does not know", "a 
 _BYTES = ("upload_bytes", "download_bytes")
 
 
-def ledger_section(ledger: Ledger | None, seeds: int) -> Context | None:
+def ledger_section(ledger: Ledger | None, seeds: int, settings: Mapping[str, Any]) -> Context | None:
+    """What crossed.
+
+    Args:
+        ledger: None where it is missing.
+        seeds: How many.
+        settings: ``run`` of the configuration.
+    """
     if ledger is None:
         return None
     up, down = ledger.total("up"), ledger.total("down")
@@ -39,6 +47,7 @@ def ledger_section(ledger: Ledger | None, seeds: int) -> Context | None:
     for name in sorted(names, key=lambda kind: -ledger.by_kind.get("up", {}).get(kind, 0.0)):
         sent, received = (ledger.by_kind.get(way, {}).get(name, 0.0) for way in ("up", "down"))
         _, left, came = KIND_WORDS.get(name, _UNKNOWN_KIND)
+        left += _how(name, ledger, settings)
         kinds.append(
             {
                 "name": name,
@@ -54,7 +63,7 @@ def ledger_section(ledger: Ledger | None, seeds: int) -> Context | None:
     largest = sorted(senders, key=lambda who: (-sum(senders[who].values()), who))
     sent_kinds = [name for name in names if ledger.by_kind.get("up", {}).get(name)]
     return {
-        "sentence": _ledger_sentence(ledger, up, down, len(senders), seeds),
+        "sentence": _ledger_sentence(ledger, up, down, len(senders), seeds, settings),
         "kinds": kinds,
         "client_columns": sent_kinds,
         "clients": [
@@ -95,12 +104,26 @@ def ledger_section(ledger: Ledger | None, seeds: int) -> Context | None:
     }
 
 
-def _ledger_sentence(ledger: Ledger, up: float, down: float, clients: int, seeds: int) -> str:
+def _how(kind: str, ledger: Ledger, settings: Mapping[str, Any]) -> str:
+    """How what left went in fewer bytes, to stand behind its name; empty where it did not."""
+    way = settings.get("compression", "none")
+    fewer = {field.message.endswith(f" ({way})") for field in ledger.fields
+             if (field.direction, field.kind, bool(field.bytes)) == ("up", kind, True)}  # fmt: skip
+    if kind != "model" or True not in fewer:
+        return ""
+    return f", {'some ' if False in fewer else ''}{compressed(way, settings['top_share'])}"
+
+
+def _ledger_sentence(
+    ledger: Ledger, up: float, down: float, clients: int, seeds: int, settings: Mapping[str, Any]
+) -> str:
     sent = [name for name in figures.kind_names(ledger) if ledger.by_kind.get("up", {}).get(name)]
     sent.sort(key=lambda name: -ledger.by_kind["up"][name])
     per = f", {data_size(up / clients)} per silo on average" if clients else ""
     mean_of = f" (mean over {seeds} seeds)" if seeds > 1 else ""
-    phrases = [KIND_WORDS.get(name, (name,))[0] for name in sent]
+    phrases = [
+        KIND_WORDS.get(name, (name,))[0] + (" (compressed)" if _how(name, ledger, settings) else "") for name in sent
+    ]
     what = f": {listed(phrases)}" if phrases else ""
     text = f"{data_size(up)} left the silos{per}{mean_of}{what}. {data_size(down)} came back."
     masked = sum(field.bytes for field in ledger.fields if field.message.endswith(MASKED))

@@ -72,7 +72,7 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "fairness": _fairness(run),
         "study": study,
         "kernel": bound,
-        "ledger": ledger_section(run.ledger, len(run.seeds)),
+        "ledger": ledger_section(run.ledger, len(run.seeds), run.config.get("run", {})),
         "ledger_missing": run.ledger is None,
         "pooled": run.result.method.pooled,
         "cost": cost_section(run),

@@ -16,12 +16,14 @@ from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
-from graphsilo.experiments.checks import check_compression
+from graphsilo.experiments.checks import check_compression, check_secure_sums
+from graphsilo.experiments.effects import settled
 from graphsilo.experiments.references import with_local
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
+from graphsilo.federation.compression import compressible
 from graphsilo.federation.exposure import visible_to_silo
-from graphsilo.federation.kinds import KINDS, SHORT
+from graphsilo.federation.kinds import KINDS, SHORT, compressed
 from graphsilo.federation.policy import DisclosurePolicy
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
@@ -29,9 +31,9 @@ from graphsilo.report import html
 if TYPE_CHECKING:
     from graphsilo.data.silos.own import SiloFile
     from graphsilo.data.silos.silo import Silo
-    from graphsilo.experiments.config import RunConfig
+    from graphsilo.experiments.config import RunConfig, RunSection
     from graphsilo.federation.interface import Handler
-    from graphsilo.federation.message import FieldSpec, Message
+    from graphsilo.federation.message import FieldSpec
     from graphsilo.federation.registry import Method
     from graphsilo.federation.settings import MethodConfig
     from graphsilo.report.record import Context
@@ -285,7 +287,7 @@ def _refusals(
 ) -> Iterator[str]:  # fmt: skip
     secure, report = config.run.secure_sums, config.evaluation.report
     scaling = described.scaling
-    checks: list[Callable[[], None]] = [
+    checks: list[Callable[[], object]] = [
         lambda: policy.check_method(method.name, settings, held.class_counts().tolist()),
         lambda: policy.check_secure_sums(settings, secure, report),
         *([policy.check_scaling] if scaling.is_agreed else []),
@@ -297,15 +299,16 @@ def _refusals(
             check()
         except (DisclosureError, ConfigError) as error:
             yield str(error)
-    try:
-        check_compression(config, method, settings)
-    except (ConfigError, UnsupportedError) as error:
-        yield f"No coordinator begins such a run: {error}"
-    if settings.needs_secure_sums and not secure:
-        yield f"No coordinator begins such a run: {settings.needs_secure_sums}. Run with run.secure_sums=true."
-    if settings.single_answers and secure:
-        needs = settings.single_answers
-        yield f"No coordinator begins such a run: with run.secure_sums it sees sums, and this method needs {needs}."
+    begins: list[Callable[[], object]] = [
+        lambda: settled(config, remote=True),
+        lambda: check_secure_sums(config, method, settings),
+        lambda: check_compression(config, method, settings),
+    ]
+    for check in begins:
+        try:
+            check()
+        except (ConfigError, UnsupportedError) as error:
+            yield f"No coordinator begins such a run: {error}"
     if held.schema.task not in method.tasks:
         yield f"{method.title} is made for tasks of another kind: {', '.join(method.tasks)}."
     if policy.max_epsilon is not None and isinstance(settings, PrivateConfig) and settings.epsilon is not None:
@@ -374,14 +377,13 @@ def _sent(method: Method, settings: MethodConfig, config: RunConfig, policy: Dis
     for name, (phases, single) in seen.items():
         before, during = "before round 1", f"in each round that asks this silo, of {every}"
         when = " and ".join([*([before] if "setup" in phases else []), *([during] if "round" in phases else [])])
-        sent = _discloses(handlers[name].types()[1], settings)
+        sent = _discloses(handlers[name], settings, config.run)
         if sent:
             when = _sentence(when) if tried else "Not known: no trial run could be made, and the method has this step"
             yield Sent(name, _does(handlers[name]), when, sent, _seen(single, secure, policy))
-    reply = handlers[scoring].types()[1]
-    single = config.evaluation.report == "silos"
+    sent, single = _discloses(handlers[scoring], settings, config.run), config.evaluation.report == "silos"
     often = "After each round that is scored"
-    yield Sent(scoring, _does(handlers[scoring]), often, _discloses(reply, settings), _seen(single, secure, policy))
+    yield Sent(scoring, _does(handlers[scoring]), often, sent, _seen(single, secure, policy))
 
 
 def _trial(method: Method, config: RunConfig) -> dict[str, tuple[frozenset[str], bool]] | None:
@@ -409,16 +411,19 @@ def _does(handler: Handler[Any, Any]) -> str:
     return (inspect.getdoc(handler.function) or "").split("\n\n")[0].replace("\n", " ")
 
 
-def _discloses(reply: type[Message], settings: MethodConfig) -> tuple[tuple[str, str], ...]:
+def _discloses(step: Handler[Any, Any], settings: MethodConfig, run: RunSection) -> tuple[tuple[str, str], ...]:
     """What an answer discloses with these settings, in words, and in which fields; what says nothing left out."""
     found: dict[str, list[str]] = {}
+    request, reply = step.types()
+    fewer = () if run.compression == "none" else compressible(request, reply)
     for spec in reply.specs():
         if spec.kind != "control" and all(getattr(settings, name, value) == value for name, value in spec.only_with):
-            found.setdefault(_words(spec), []).append(spec.name)
+            how = f", {compressed(run.compression, run.top_share)}" if spec in fewer else ""
+            found.setdefault(_words(spec, how), []).append(spec.name)
     return tuple((words, ", ".join(names)) for words, names in found.items())
 
 
-def _words(spec: FieldSpec) -> str:
+def _words(spec: FieldSpec, how: str) -> str:
     notes = []
     if spec.per_class:
         notes.append("class by class")
@@ -426,7 +431,7 @@ def _words(spec: FieldSpec) -> str:
         notes.append("goes on to other silos as it came")
     if spec.recoverable:
         notes.append("features of single nodes can be computed from it")
-    return KINDS[spec.kind] + (f" ({'; '.join(notes)})" if notes else "")
+    return KINDS[spec.kind] + how + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _seen(single: bool, secure: bool, policy: DisclosurePolicy) -> str:

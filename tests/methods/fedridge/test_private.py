@@ -14,6 +14,7 @@ from graphsilo.errors import ConfigError, DisclosureError, FederationError, Mess
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import noise, release
+from graphsilo.federation.registry import load
 from graphsilo.federation.release import Release, ReleaseRequest
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedridge import private
@@ -279,6 +280,30 @@ def test_a_large_epsilon_or_delta_and_resuming_are_spoken_of():
     assert "δ = 0.5 is large" in large
     assert "is large" not in usual
     assert "sent again with new noise" in usual
+
+
+def test_a_run_that_noise_drowns_is_told_so():
+    """Four columns and two classes are 18 numbers. Three silos with noise of their own: √3 times σ, of which one row's
+    part is 1; 50 rows are 50 at most."""
+    config, schema = METHOD.config(epsilon=1.0, private_dim=3), Schema("node", 3, 2)
+    assert config.numbers(schema) == private.size(4, 2) == 18
+    ratio = math.sqrt(3) * (1 + noise.ROUNDING) / noise.mu_of(1.0, 1e-5) * math.sqrt(18) / 50
+    assert config.noise_ratio(18, 50, 3) == pytest.approx(ratio)
+    assert config.drowned(schema, 50, 3) == ""  # 0.55
+    assert "is 1.37 times as large as the sums under it can be: 20 training items" in config.drowned(schema, 20, 3)
+    assert METHOD.config(private_dim=3).drowned(schema, 1, 3) == ""
+    warned = run(load_config({**TINY, "method.epsilon": 1e-6})).tree["warnings"]
+    (text,) = [text for text in warned if "times as large as the sums" in text]
+    assert text.endswith("a smaller method.private_dim or a larger method.epsilon.")
+
+
+def test_noise_too_large_for_numbers_is_refused_when_settings_are_read():
+    METHOD.config(epsilon=1e-6, delta=1e-6)
+    METHOD.config(epsilon=1.0, delta=1e-300)
+    with pytest.raises(ConfigError, match=r"epsilon=1e-06 with method\.delta=1e-31 asks for noise of 9\.97e\+06 times"):
+        METHOD.config(epsilon=1e-6, delta=1e-31)
+    with pytest.raises(ConfigError, match="and 100 releases asks for"):
+        load("dp_fedavg").config(epsilon=1e-6, delta=1e-6)
 
 
 def test_graphs_are_refused_rather_than_sent_without_noise(kit):

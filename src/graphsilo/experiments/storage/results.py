@@ -17,7 +17,14 @@ from graphsilo.drawing import COLUMN
 from graphsilo.evaluate.metrics import leading, per_client
 from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
-from graphsilo.experiments.outcome import backbone_warnings, one_class, outcome_warnings, secure_warnings, untrained
+from graphsilo.experiments.outcome import (
+    backbone_warnings,
+    noise_warnings,
+    one_class,
+    outcome_warnings,
+    secure_warnings,
+    untrained,
+)
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
@@ -259,10 +266,9 @@ def _means_by_kind(scores: Sequence[Mapping[str, Scores]]) -> dict[str, Means] |
 
 def first_warnings(config: RunConfig, method: Method, simulation: Participants) -> list[str]:
     """What is known before anything is trained."""
-    promised = config.method_config().promises(len(config.run.seeds))
     return [
         *simulation.warnings(), *backbone_warnings(method, simulation), *secure_warnings(config, method, simulation),
-        *config.remarks, *filter(None, [promised]),
+        *config.remarks, *noise_warnings(config, simulation),
     ]  # fmt: skip
 
 

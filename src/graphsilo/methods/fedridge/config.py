@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -11,6 +11,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
+from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
 from graphsilo.settings import NotNegative, Positive, Share
@@ -22,6 +23,8 @@ FEW_COLUMNS = 256
 
 class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     """Settings of FedRidge."""
+
+    fewer: ClassVar[str] = "a smaller method.private_dim"
 
     features: Literal["auto", "mean", "sgc", "separate"] = setting(
         "auto", "φ of a node: the mean of X, ÂX, …, Â^h X; Â^h X; or X, NX, …, N^h X side by side, for graphs whose "
@@ -120,6 +123,10 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
         """p, the columns of these features."""
         plain = self.recipe(kind_of(kind), 0, dim).width(schema.num_features, graphs=schema.task == "graph")
         return plain + 2 * schema.num_classes * kind.endswith(LABELLED)
+
+    def numbers(self, schema: Schema) -> int:
+        config = self.in_effect()
+        return private.size(config.width(config.kinds(schema.task)[0], config.dim, schema), schema.num_classes)
 
     def precise(self, widths: Iterable[int]) -> bool:
         """Whether sums of so many columns cross in float64."""

@@ -6,9 +6,11 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import OneRoundConfig, setting
+from graphsilo.methods.opfgl import private
 from graphsilo.training.condensation import CondensationConfig
 
 _PLAIN = {"epsilon": (None,)}
@@ -114,6 +116,9 @@ class OpFGLConfig(PrivateConfig, CondensationConfig, OneRoundConfig):
                 f"raise the other."
             )
         return self
+
+    def numbers(self, schema: Schema) -> int:
+        return private.size(schema.num_classes, schema.num_features)
 
     @property
     def chooses_by_validation(self) -> bool:
