@@ -83,7 +83,7 @@ def test_run_from_file_equals_run_from_objects(tmp_path):
     same = graphsilo.run(**{**QUICK, "data": graph, "partition": cut}, out=folder, resume=True)
     assert same.tree == again.tree
     other = graphsilo.partition(graph, "random", clients=3, seed=6)
-    with pytest.raises(RunError, match="another configuration"):
+    with pytest.raises(ConfigError, match="another configuration"):
         graphsilo.run(**{**QUICK, "data": graph, "partition": other}, out=folder, resume=True)
     assert graphsilo.Partition.load(folder / "partition.npz").content_hash == cut.content_hash
 

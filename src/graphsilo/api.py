@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -314,7 +315,7 @@ def run(
             "rounds": rounds, "seeds": seeds, "references": references, "without": without,
             "workers": workers, "device": device, "precision": precision,
         }  # fmt: skip
-        chosen = _configuration(config, _said(arguments, _dotted(run, settings), scratch))
+        chosen = _configuration(config, _said(run, arguments, settings, scratch))
         observer = _observer(progress, stack)
         draw = _draw_report if report else None
         return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw, own=scratch)
@@ -362,7 +363,7 @@ def plan(
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         scratch = Path(folder)
         arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}
-        chosen = _configuration(config, _said(arguments, _dotted(plan, settings), scratch))
+        chosen = _configuration(config, _said(plan, arguments, settings, scratch))
         place = None if out is None else Path(out)
         finish = "" if place is None else "graphsilo.report:write"
         return planning.plan(chosen, seconds=seconds, line=line, out=place, finish=finish)
@@ -408,9 +409,10 @@ def tune(
         The study; ``methods`` has the trials, ``final`` the folders of the runs afterwards, for ``compare``.
 
     Raises:
-        ConfigError: The space is empty, names something that cannot be drawn, or there is nothing to validate on.
+        ConfigError: The space is empty, names something that cannot be drawn, there is nothing to validate on, or the
+            folder holds another study.
         UnsupportedError: Optuna or Dask is not installed.
-        RunError: The folder holds another study, or every trial of a method failed.
+        RunError: Every trial of a method failed.
     """
     from graphsilo.experiments import tuning
     from graphsilo.experiments.doors import plain
@@ -425,7 +427,7 @@ def tune(
     if methods:
         arguments.setdefault("method", methods[0])
     with _given_in_memory(place) as kept_data:
-        chosen = _configuration(base, _said(arguments, _dotted(tune, settings), kept_data))
+        chosen = _configuration(base, _said(tune, arguments, settings, kept_data))
         wanted = tuning.Plan.of(
             kept, methods=methods, space=said, trials=trials,
             tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in arguments else None,
@@ -650,8 +652,14 @@ def attack(
     return found
 
 
-def _said(arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Path) -> Door:
-    """What a call says: its arguments, those that were given, and settings by dotted name."""
+def _said(
+    function: Callable[..., Any], arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Path
+) -> Door:
+    """What a call says: its arguments, those that were given, and settings by dotted name.
+
+    Raises:
+        ConfigError: One of the settings has a name without a dot, or what is said cannot be.
+    """
     from graphsilo.experiments.config import door_of
     from graphsilo.experiments.given import said_of_data, said_of_partition
 
@@ -670,6 +678,9 @@ def _said(arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Pa
             value = [value] if isinstance(value, str) else list(value)
         call.say(name, value, f"{argument}={shown(arguments[argument])}")
     for name, value in settings.items():
+        if "." not in name:
+            hint = _meant(function, name, value, call.values)
+            raise ConfigError(f"graphsilo.{function.__name__} has no argument '{name}'; {hint}")
         call.say(name, value, f"'{name}': {shown(value)}")
     return call
 
@@ -694,21 +705,28 @@ def _whole(name: str, value: Any) -> int:
     return found
 
 
-def _dotted(function: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted name, anything else refused.
+def _meant(function: Callable[..., Any], name: str, value: Any, said: Mapping[str, Any]) -> str:
+    """How to say what a person most likely meant by an argument that there is not: as another one, or as a setting."""
+    from graphsilo.experiments.config import SECTIONS, suggestion
 
-    Raises:
-        ConfigError: A name without a dot, most likely a mistyped argument.
-    """
-    for name in settings:
-        if "." not in name:
-            arguments = [*list(inspect.signature(function).parameters)[:-1], *_ARGUMENTS]
-            raise ConfigError(
-                f"graphsilo.{function.__name__} has no argument '{name}'; {nearest(name, arguments)} Settings of a "
-                f"part are given with its name, such as method={{'name': 'fedprox', 'mu': 0.1}}, or as "
-                f"**{{'method.mu': 0.1}}."
-            )
-    return dict(settings)
+    arguments = [*list(inspect.signature(function).parameters)[:-1], *_ARGUMENTS]
+    if name in (*SECTIONS, "perturb"):
+        key, value = next(iter(value.items())) if isinstance(value, Mapping) and value else ("NAME", "VALUE")
+        return f"its settings are given by their dotted names: {_keyword(f'{name}.{key}', value)}."
+    if get_close_matches(name, arguments, n=1, cutoff=0.8):
+        return nearest(name, arguments)
+    hint = "" if name in inspect.signature(run).parameters else suggestion(name, said)
+    if hint.startswith("did you mean") and "." in hint:
+        return f"{hint} A setting is given by its dotted name: {_keyword(hint.split(chr(39))[1], value)}."
+    return (
+        f"{nearest(name, arguments)} Settings of a part are given with its name, such as method={{'name': 'fedprox', "
+        f"'mu': 0.1}}, or as {_keyword('method.mu', 0.1)}."
+    )
+
+
+def _keyword(name: str, value: Any) -> str:
+    """How a setting is given as a keyword argument."""
+    return f"**{{{name!r}: {shown(value)}}}"
 
 
 def _configuration(config: Any, call: Door) -> RunConfig:

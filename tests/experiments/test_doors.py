@@ -25,7 +25,7 @@ def said(config=None, **arguments):
     """The configuration that a Python call makes."""
     settings = {name: arguments.pop(name) for name in list(arguments) if name not in api._ARGUMENTS}
     with tempfile.TemporaryDirectory() as scratch:
-        call = api._said(arguments, api._dotted(graphsilo.run, settings), Path(scratch))
+        call = api._said(graphsilo.run, arguments, settings, Path(scratch))
         return api._configuration(config, call)
 
 
@@ -416,6 +416,27 @@ def test_a_number_alone_is_no_list_of_seeds(way, tmp_path):
     assert whole_numbers("3", "--seeds") == [3]
 
 
+DOTTED, DOTS = "A setting is given by its dotted name:", "settings are given by their dotted names:"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ({"compression": "int8"}, f"did you mean 'run.compression'? {DOTTED} **{{'run.compression': 'int8'}}."),
+        ({"run": {"compression": "int8"}}, f"its {DOTS} **{{'run.compression': 'int8'}}."),
+        ({"evaluation": {"every": 5}}, f"its {DOTS} **{{'evaluation.every': 5}}."),
+        ({"learning_rate": 0.1}, f"did you mean 'method.lr'? {DOTTED} **{{'method.lr': 0.1}}."),
+        ({"seed": 3}, "did you mean 'seeds'?"),
+    ],
+    ids=str,
+)
+def test_a_setting_as_an_argument_is_refused_with_the_true_way(wrong, right):
+    with pytest.raises(ConfigError) as caught:
+        graphsilo.run(data=SMALL, **wrong)
+    (name,) = wrong
+    assert str(caught.value) == f"graphsilo.run has no argument '{name}'; {right}"
+
+
 def test_a_plan_speaks_of_its_own_arguments():
     with pytest.raises(ConfigError, match=r"^graphsilo\.plan has no argument 'report'; known: bandwidth, clients"):
         graphsilo.plan(data=SMALL, report=False)
@@ -500,11 +521,11 @@ def test_a_file_of_ones_own_is_neither_used_nor_overwritten(tmp_path):  # A1, A2
     first, second = graphs()
     mine = graphsilo.data.save_graph(tmp_path / "data.npz", first)
     before = mine.read_bytes()
-    with pytest.raises(graphsilo.errors.RunError, match=r"data\.npz is there already and holds another graph"):
+    with pytest.raises(ConfigError, match=r"data\.npz is there already and holds another graph"):
         graphsilo.run(data=second, out=tmp_path, **QUICK)
     assert mine.read_bytes() == before
     mine.write_text("notes of mine")
-    with pytest.raises(graphsilo.errors.RunError, match="neither used nor written over"):
+    with pytest.raises(ConfigError, match="neither used nor written over"):
         graphsilo.run(data=second, out=tmp_path, **QUICK)
     assert mine.read_text() == "notes of mine"
     graphsilo.data.save_graph(mine, second)
@@ -521,7 +542,7 @@ def test_a_partition_of_ones_own_is_neither_used_nor_overwritten(tmp_path, how):
     cuts[1].save(tmp_path / "other.npz")
     chosen = {"object": cuts[1], "rule": {"rule": "random", "clients": 4}, "file": str(tmp_path / "other.npz")}[how]
     settings = {**QUICK, "clients": 4, "data": graph, "out": place}
-    with pytest.raises(graphsilo.errors.RunError, match=r"partition\.npz is there already and holds another partition"):
+    with pytest.raises(ConfigError, match=r"partition\.npz is there already and holds another partition"):
         graphsilo.run(**settings, partition=chosen)
     assert graphsilo.Partition.load(place / "partition.npz").content_hash == cuts[0].content_hash
     assert not (place / "config.yaml").exists()

@@ -13,7 +13,7 @@ import yaml
 
 import graphsilo
 from graphsilo.cli import main
-from graphsilo.errors import ConfigError, GraphsiloError, PartitionError, RunError, UnsupportedError
+from graphsilo.errors import ConfigError, GraphsiloError, PartitionError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.service.run_over import check_remote
@@ -313,5 +313,5 @@ def test_partitions_that_do_not_fit(partition, text, tmp_path):
 def test_another_array_in_the_same_folder_is_refused(tmp_path):
     quick = {key: value for key, value in QUICK.items() if key not in ("partition", "clients")}
     graphsilo.run(**quick, partition=OWNERS, out=tmp_path)
-    with pytest.raises(RunError, match="holds the result of another configuration, data set or partition"):
+    with pytest.raises(ConfigError, match="holds the result of another configuration, data set or partition"):
         graphsilo.run(**quick, partition=OWNERS[::-1].copy(), out=tmp_path, resume=True)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphsilo.errors import FederationError, RunError, UnsupportedError
+from graphsilo.errors import ConfigError, FederationError, RunError, UnsupportedError
+from graphsilo.experiments import runner
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.evaluation import scored_clients
 from graphsilo.experiments.observer import Observer
@@ -162,11 +163,11 @@ def test_aucs_do_not_change_the_rest(small):
 def test_a_used_folder_is_refused(small, tmp_path):
     run(small(), out=tmp_path / "run")
     before = (tmp_path / "run" / "result.json").read_bytes()
-    with pytest.raises(RunError, match=r"already holds a run\. Continue it with --resume"):
+    with pytest.raises(ConfigError, match=r"already holds a run\. Continue it with --resume"):
         run(small(), out=tmp_path / "run")
     assert (tmp_path / "run" / "result.json").read_bytes() == before
     (tmp_path / "run" / "result.json").unlink()
-    with pytest.raises(RunError, match="already holds a run"):
+    with pytest.raises(ConfigError, match="already holds a run"):
         run(small(), out=tmp_path / "run")
 
 
@@ -194,11 +195,19 @@ def test_a_held_folder_is_refused(small, tmp_path):
 )  # fmt: skip
 def test_resuming_something_else_is_refused(small, tmp_path, change):
     run(small(), out=tmp_path / "run")
-    with pytest.raises(RunError, match="another configuration, data set or partition"):
+    with pytest.raises(ConfigError, match="another configuration, data set or partition"):
         run(small(**change), out=tmp_path / "run", resume=True)
     (tmp_path / "run" / "result.json").unlink()
-    with pytest.raises(RunError, match="another configuration, data set or partition"):  # by its checkpoint
+    with pytest.raises(ConfigError, match="another configuration, data set or partition"):  # by its checkpoint
         run(small(**change), out=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sign"])
+def test_neighbours_that_do_not_fit_the_model_are_refused_before_data_is_read(small, monkeypatch, model):
+    monkeypatch.setattr(runner, "prepare", lambda *_: pytest.fail("data was read"))
+    said = {"gcn": "the model has 2 layers, 3 numbers came", "sign": "the model sign; use another model"}
+    with pytest.raises(ConfigError, match=said[model]):
+        run(small(model__name=model, method__fan_out=[5, 5, 5]))
 
 
 def test_a_finished_run_has_nothing_left_to_do(small, tmp_path):

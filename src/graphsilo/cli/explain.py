@@ -31,6 +31,7 @@ def explain_command(name: str) -> None:
     from graphsilo.data.partition import graph_rules, rules
     from graphsilo.data.silos.scenarios import SCENARIOS
     from graphsilo.data.sources import catalog
+    from graphsilo.experiments.config import called
     from graphsilo.federation import registry
     from graphsilo.models import registry as backbones
 
@@ -50,9 +51,10 @@ def explain_command(name: str) -> None:
     if "." in name:
         return _explain_setting(name)
     every = [known for names, _ in kinds for known in names]
-    settings = [f"{section}.{_plain(name)}" for section, kind in _sections().items() if _plain(name) in _names(kind)]
-    hint = nearest(settings[0], settings) if settings else nearest(name, every)
-    if not hint.startswith("did"):
+    hint = nearest(name, every)
+    if settings := called(name, {}):
+        hint = f"did you mean {settings}?"
+    elif not hint.startswith("did"):
         hint = "`graphsilo list methods` shows the methods; a setting is called by its section, too: method.mu."
     raise ConfigError(f"no method, model, partition rule, data set, scenario or section is called '{name}'; {hint}")
 

@@ -19,6 +19,7 @@ from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.doors import OWN
 from graphsilo.experiments.evaluation import modes_of, scored_clients
 from graphsilo.experiments.participants import Participants
+from graphsilo.experiments.simulation import model_entries
 from graphsilo.federation import own, registry
 from graphsilo.federation.client import ModelSpec, build_model, no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
@@ -59,6 +60,23 @@ def check_device(device: str, precision: Precision = "float32") -> None:
     if device.startswith("cuda"):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> None:
+    """Refuse, before data is read, backbones that do not go with a method's settings.
+
+    Models of a person's own wait for the data, as only it says what they are made for.
+
+    Raises:
+        ConfigError: One does not.
+    """
+    task = config.task or "node"
+    for name, options in model_entries(config) if method.backbone else ():
+        if name not in config.brought("model") and task in models.entry(name).tasks:
+            model = models.build(
+                name, num_features=1, num_classes=2, task=task, generator=generator(0, "depth"), **options
+            )
+            settings.check_model(name, model.message_layers, task)
 
 
 def check_data(method: Method, simulation: Participants) -> None:

@@ -566,7 +566,7 @@ def _renamed(section: str, call: Door) -> bool:
 
 def door_of(title: str, folder: Path | None = None) -> Door:
     """A place where settings are said, under the name that remarks have for it; its paths are relative to a folder."""
-    return Door(title, _SAID, _suggestion, folder)
+    return Door(title, _SAID, suggestion, folder)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -599,7 +599,7 @@ def _written_defaults(base: Door) -> frozenset[str]:
     return frozenset(name for name in unsaid if name in found or there.get(name) == base.values[name])
 
 
-def _suggestion(name: str, said: Mapping[str, Any]) -> str:
+def suggestion(name: str, said: Mapping[str, Any]) -> str:
     """Which setting was most likely meant by a name without its section, or with one that is not there.
 
     Args:

@@ -16,6 +16,7 @@ from graphsilo.errors import FederationError
 from graphsilo.experiments.checks import (
     check_data,
     check_device,
+    check_models,
     check_own,
     check_precision,
     check_resources,
@@ -90,6 +91,7 @@ def run(
     method = registry.load(config.method.name)
     method_config = config.method_config()
     check_device(config.run.device, config.run.precision)
+    check_models(config, method, method_config)
     if config.run.workers > 1:
         needs_unix("run.workers above 1")
     with ExitStack() as stack:

@@ -539,7 +539,7 @@ def _pool_notes(config: RunConfig, method: Method | None, clients: int) -> tuple
         pooled = [method.name]
     described = [
         " ".join([name, *(f"{key}={value}" for key, value in settings.items())])
-        for name, settings in _model_entries(config)[:clients]
+        for name, settings in model_entries(config)[:clients]
     ]
     if not pooled or len(set(described)) < 2:
         return ()
@@ -559,13 +559,13 @@ def model_specs(config: RunConfig, clients: list[ClientId]) -> dict[ClientId, Mo
     """
     from graphsilo.federation.client import ModelSpec  # imports torch, which cutting data does not need
 
-    entries = _model_entries(config)
+    entries = model_entries(config)
     for name, settings in entries:
         models.resolve(name, settings)
     return {client: ModelSpec(*entries[client % len(entries)], config.run.precision) for client in clients}
 
 
-def _model_entries(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
+def model_entries(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
     """(model, settings) of the pool, or of the one model."""
     chosen = config.model
     if chosen.pool is None:

@@ -9,6 +9,7 @@ from graphsilo.settings import ABOVE_ZERO, Settings, setting
 if TYPE_CHECKING:
     from graphsilo.data.scales import Scaling
     from graphsilo.data.silos.silo import Schema
+    from graphsilo.types import Task
 
 __all__ = ["ABOVE_ZERO", "LocalTrainingConfig", "MethodConfig", "OneRoundConfig", "Settings", "setting"]
 
@@ -68,6 +69,18 @@ class MethodConfig(Settings):
     def needs_secure_sums(self) -> str:
         """Why a run with these settings must make secure sums, in words; empty where it need not."""
         return ""
+
+    def check_model(self, model: str, depth: int, task: Task) -> None:
+        """Refuse a backbone with which these settings make no sense: called before data is read.
+
+        Args:
+            model: Its name.
+            depth: Its layers that mix rows along links; 0 where none do.
+            task: The run's.
+
+        Raises:
+            ConfigError: They do not.
+        """
 
     def check_scaling(self, scaling: Scaling) -> None:
         """Refuse features that are scaled in a way with which these settings could not keep what they promise.

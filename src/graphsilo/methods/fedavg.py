@@ -23,7 +23,7 @@ from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.objective import Objective, objective
-from graphsilo.types import ClientId
+from graphsilo.types import ClientId, Task
 
 # More draws than this cost more than a layer without sampling, which 0 asks for.
 Neighbours: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
@@ -42,6 +42,38 @@ class FedAvgConfig(LocalTrainingConfig):
         "outwards; 0 takes all",
         source="OpenFGL; Hamilton et al. 25, 10",
     )  # fmt: skip
+
+    def sampled(self, model: str, depth: int, task: Task) -> tuple[int, ...]:
+        """Neighbours to sample per layer, from the items outwards; () for all of them.
+
+        Args:
+            model: Its name.
+            depth: Its layers that mix rows.
+            task: The run's.
+
+        Raises:
+            ConfigError: The model does not mix rows layer by layer, or has other layers, or the items are no nodes.
+        """
+        asked = self.fan_out
+        if not any((asked,) if isinstance(asked, int) else asked):
+            return ()
+        said = asked if isinstance(asked, int) else list(asked)
+        if task != "node" or not depth:
+            raise ConfigError(
+                f"method.fan_out={said} samples neighbours of training nodes, layer by layer: for the task node and a "
+                f"model such as gcn, sage, gat, gin, gcnii or appnp. The task is {task}, the model {model}; use "
+                f"another model, or fan_out=0."
+            )
+        counts = (asked,) * depth if isinstance(asked, int) else asked
+        if len(counts) != depth:
+            raise ConfigError(
+                f"method.fan_out needs one number for every layer, or one per layer: the model has {depth} layers, "
+                f"{len(counts)} number{'' if len(counts) == 1 else 's'} came."
+            )
+        return counts
+
+    def check_model(self, model: str, depth: int, task: Task) -> None:
+        self.sampled(model, depth, task)
 
 
 class TrainRequest(Message):
@@ -79,29 +111,8 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
 
     @property
     def fan_out(self) -> tuple[int, ...]:
-        """Neighbours to sample per layer, from the items outwards; () for all of them.
-
-        Raises:
-            ConfigError: The model does not mix rows layer by layer, or has other layers, or the items are no nodes.
-        """
-        asked = self.config.fan_out
-        if not any((asked,) if isinstance(asked, int) else asked):
-            return ()
-        said = asked if isinstance(asked, int) else list(asked)
-        depth, task = self.model.message_layers, self.silo.schema.task
-        if task != "node" or not depth:
-            raise ConfigError(
-                f"method.fan_out={said} samples neighbours of training nodes, layer by layer: for the task node and a "
-                f"model such as gcn, sage, gat, gin, gcnii or appnp. The task is {task}, the model "
-                f"{self.context.model.name}; use another model, or fan_out=0."
-            )
-        counts = (asked,) * depth if isinstance(asked, int) else asked
-        if len(counts) != depth:
-            raise ConfigError(
-                f"method.fan_out needs one number for every layer, or one per layer: the model has {depth} layers, "
-                f"{len(counts)} number{'' if len(counts) == 1 else 's'} came."
-            )
-        return counts
+        """Neighbours to sample per layer, from the items outwards; () for all of them."""
+        return self.config.sampled(self.context.model.name, self.model.message_layers, self.silo.schema.task)
 
     @property
     def weight(self) -> float:

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 import torch
 
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.runtime.local.offloading import OffloadedState
 
@@ -50,7 +50,7 @@ def test_parked_clients_keep_their_files_and_only_these(tmp_path):
 
 def test_another_runs_checkpoint_is_refused(tmp_path):
     Checkpoints(tmp_path, "print").save(0, TREE, {})
-    with pytest.raises(RunError, match="belongs to another configuration, data set or partition"):
+    with pytest.raises(ConfigError, match="belongs to another configuration, data set or partition"):
         Checkpoints(tmp_path, "other").load(0)
 
 

@@ -23,7 +23,7 @@ def test_another_study_does_not_go_on_in_the_folder(tmp_path):
         ({"sampler": "random"}, "sampler was tpe"),
         ({"methods": ["fedprox"]}, "holds another study"),
     ):
-        with pytest.raises(RunError, match=text):
+        with pytest.raises(ConfigError, match=text):
             graphsilo.tune(out=out, resume=True, trials=2, **said)
     assert (out / "study.yaml").read_bytes() == before
 

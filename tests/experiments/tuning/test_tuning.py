@@ -140,7 +140,7 @@ def test_more_trials_for_a_study_and_its_final_runs_anew(tmp_path):
     first = graphsilo.tune(bad, trials=2, space={"method.lr": [1e-5, 0.05]}, seeds=[0], out=out, prune=False)
     before = trials_of(out)["fedavg"]
     assert len(before) == 2
-    with pytest.raises(RunError, match="already holds a study"):
+    with pytest.raises(ConfigError, match="already holds a study"):
         graphsilo.tune(bad, trials=3, space={"method.lr": [1e-5, 0.05]}, out=out)
     second = graphsilo.tune(trials=3, out=out, resume=True)
     assert trials_of(out)["fedavg"][:2] == before

@@ -528,7 +528,7 @@ def test_new_run_in_a_used_folder_leaves_its_name(sites: Any, measured: Callable
 
     with pytest.raises(KeyboardInterrupt):
         carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out")
-    with pytest.raises(RunError, match="already holds a run"):
+    with pytest.raises(ConfigError, match="already holds a run"):
         carry_out(sites, sites.transport, tmp_path / "out")
     tree = carry_out(sites, sites.transport, tmp_path / "out", resume=True)
     assert rounds(tree, measured) == rounds(alone(sites), measured)

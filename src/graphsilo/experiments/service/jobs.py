@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError, nearest
-from graphsilo.experiments.checks import check_compression, check_parties, check_secure_sums
+from graphsilo.experiments.checks import check_compression, check_models, check_parties, check_secure_sums
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.participants import left_out
@@ -175,6 +175,7 @@ def _checked(
     checked = with_local(settled(load_config(config, assignments=assignments), remote=True))
     method, settings = registry.load(checked.method.name), checked.method_config()
     check_remote(checked)
+    check_models(checked, method, settings)
     check_secure_sums(checked, method, settings)
     check_compression(checked, method, settings)
     if names is not None:

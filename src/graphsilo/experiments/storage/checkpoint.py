@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.errors import MessageError, RunError
+from graphsilo.errors import ConfigError, MessageError, RunError
 from graphsilo.experiments.storage.disk import write_bytes
 from graphsilo.experiments.storage.history import History
 from graphsilo.federation.codec import decode_tree, encode_tree
@@ -90,7 +90,8 @@ class Checkpoints:
         """The seed's checkpoint, with the rows of its rounds as ``history``; None where there is none.
 
         Raises:
-            RunError: It is damaged, or belongs to another configuration, data or partition.
+            ConfigError: It belongs to another configuration, data or partition.
+            RunError: It is damaged.
         """
         path = self._path(seed)
         try:
@@ -109,7 +110,7 @@ class Checkpoints:
         if tree.get("format") != FORMAT:
             raise RunError(f"the checkpoint {path} has format {tree.get('format')}; this graphsilo reads {FORMAT}.")
         if tree["fingerprint"] != self.fingerprint:
-            raise RunError(
+            raise ConfigError(
                 f"the checkpoint {path} belongs to another configuration, data set or partition: "
                 f"{self.reason(tree['settings'])}"
             )

@@ -10,7 +10,7 @@ from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.partition import Partition
 from graphsilo.data.partition.rules.files import GIVEN
 from graphsilo.data.sources.files import load_graph
-from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import Simulation
@@ -32,7 +32,7 @@ def adopted(config: RunConfig, own: Path | None, folder: Path, *, resume: bool) 
             the comparison with that run, which says in what they differ.
 
     Raises:
-        RunError: Another graph or partition is there already.
+        ConfigError: Another graph or partition is there already.
     """
     copies: dict[Path, Path] = {}
     for name, (section, key) in _PLACES.items():
@@ -58,7 +58,7 @@ def check_places(folder: Path, simulation: Participants) -> None:
     """Refuse to write the partition over a file that no run of this folder has left.
 
     Raises:
-        RunError: There is one.
+        ConfigError: There is one.
     """
     place = folder / PARTITION
     if not isinstance(simulation, Simulation) or not place.exists() or holds_run(folder):
@@ -82,7 +82,7 @@ def _is_place(target: Path, source: Path, *, resume: bool) -> bool:
     """Whether a file may have this place: nothing is there, or the same.
 
     Raises:
-        RunError: Something else is, and no run could be warned of it.
+        ConfigError: Something else is, and no run could be warned of it.
     """
     if not target.exists() or _same(target, source):
         return True
@@ -91,8 +91,8 @@ def _is_place(target: Path, source: Path, *, resume: bool) -> bool:
     raise _other(target, "graph" if target.name == DATA else "partition")
 
 
-def _other(place: Path, what: str) -> RunError:
-    return RunError(
+def _other(place: Path, what: str) -> ConfigError:
+    return ConfigError(
         f"{place} is there already and holds another {what} than this run's, or something else: it is neither used nor "
         f"written over. Choose another folder for the run, or move the file away."
     )

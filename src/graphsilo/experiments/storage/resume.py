@@ -8,7 +8,7 @@ from typing import Any
 
 from graphsilo import documents
 from graphsilo.data.partition import Partition
-from graphsilo.errors import ConfigError, GraphsiloError, RunError
+from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import NO_NUMBERS, EvaluationConfig
 from graphsilo.experiments.doors import NAMES, RECORDS
 from graphsilo.experiments.participants import Participants
@@ -24,10 +24,10 @@ def check_free(folder: Path) -> None:
     """Refuse a folder that holds a run, where a new one is to begin.
 
     Raises:
-        RunError: It holds one.
+        ConfigError: It holds one.
     """
     if holds_run(folder):
-        raise RunError(
+        raise ConfigError(
             f"{folder} already holds a run. Continue it with --resume, choose another --out, or delete the folder."
         )
 
@@ -41,13 +41,14 @@ def finished(folder: Path, fingerprint: str, why: Callable[[Any], str]) -> RunRe
     """The folder's result; None where there is none yet.
 
     Raises:
-        RunError: It is the result of something else, or of another version.
+        ConfigError: It is the result of something else.
+        RunError: It is damaged, or another version's.
     """
     if not (folder / "result.json").exists():
         return None
     record = records.read_run(folder)
     if record.fingerprint != fingerprint:
-        raise RunError(
+        raise ConfigError(
             f"{folder} holds the result of another configuration, data set or partition: {why(record.config)}"
         )
     return record
@@ -149,7 +150,7 @@ def check_outputs(folder: Path, wanted: EvaluationConfig) -> None:
         wanted: What is asked for now.
 
     Raises:
-        RunError: Models, or embeddings that need them, cannot be had any more.
+        ConfigError: Models, or embeddings that need them, cannot be had any more.
     """
     if not holds_run(folder):
         return
@@ -161,7 +162,7 @@ def check_outputs(folder: Path, wanted: EvaluationConfig) -> None:
     lacking = [name for name in kept if getattr(wanted, name) and not kept[name] and not kept["models"]]
     if lacking:
         named = " and ".join(f"evaluation.{name}" for name in lacking)
-        raise RunError(
+        raise ConfigError(
             f"{named} {'is' if len(lacking) == 1 else 'are'} true now, but the run in {folder} was begun without: the "
             f"models of its best rounds were not kept and cannot be written afterwards. Go on with "
             f"{' and '.join(f'--set evaluation.{name}=false' for name in lacking)}, or run it again with another --out."

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphsilo.__about__ import __version__
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments import batch
 from graphsilo.experiments.batch import Executor, Outcome, Task, executor_of
 from graphsilo.experiments.batch.orders import TASK, order_of
@@ -57,14 +57,14 @@ def tune(
         after_round: Called after rounds of runs in this process, and now and then during others.
 
     Raises:
-        ConfigError: The plan cannot be.
-        RunError: The folder holds another study, or every trial of a method failed.
+        ConfigError: The plan cannot be, or the folder holds another study.
+        RunError: Every trial of a method failed.
         GraphsiloError: As every trial would, before one is begun.
     """
     optuna_module()
     study = Study.of(config, plan, Path(out))
     if not resume and (study.out / STUDY).exists():
-        raise RunError(
+        raise ConfigError(
             f"{out} already holds a study. Continue it with --resume, choose another --out, or delete the folder."
         )
     study.check_data()

@@ -149,7 +149,7 @@ class Study:
         """Write what is tuned, or see that the folder's study is the same but for the number of trials.
 
         Raises:
-            RunError: It is another one.
+            ConfigError: It is another one.
         """
         place, now = self.out / STUDY, self._tree()
         if place.exists():
@@ -161,7 +161,7 @@ class Study:
                 if before.get(key) != now[key]
             ]
             if changed:
-                raise RunError(
+                raise ConfigError(
                     f"{self.out} holds another study: {some(changed)}. Its trials could not be compared: give what it "
                     f"was begun with (--resume alone does), or choose another --out."
                 )
