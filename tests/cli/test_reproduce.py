@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import graphsilo
+from graphsilo.report import reproduced
 from report.test_grid import check_latex
 
 
@@ -50,6 +51,16 @@ def test_data_that_is_missing_is_one_paragraph(call, tmp_path) -> None:
     assert "nowhere" in err
     assert "1 of 5" not in err  # said once, and not by run after run
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("flags", "status"), [([], 1), (["--quick"], 0)], ids=str)
+def test_runs_that_fail_are_said_and_a_quick_look_goes_on(call, tmp_path, monkeypatch, flags, status) -> None:
+    failed = {"fedpg-8.PROTEINS.dir0.3, FedDC, seed 0": "the training diverged"}
+    monkeypatch.setattr(reproduced, "reproduce", lambda *_, **__: reproduced.Reproduction((), (), failed, tmp_path))
+    code, _, err = call("reproduce", "fedpg", "VIII", *flags, "--out", tmp_path / "out")
+    assert code == status
+    assert "1 run failed" in " ".join(err.split())
+    assert "FedDC, seed 0: the training diverged" in " ".join(err.split())
 
 
 @pytest.mark.data

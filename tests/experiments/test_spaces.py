@@ -28,5 +28,9 @@ def test_every_method_has_a_space_of_settings_that_it_takes_and_that_change_some
             assert {key: getattr(made, key.removeprefix("method.")) for key in settings} == settings
 
 
+def test_fedprox_is_tuned_over_its_papers_penalties():
+    assert [table["method.mu"] for table in default_spaces("fedprox")] == [[0.001, 0.01, 0.1, 1.0]] * 2
+
+
 def test_a_method_of_ones_own_has_none():
     assert default_spaces("mine") == []
