@@ -133,8 +133,10 @@ def nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def by_call(config: Any = None, arguments: dict[str, Any] | None = None, settings: dict[str, Any] | None = None) -> Any:
+    dotted = {name: value for name, value in (settings or {}).items() if "." in name}
+    plain = {name: value for name, value in (settings or {}).items() if "." not in name}  # task, which is an argument
     with tempfile.TemporaryDirectory() as scratch:
-        return api._configuration(config, api._said(api.run, arguments or {}, settings or {}, Path(scratch)))
+        return api._configuration(config, api._said(api.run, {**plain, **(arguments or {})}, dotted, Path(scratch)))
 
 
 def doors(said: dict[str, Any], folder: Path) -> dict[str, Any]:
