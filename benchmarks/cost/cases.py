@@ -82,7 +82,7 @@ def cases(
     if yardstick:
         found += _yardstick(settings, quick)
     found += [*_methods(settings, methods, quick), *_growth(settings, methods, quick, largest)]
-    found += _workers(settings)
+    found += _workers(settings, methods, quick)
     if quick:
         found = [Case(one.kind, one.name, one.overrides, one.unit, min(one.turns, 2), one.facts) for one in found]
     return found
@@ -172,20 +172,23 @@ def _growth(settings: Mapping[str, Any], methods: Sequence[str], quick: bool, la
                 yield Case("growth", f"{axis}/{name}/{value}", overrides, None, entry["turns"], facts)
 
 
-def _workers(settings: Mapping[str, Any]) -> Iterator[Case]:
+def _workers(settings: Mapping[str, Any], methods: Sequence[str], quick: bool) -> Iterator[Case]:
     chapter = settings["workers"]
+    usual, data = chapter["usual"], chapter["data"]
     cores = len(os.sched_getaffinity(0))
-    for data in chapter["data"]:
+    counts = sorted({2**power for power in range(1, cores.bit_length()) if 2**power <= cores} | {cores} - {1})
+    for name in methods:
+        if name in chapter["without"] or (quick and name != usual["method"]):
+            continue
+        how = usual if name == usual["method"] else chapter
         one = {
             **settings["base"],
             **settings["data"][data]["set"],
-            **settings["unit"],
-            "method.name": chapter["method"],
-            "method.rounds": chapter["rounds"],
+            **(settings["unit"] if name == settings["unit"]["method.name"] else {}),
+            "method.name": name,
+            "method.rounds": how["rounds"],
+            **settings["methods"].get(name, {}),
         }
-        for count in sorted({2**power for power in range(1, cores.bit_length()) if 2**power <= cores} | {cores} - {1}):
-            facts = {"method": chapter["method"], "data": data, "workers": count}
-            yield Case(
-                "workers", f"{chapter['method']}/{data}/{count}", {**one, "run.workers": count}, one,
-                chapter["turns"], facts,
-            )  # fmt: skip
+        for count in counts:
+            facts = {"method": name, "data": data, "workers": count}
+            yield Case("workers", f"{name}/{data}/{count}", {**one, "run.workers": count}, one, how["turns"], facts)

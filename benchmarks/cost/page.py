@@ -257,10 +257,11 @@ def _range(sizes: Sequence[float]) -> str:
 def _workers(tree: Mapping[str, Any]) -> Section:
     rows = [
         [row.title, shown(row.ratio), f"{row.facts['cpu']:.2f}", f"{row.facts['memory']:.2f}",
+         f"{row.facts['setup']:.2f}", f"{row.facts['setup_rounds']:.1f}",
          "yes" if row.facts["same"] else "NO"]
         for row in readings.workers(tree)
     ]  # fmt: skip
-    columns = ["Run", "Speed-up", "CPU, ratio", "Memory, ratio", "Same numbers"]
+    columns = ["Run", "Speed-up", "CPU, ratio", "Memory, ratio", "Speed-up of set-up", "Set-up, in rounds", "Same numbers"]
     return Section(
         "workers",
         "Workers",

@@ -59,6 +59,10 @@ def whole_round(probe: Tree, key: str = "cpu") -> float:
     return part(probe, "round", key) + part(probe, "evaluation", key)
 
 
+def _setup_wall(probe: Tree) -> float:
+    return max(part(probe, "setup", "wall"), 1e-9)
+
+
 def training_memory(probe: Tree) -> float:
     """Most bytes of set-up, rounds and evaluation, above those of the imports."""
     top = max(part(probe, name, "peak") for name in ("setup", "round", "evaluation"))
@@ -228,6 +232,10 @@ def workers(tree: Tree) -> list[PairRow]:
                 "one process",
                 middle([whole_round(turn["unit"], "wall") / whole_round(turn["case"], "wall") for turn in turns]),
                 {
+                    "setup": middle([_setup_wall(turn["unit"]) / _setup_wall(turn["case"]) for turn in turns]).value,
+                    "setup_rounds": middle(
+                        [_setup_wall(turn["unit"]) / whole_round(turn["unit"], "wall") for turn in turns]
+                    ).value,
                     "cpu": middle([whole_round(turn["case"]) / whole_round(turn["unit"]) for turn in turns]).value,
                     "memory": middle([turn["case"]["pss"] / own for turn, own in zip(turns, one, strict=True)]).value,
                     "same": all(turn["case"]["score"] == turn["unit"]["score"] for turn in turns),
