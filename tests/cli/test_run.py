@@ -11,7 +11,7 @@ import yaml
 
 from graphsilo.cli.app import references, whole_numbers
 from graphsilo.cli.run import claim_folder, folder_name, unfinished_run
-from graphsilo.errors import ConfigError, RunError
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.seed import SeedRun
 
@@ -108,7 +108,7 @@ def test_a_refused_resume_names_what_differs(call, finished):
     code, _, err = call(
         "run", "--resume", "--out", finished, "--set", "method.lr=0.5", "--seeds", "0-2", "--device", "cpu"
     )
-    assert code == RunError.exit_code
+    assert code == ConfigError.exit_code
     assert "method.lr was 0.01 when the run was begun and is 0.5 now" in err
     assert "run.seeds was [0, 1] when the run was begun and is [0, 1, 2] now" in err
 
@@ -138,7 +138,7 @@ def test_embeddings_are_added_to_a_finished_run(call, small, tmp_path):
 def test_a_finished_folder_is_not_overwritten(call, small, finished):
     before = (finished / "result.json").read_bytes(), (finished / "log.txt").read_bytes()
     code, _, err = call("run", *small, "--out", finished)
-    assert code == RunError.exit_code
+    assert code == ConfigError.exit_code
     assert "--resume" in err
     assert before == ((finished / "result.json").read_bytes(), (finished / "log.txt").read_bytes())
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import graphsilo
-from graphsilo.errors import ConfigError, RunError, UnsupportedError
+from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
@@ -58,7 +58,7 @@ def test_it_is_told_and_belongs_to_the_run(small, tmp_path):
     assert low["config"]["run"]["precision"] == "bfloat16"
     assert full["config"]["run"]["precision"] == "float32"
     assert low["fingerprint"] != full["fingerprint"]
-    with pytest.raises(RunError, match=r"run\.precision was bfloat16 when the run was begun and is float32 now"):
+    with pytest.raises(ConfigError, match=r"run\.precision was bfloat16 when the run was begun and is float32 now"):
         run(small(), out=tmp_path / "low", resume=True)
 
 

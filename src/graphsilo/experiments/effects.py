@@ -22,8 +22,6 @@ from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS
 from graphsilo.federation import registry
-from graphsilo.federation.compression import compressible
-from graphsilo.federation.interface import handlers_of
 from graphsilo.settings import ABOVE_ZERO, Settings
 from graphsilo.types import Task
 
@@ -258,9 +256,12 @@ def _between(case: Case, key: str, value: Any) -> str | None:
 
 def _compression(case: Case, key: str, value: Any) -> str | None:
     """It is about models that clients make of one that they were sent."""
-    method = registry.load(case.config.method.name)
     if value == "none":
         return None
+    from graphsilo.federation.compression import compressible  # imports torch, which cutting data does not need
+    from graphsilo.federation.interface import handlers_of
+
+    method = registry.load(case.config.method.name)
     if method.pooled:
         return f"{method.title} has all data in one place, and no silo sends anything"
     if any(compressible(*step.types()) for step in handlers_of(method.client).values()):

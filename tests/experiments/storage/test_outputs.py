@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.runner import run
 from kit.stopped import Stop, StopAfter, stopped
 
@@ -16,7 +16,8 @@ def test_models_that_were_not_kept_are_refused(small, tmp_path, wanted):
     (name,) = (key.replace("__", ".") for key in wanted)
     for place in ("finished", "halted"):
         before = (tmp_path / place / "config.yaml").read_bytes()
-        with pytest.raises(RunError, match=rf"{name} is true now, but the run in .* was begun without.*{name}=false"):
+        told = rf"{name} is true now, but the run in .* was begun without.*{name}=false"
+        with pytest.raises(ConfigError, match=told):
             run(small(run__checkpoint_every=1, **wanted), out=tmp_path / place, resume=True)
         assert (tmp_path / place / "config.yaml").read_bytes() == before
     run(small(run__checkpoint_every=1), out=tmp_path / "halted", resume=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.errors import ConfigError, GraphsiloError, RunError
 from graphsilo.experiments import seed
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Observer
@@ -236,7 +236,7 @@ def test_differing_settings_are_named(small, tmp_path):
     stopped(small(**begun, method__mu=0.01), halted)
     for folder in (finished, halted):
         before = (folder / "config.yaml").read_bytes()
-        with pytest.raises(RunError) as caught:
+        with pytest.raises(ConfigError) as caught:
             run(small(**begun, method__mu=0.1, run__workers=2), out=folder, resume=True)
         named = "data set or partition: method.mu was 0.01 when the run was begun and is 0.1 now. Give the settings"
         assert named in str(caught.value)
@@ -246,11 +246,11 @@ def test_differing_settings_are_named(small, tmp_path):
 def test_a_differing_partition_is_named_by_what_makes_it(small, tmp_path):
     run(small(), out=tmp_path / "run")
     told = r": partition\.clients was 3 when the run was begun and is 2 now\. Give"
-    with pytest.raises(RunError, match=told):
+    with pytest.raises(ConfigError, match=told):
         run(small(partition__clients=2), out=tmp_path / "run", resume=True)
     told = r": method\.lr was 0\.01 when the run was begun and is 0\.5 now\. Give"
     stored = str(tmp_path / "run" / "partition.npz")
-    with pytest.raises(RunError, match=told):  # the same partition from a file is no difference
+    with pytest.raises(ConfigError, match=told):  # the same partition from a file is no difference
         run(small(partition__file=stored, method__lr=0.5), out=tmp_path / "run", resume=True)
 
 
@@ -258,7 +258,7 @@ def test_data_that_has_changed_is_told(small, tmp_path):
     run(small(), out=tmp_path / "run")
     result = tmp_path / "run" / "result.json"
     result.write_text(result.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
-    with pytest.raises(RunError, match="its settings are the same, so the data's contents are not"):
+    with pytest.raises(ConfigError, match="its settings are the same, so the data's contents are not"):
         run(small(), out=tmp_path / "run", resume=True)
     result.write_text(result.read_text().replace('"config": ', '"other": '))
     with pytest.raises(RunError, match=r"does not have the form of one: .*`other`"):
@@ -272,7 +272,7 @@ def test_a_config_that_was_edited_by_hand_is_named(small, tmp_path, ended):
     run(config, out=tmp_path) if ended else stopped(config, tmp_path)
     path = tmp_path / "config.yaml"
     path.write_text(path.read_text().replace("lr: 0.01", "lr: 0.5"))
-    with pytest.raises(RunError, match=r"method\.lr was 0\.01 when the run was begun and is 0\.5 now\. Give"):
+    with pytest.raises(ConfigError, match=r"method\.lr was 0\.01 when the run was begun and is 0\.5 now\. Give"):
         run(load_config(path), out=tmp_path, resume=True)
 
 
