@@ -174,17 +174,17 @@ def _growth(settings: Mapping[str, Any], methods: Sequence[str], quick: bool, la
 
 def _workers(settings: Mapping[str, Any], methods: Sequence[str], quick: bool) -> Iterator[Case]:
     chapter = settings["workers"]
-    usual, data = chapter["usual"], chapter["data"]
+    data, unit = chapter["data"], settings["unit"]["method.name"]
     cores = len(os.sched_getaffinity(0))
     counts = sorted({2**power for power in range(1, cores.bit_length()) if 2**power <= cores} | {cores} - {1})
     for name in methods:
-        if name in chapter["without"] or (quick and name != usual["method"]):
+        if name in chapter["without"] or (quick and name != unit):
             continue
-        how = usual if name == usual["method"] else chapter
+        how, model = (chapter["unit"], settings["unit"]) if name == unit else (chapter, {})
         one = {
             **settings["base"],
             **settings["data"][data]["set"],
-            **(settings["unit"] if name == settings["unit"]["method.name"] else {}),
+            **model,
             "method.name": name,
             "method.rounds": how["rounds"],
             **settings["methods"].get(name, {}),

@@ -261,15 +261,7 @@ def _workers(tree: Mapping[str, Any]) -> Section:
          "yes" if row.facts["same"] else "NO"]
         for row in readings.workers(tree)
     ]  # fmt: skip
-    columns = [
-        "Run",
-        "Speed-up",
-        "CPU, ratio",
-        "Memory, ratio",
-        "Speed-up of set-up",
-        "Set-up, in rounds",
-        "Same numbers",
-    ]
+    columns = ["Run", "Speed-up", "CPU, ratio", "Memory, ratio", "Set-up, speed-up", "Set-up, rounds", "Same numbers"]
     return Section(
         "workers",
         "Workers",

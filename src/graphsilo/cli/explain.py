@@ -77,8 +77,8 @@ def _explain_setting(name: str) -> None:
         known += [(owner, kind) for where, owner, kind in every_group() if where == section and owner]
     found: dict[tuple[Any, ...], list[str]] = {}
     for owner, kind in known:
-        for setting, default, *rest in rows(kind) if key in _names(kind) else ():
-            if setting == key:
+        for setting, default, *rest in rows(kind):
+            if setting == key and key in _names(kind):
                 found.setdefault((written(default), *rest), []).append(owner)
     if not found:
         every = [f"{section}.{each}" for _, kind in known for each in _names(kind)]

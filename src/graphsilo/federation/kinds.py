@@ -65,7 +65,6 @@ square must still be a float32 number; a statistic may be such a square. A count
 LARGEST_WHOLE = 2**53
 """Largest size of a whole number of any kind: a float64 holds it exactly."""
 
-
 MASKED = " (masked)"
 """After a message's name, in ledgers and logs: it was sent in a secure sum."""
 
