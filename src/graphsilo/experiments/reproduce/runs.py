@@ -6,6 +6,7 @@ rest is carried out.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -121,11 +122,12 @@ def carry_out(
         ConfigError: There is no such executor.
         DataError: A data set is not here and cannot be downloaded: then nothing is run.
     """
-    _fetch(planned)
-    by_name = {job.name: job for job in planned.jobs}
-    tasks = (batch.Task(job.name, job.config, job.out) for job in planned.jobs)
-    for outcome in batch.run(tasks, executor, follow=follow):
-        yield by_name[outcome.name], outcome
+    with contextlib.closing(batch.executor_of(executor)) as place:  # a mistake in it is told before anything is fetched
+        _fetch(planned)
+        by_name = {job.name: job for job in planned.jobs}
+        tasks = (batch.Task(job.name, job.config, job.out) for job in planned.jobs)
+        for outcome in batch.run(tasks, place, follow=follow):
+            yield by_name[outcome.name], outcome
 
 
 def _fetch(planned: Plan) -> None:
