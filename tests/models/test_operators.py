@@ -115,3 +115,31 @@ def test_narrow_products_are_the_same_on_every_processor(monkeypatch, is_amd):
     assert (layer.tolist(), gradient.tolist()) == ([[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]], [[9.0], [12.0]])
     assert layer.is_contiguous()
     assert gradient.is_contiguous()
+
+
+def test_block_of_whole_components_by_hand() -> None:
+    entries = np.array(
+        [[0, 2, 0, 0, 0], [2, 1, 0, 0, 0], [0, 0, 0, 3, 0], [0, 0, 3, 0, 4], [0, 0, 0, 4, 5]], np.float32
+    )
+    whole = SparseOperator(sp.csr_matrix(entries))
+    part = whole.block(np.array([2, 3, 4, 0, 1]))
+    expected = np.array(
+        [[0, 3, 0, 0, 0], [3, 0, 4, 0, 0], [0, 4, 5, 0, 0], [0, 0, 0, 0, 2], [0, 0, 0, 2, 1]], np.float32
+    )
+    np.testing.assert_array_equal(part.dense().numpy(), expected)
+    np.testing.assert_array_equal(whole.block(np.array([0, 1])).dense().numpy(), [[0, 2], [2, 1]])
+    assert whole.block(np.array([], dtype=np.int64)).shape == (0, 0)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_transposes_of_blocks(symmetric: bool) -> None:
+    entries = np.array([[1, 2, 0], [2 if symmetric else 3, 0, 0], [0, 0, 4]], np.float32)
+    whole = SparseOperator(sp.csr_matrix(entries))
+    assert whole.symmetric is symmetric
+    right = torch.tensor([[1.0], [10.0], [100.0]])
+    back = [21.0, 2.0, 400.0] if symmetric else [31.0, 2.0, 400.0]  # the columns' sums, weighted
+    assert whole.tmm(right)[:, 0].tolist() == back
+    part = whole.block(np.array([2, 0, 1]))
+    assert part.symmetric is symmetric
+    assert part.tmm(right[[2, 0, 1]])[:, 0].tolist() == [back[2], back[0], back[1]]
+    assert not SparseOperator(sp.csr_matrix(entries[:2])).symmetric

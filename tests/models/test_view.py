@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -195,3 +197,23 @@ def test_distinct_numbers_are_ascending(count: int) -> None:
         count, np.array([7, 2, 2], dtype=np.int32), np.array([2, 9], dtype=np.int64), np.array([], np.int64)
     )
     assert (found.tolist(), found.dtype) == ([2, 7, 9], np.int64)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_some_graphs_are_cut_out_of_the_whole_collection(sparse: bool, make_collection) -> None:
+    """The collection's own operators and first layer, so that a batch multiplies nothing again; in the order asked."""
+    collection = make_collection()
+    if sparse:
+        features = sp.csr_matrix(collection.union.features)
+        collection = dataclasses.replace(collection, union=dataclasses.replace(collection.union, features=features))
+    data = GraphTensors(collection)
+    pointer, graphs = collection.pointer, np.array([len(collection.pointer) - 2, 0])
+    nodes = np.concatenate([np.arange(pointer[graph], pointer[graph + 1]) for graph in graphs])
+    view = data.view(graphs)
+    for norm in ("sum", "gcn", "mean"):
+        whole = data.matrix(norm).toarray()
+        for block in view.blocks(norm, 2):
+            np.testing.assert_array_equal(block.dense().numpy(), whole[np.ix_(nodes, nodes)])
+        first = view.first_layer(norm, 2).dense().numpy()
+        expected = (data.matrix(norm) @ collection.union.features)[nodes]
+        np.testing.assert_allclose(first, expected.toarray() if sparse else expected, rtol=1e-6, atol=1e-7)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, layer_widths, widths
 from graphsilo.models.dropout import relu_dropout
-from graphsilo.models.operators import SparseOperator, product
+from graphsilo.models.operators import SparseOperator
 from graphsilo.models.precision import wide
 from graphsilo.models.stack import DENSE, Plan, Stack, Term
 from graphsilo.models.view import View
@@ -128,8 +128,9 @@ class GIN(LayeredModel):
     def _plan(self, view: View, depth: int) -> Plan:
         def make() -> Plan:
             blocks = self_blocks(view, depth, self.eps)
-            key = ("gin first", 1 if view.is_full else depth, self.eps)
-            first = view.cached(key, lambda: product(blocks[0], view.features("sum", depth)))
+            first = view.times_features(
+                ("gin first", self.eps), lambda view: self_blocks(view, depth, self.eps)[0], "sum", depth
+            )
             dense = [DENSE] * (self.mlp_layers - 1)
             return tuple(
                 layer
@@ -178,6 +179,9 @@ class GIN(LayeredModel):
 
 def self_blocks(view: View, depth: int, eps: float) -> list[SparseOperator]:
     """A + (1+ε) I per layer, on the rows that the view needs."""
+    if view.of_graphs:
+        whole = self_blocks(view.data.full, 1, eps)[0]
+        return [view.cached(("gin block", eps), lambda: view.part(whole))] * depth
 
     def make() -> list[SparseOperator]:
         made: dict[int, SparseOperator] = {}

@@ -68,10 +68,22 @@ class _Product(torch.autograd.Function):
 
 
 class SparseOperator(Operator):
-    """A sparse matrix in compressed rows, with its transpose (made at first use)."""
+    """A sparse matrix in compressed rows, with its transpose (made at first use).
+
+    Args:
+        matrix: [rows, columns].
+        device: Where it multiplies.
+        dtype: Of its numbers there.
+        symmetric: Whether it is known to be its own transpose, bit for bit.
+    """
 
     def __init__(
-        self, matrix: sp.csr_matrix, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+        self,
+        matrix: sp.csr_matrix,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        symmetric: bool = False,
     ):
         self.matrix = matrix.tocsr()
         self.matrix.sort_indices()
@@ -80,15 +92,40 @@ class SparseOperator(Operator):
         self.cost = SPARSE_COST * self.nnz
         self._device, self._dtype = torch.device(device), dtype
         self._by_rows = _Compressed(self.matrix, self._device, dtype)
-        self._by_columns: _Compressed | None = None
+        self._by_columns = self._by_rows if symmetric else None
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether it is its own transpose, bit for bit."""
+        return self._turned() is self._by_rows
 
     def mm(self, right: Tensor) -> Tensor:
         return self._by_rows.mm(right)
 
     def tmm(self, left: Tensor) -> Tensor:
+        return self._turned().mm(left)
+
+    def block(self, rows: NDArray[np.int64]) -> SparseOperator:
+        """The entries at [rows, rows], where all entries of these rows are, and those of a component lie side by side.
+
+        Args:
+            rows: Whole components of the matrix, each as a run of its rows in their order.
+        """
+        pointer, columns, values = self.matrix.indptr, self.matrix.indices, self.matrix.data
+        sizes = np.diff(pointer)[rows]
+        ends = np.cumsum(sizes, dtype=np.int64)
+        taken = np.repeat(pointer[rows] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+        # A row and the columns of its component have moved by the same number of places.
+        moved = columns[taken] + np.repeat(np.arange(len(rows)) - rows, sizes)
+        shape = (len(rows), len(rows))
+        part = sp.csr_matrix((values[taken], moved, np.concatenate([[0], ends])), shape=shape)
+        return SparseOperator(part, device=self._device, dtype=self._dtype, symmetric=self.symmetric)
+
+    def _turned(self) -> _Compressed:
         if self._by_columns is None:
-            self._by_columns = _Compressed(self.matrix.T.tocsr(), self._device, self._dtype)
-        return self._by_columns.mm(left)
+            turned = _Compressed(self.matrix.T.tocsr(), self._device, self._dtype)
+            self._by_columns = self._by_rows if turned.equals(self._by_rows) else turned
+        return self._by_columns
 
     def dense(self) -> Tensor:
         return torch.from_numpy(self.matrix.toarray()).to(self._device, self._dtype)
@@ -244,6 +281,11 @@ class _Compressed:
         self.as_bags = device.type == "cpu" and dtype is torch.float32
         # As torch's own sparse matrix, for what has no faster kernel.
         self._tensor = None if self.as_bags else csr_tensor(self.pointer, self.columns, self.values, self.shape)
+
+    def equals(self, other: _Compressed) -> bool:
+        """Whether both hold the same numbers at the same places."""
+        mine, others = (self.pointer, self.columns, self.values), (other.pointer, other.columns, other.values)
+        return self.shape == other.shape and all(map(torch.equal, mine, others))
 
     def mm(self, right: Tensor) -> Tensor:
         """The matrix times ``right`` [columns, k]."""

@@ -334,7 +334,18 @@ class View:
         if self._nodes is None:
             shared = self.data.cached(("blocks", norm), lambda: self._one_block(norm))
             return [shared] * depth
+        if self.of_graphs:
+            return [self.cached(("block", norm), lambda: self.part(self.data.full.blocks(norm, 1)[0]))] * depth
         return self.cached(("blocks", norm, depth), make)
+
+    @property
+    def of_graphs(self) -> bool:
+        """Whether these are some graphs of a collection, which no link leaves."""
+        return self.data.collection is not None and self._nodes is not None
+
+    def part(self, whole: SparseOperator) -> SparseOperator:
+        """What the view's graphs have of an operator [n, n] of the whole collection."""
+        return whole.block(self.nodes)
 
     def _one_block(self, norm: Norm) -> SparseOperator:
         return SparseOperator(self.data.matrix(norm), device=self.data.device, dtype=self.data.dtype)
@@ -392,12 +403,25 @@ class View:
 
     def first_layer(self, norm: Norm, depth: int) -> Operator:
         """Block 0 times X as one operator, [rows of layer 1, d]: the constant part of a model's first layer."""
-        place, key = self._first(norm, depth)
-        return place.cached(key, lambda: product(self.blocks(norm, depth)[0], self.features(norm, depth)))
+        return self.times_features(("first", norm), lambda view: view.blocks(norm, depth)[0], norm, depth)
 
-    def _first(self, norm: Norm, depth: int) -> tuple[GraphTensors | View, tuple[Any, ...]]:
-        """Who keeps the first layer's operator, under which key."""
-        return (self.data, ("first", norm)) if self._nodes is None else (self, ("first", norm, depth))
+    def times_features(
+        self, name: tuple[Any, ...], block: Callable[[View], SparseOperator], norm: Norm, depth: int
+    ) -> Operator:
+        """A view's ``block`` times X, kept under this name; of some graphs, the rows of the whole collection's."""
+        place, key = self._place(name, depth)
+
+        def make() -> Operator:
+            if self.of_graphs and isinstance(self.data.full.features(), DenseOperator):
+                whole = self.data.full.times_features(name, block, norm, depth)
+                return DenseOperator(whole.dense()[torch.from_numpy(self.nodes).to(self.data.device)])
+            return product(block(self), self.features(norm, depth))
+
+        return place.cached(key, make)
+
+    def _place(self, name: tuple[Any, ...], depth: int) -> tuple[GraphTensors | View, tuple[Any, ...]]:
+        """Who keeps a first layer's operator, under which key."""
+        return (self.data, name) if self._nodes is None else (self, (*name, depth))
 
     def hops(self, levels: int, norm: Norm = "gcn") -> list[Operator]:
         """[X, ÂX, …, Â^levels X] on the view's rows: what decoupled models precompute."""
@@ -418,7 +442,7 @@ class View:
             if self.kept and sp.issparse(self.data.graph.features):
                 factors = self.features(norm, level)
             if isinstance(factors, SparseOperator):
-                place, key = self._first(norm, level)
+                place, key = self._place(("first", norm), level)
                 known, (first, *others) = place._cache.get(key), self.blocks(norm, level)
                 factors = product(first, factors) if known is None else cast("Operator", known)
                 for block in others:
