@@ -49,9 +49,10 @@ point or two is one of cuts. *Ours* is the method as it comes, in the view that 
 common model instead of the clients' own, or the other way round), at the round that validation chose, mean ± standard
 deviation of three seeds, of which each has a cut and split of its own except in FedLoG's tables. *Tuned* is the best
 of eight settings, the same number for every method, chosen by validation on a cut and seed that no score here comes
-from. Rows in italics are references and stand in no paper. Click a title to sort; differences are coloured from one
-point, from three and from eight. CPU seconds are of one seed; most were measured on an Intel Xeon, some later
-ones on an AMD EPYC, which takes about half.
+from; (1 of 3) means that only so many seeds gave a score, as training diverged in the others. Rows in italics are
+references and stand in no paper. Click a title to sort; differences are coloured from one point, from three and from
+eight. CPU seconds are of one seed; most were measured on an Intel Xeon, some later ones on an AMD EPYC, which takes
+about half.
 
 What follows from them: [findings](papers-findings.md).
 """
@@ -154,15 +155,16 @@ def measured(runs: list[papers.Run]) -> Section:
         of_label = [run for run in runs if run.label == label]
         kept = papers.results(of_label)
         tuned = papers.results([run for run in runs if run.label == f"{label}, tuned"])
-        section.lines.update({(cells[0], cells[1]): cells for cells in lines(of_label[0], kept, tuned)})
+        section.lines.update({(cells[0], cells[1]): cells for cells in lines(of_label, kept, tuned)})
         for result in [result for found in (kept, tuned) for trials in found.values() for result in trials]:
             section.cuts.append(result["partition"][:8])
             section.commits.append(result["commit"][:7])
     return section
 
 
-def lines(run: papers.Run, kept: papers.Trials, tuned: papers.Trials) -> Iterator[Cells]:
-    """A method's cells for each score that is printed for it."""
+def lines(runs: list[papers.Run], kept: papers.Trials, tuned: papers.Trials) -> Iterator[Cells]:
+    """A method's cells for each score that is printed for it; ``runs`` are its seeds."""
+    run, seeds = runs[0], len({each.seed for each in runs})
     view = run.scores[0].partition(".")[0]
     reference = all(value is None for value in run.published)
     for index, wanted in enumerate(run.scores):
@@ -180,12 +182,17 @@ def lines(run: papers.Run, kept: papers.Trials, tuned: papers.Trials) -> Iterato
             _cell([] if published is None else [published], papers._paper(run, index)),
             _cell(ours),
             _difference(ours, published),
-            _cell(best),
+            _cell(best, _of_seeds(best, seeds)),
             _difference(best, published),
             _cell(_values(kept, other[0]) if other else []),
             f"<td>{len(ours)}</td>" if ours else EMPTY,
             _cell(cpu, f"{statistics.fmean(cpu):.1f}" if cpu else NOT_YET),
         ]
+
+
+def _of_seeds(values: list[float], seeds: int) -> str | None:
+    """What a cell says that holds fewer seeds than were to be run."""
+    return f"{papers._shown(values)} ({len(values)} of {seeds})" if 0 < len(values) < seeds else None
 
 
 def _seeds(cells: Cells) -> int:
