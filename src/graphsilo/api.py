@@ -484,8 +484,8 @@ def compare(
         ``to_csv`` write either as text.
 
     Raises:
-        RunError: A folder cannot be read.
-        ConfigError: An unknown metric, view, paper or baseline.
+        RunError: A result cannot be read.
+        ConfigError: A folder holds no finished run; an unknown metric, view, paper or baseline.
     """
     from graphsilo.experiments.storage import disk
     from graphsilo.report import grid, html
@@ -570,8 +570,8 @@ def predict(
         graph: A graph or a file of one, such as the client's with new nodes; None takes the client's own.
 
     Raises:
-        RunError: There is no such run on disk, or its models were not saved.
-        ConfigError: No such client, seed or checkpoint.
+        RunError: The run had no folder, or its models were not saved.
+        ConfigError: The folder holds no finished run; no such client, seed or checkpoint.
         DataError: The graph does not fit the model.
     """
     from graphsilo.data.graph import Graph, GraphCollection
@@ -632,9 +632,9 @@ def attack(
         What was found; ``outcomes`` has it by seed.
 
     Raises:
-        RunError: There is no such run on disk, or its data is at other machines.
+        RunError: The run had no folder, or its data is at other machines.
         UnsupportedError: The run's task is not ``node``.
-        ConfigError: No such attack, attacker, seed or client.
+        ConfigError: The folder holds no finished run; no such attack, attacker, seed or client.
     """
     from graphsilo.attacks import study
     from graphsilo.experiments.storage.results import Result

@@ -1,7 +1,7 @@
 """The errors a person can meet, drawn as one tree.
 
     GraphsiloError
-    ├── ConfigError            a setting is unknown, missing or contradicts another     (exit code 2)
+    ├── ConfigError            a setting is wrong, or a folder holds no run or study    (exit code 2)
     ├── DataError              a data set, table or file is not what it should be        (exit code 2)
     │   └── PartitionError     a graph cannot be cut, or a partition does not fit it      (exit code 2)
     ├── UnsupportedError       a combination that no method or model here can run         (exit code 2)
@@ -29,7 +29,7 @@ class GraphsiloError(Exception):
 
 
 class ConfigError(GraphsiloError):
-    """A setting is unknown, missing, of the wrong type, or contradicts another one."""
+    """A setting is unknown, missing, of the wrong type, or contradicts another one; or a folder holds no run."""
 
     exit_code = 2
 

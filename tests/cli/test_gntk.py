@@ -87,14 +87,14 @@ def test_a_chosen_seed(mended, tmp_path):
     gntk(run=mended, seed=1, out=tmp_path / "found.json")
     assert json.loads((tmp_path / "found.json").read_text())["nearer"] == 0
     assert not (mended / "gntk.json").exists()
-    with pytest.raises(RunError, match=r"seeds \[0, 1\]; 4 was asked for"):
+    with pytest.raises(ConfigError, match=r"seeds \[0, 1\]; 4 was asked for"):
         find_study(mended, 4)
 
 
 def test_a_run_without_a_study(finished, tmp_path):
-    with pytest.raises(RunError, match=r"evaluation\.study"):
+    with pytest.raises(ConfigError, match=r"evaluation\.study"):
         gntk(run=finished)
-    with pytest.raises(RunError, match="finished run"):
+    with pytest.raises(ConfigError, match="finished run"):
         gntk(run=tmp_path)
 
 

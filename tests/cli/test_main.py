@@ -26,10 +26,23 @@ def test_partition_imports_no_torch():
     assert not loaded & {"torch", "torch_geometric", "sklearn"}
 
 
+@pytest.mark.parametrize(
+    "command", [("report",), ("compare",), ("attack",), ("predict", "--client=0", "--run"), ("gntk", "--run")]
+)
+@pytest.mark.parametrize("folder", ["empty", "nowhere"])
+def test_a_folder_without_a_run_is_wrong_usage(call, tmp_path, command, folder):
+    (tmp_path / "empty").mkdir()
+    code, _, err = call(*command, tmp_path / folder)
+    assert code == 2
+    assert folder in err
+    assert "give the folder" in err
+
+
 def test_failures_exit_with_1(call, tmp_path):
-    code, _, err = call("report", tmp_path / "nothing")
+    (tmp_path / "result.json").write_text("{")
+    code, _, err = call("report", tmp_path)
     assert code == 1
-    assert "nothing" in err
+    assert "cannot be read" in err
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_what_a_run_does_not_have(finished, options, text):
 
 
 def test_folders_without_a_run(tmp_path, small):
-    with pytest.raises(RunError, match="Is this the folder of a run"):
+    with pytest.raises(ConfigError, match="a finished run was wanted"):
         predict(tmp_path, client=0)
     run(small(), out=tmp_path / "run")
     with pytest.raises(RunError, match=r"Models are saved unless evaluation\.models is false"):

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from graphsilo import report
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError
 from kit.pages import Page
 
 
@@ -20,7 +20,7 @@ def test_comparison_page(runs: dict[str, Path], tmp_path: Path) -> None:
     assert r"\toprule" in page.words
     assert "†: worse than 'FedProx' (paired sign-flip test" in page.words
     assert "Centralised: one place holds everything" in page.words
-    with pytest.raises(RunError, match="at least one"):
+    with pytest.raises(ConfigError, match="at least one"):
         report.write_comparison([], tmp_path / "none.html")
 
 

@@ -10,7 +10,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.report.record import flatten, load
 from kit import result_tree
 
@@ -22,9 +22,12 @@ def result(folder: Path, value: object) -> Path:
 
 
 def test_missing_folder_and_result(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no such folder"):
+    with pytest.raises(ConfigError, match="no such folder"):
         load(tmp_path / "nowhere")
-    with pytest.raises(RunError, match=r"no result\.json.*--resume"):
+    with pytest.raises(ConfigError, match=r"no result\.json: give the folder of a finished run"):
+        load(tmp_path)
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(ConfigError, match=r"no result\.json: finish it with .*--resume --out"):
         load(tmp_path)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphsilo.errors import ConfigError, RunError
+from graphsilo.errors import ConfigError
 from graphsilo.evaluate.metrics import METRICS, Metric, accuracy
 from graphsilo.report import Comparison, Grid
 from graphsilo.report import comparison as any_comparison
@@ -243,9 +243,9 @@ def test_csv_holds_full_precision(tmp_path: Path) -> None:
 
 
 def test_nothing_to_compare(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="at least one run folder"):
+    with pytest.raises(ConfigError, match="at least one run folder"):
         comparison([])
-    with pytest.raises(RunError, match="no such folder"):
+    with pytest.raises(ConfigError, match="no such folder"):
         comparison([tmp_path / "gone"])
     with pytest.raises(ConfigError, match="did you mean 'accuracy'"):
         comparison([run(tmp_path, "a", [0.5])], metrics=["acuracy"])

@@ -149,7 +149,8 @@ def opened(folder: Path) -> tuple[RunRecord, RunConfig]:
     """A finished run's result, and the configuration with which it is repeated.
 
     Raises:
-        RunError: It is none, or its data is not here.
+        ConfigError: The folder holds no finished run.
+        RunError: Its result cannot be read, or its data is not here.
     """
     record = records.read_run(folder)
     if (folder / "silos.json").exists():

@@ -121,7 +121,10 @@ def _config(overrides: Mapping[str, Any], assignments: Sequence[str], run: Path 
         raise ConfigError(f"--run brings its own data and cut; leave out {odd}.")
     folder = run.expanduser()
     if not (folder / "config.yaml").is_file():
-        raise RunError(f"{folder} holds no config.yaml. Is this the folder of a finished run?")
+        raise ConfigError(
+            f"a finished run was wanted in '{folder}', but it holds no config.yaml: give the folder that "
+            f"`graphsilo run --out` wrote."
+        )
     return load_config(folder / "config.yaml", overrides={**overrides, "partition.file": str(folder / "partition.npz")})
 
 
@@ -129,17 +132,17 @@ def find_study(folder: Path, seed: int | None = None) -> Path:
     """The study file of a run's seed; None takes the first that has one.
 
     Raises:
-        RunError: There is none, or none of that seed.
+        ConfigError: There is none, or none of that seed.
     """
     from graphsilo.experiments.storage import disk
 
     known = disk.study_seeds(folder)
     if not known:
-        raise RunError(
+        raise ConfigError(
             f"{folder} holds no study: run FedSage+ with --set evaluation.study=true, which keeps the mended graphs."
         )
     if seed is not None and seed not in known:
-        raise RunError(f"{folder} holds studies of the seeds {known}; {seed} was asked for.")
+        raise ConfigError(f"{folder} holds studies of the seeds {known}; {seed} was asked for.")
     return disk.study_path(folder, known[0] if seed is None else seed)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError
 from graphsilo.evaluate.metrics import COURSE, metric_of
 from graphsilo.evaluate.ranks import Ranking, fewest, rank
 from graphsilo.report.comparable import distinct_labels, question_titles, questions, with_shared_clients
@@ -156,7 +156,8 @@ def comparison(
         published: Shows published scores beside; ``PAPER`` or ``PAPER/TABLE`` says whose.
 
     Raises:
-        RunError: No folder, or one that cannot be read.
+        ConfigError: No folder, or one that holds no finished run.
+        RunError: A result cannot be read.
         ConfigError: ``baseline`` names none of the runs, or a metric, view or paper is not known.
     """
     runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]
@@ -174,7 +175,7 @@ def compare_runs(
 ) -> Table:
     """``comparison`` of runs already in memory; see there."""
     if not runs:
-        raise RunError("at least one run folder was wanted for a comparison, none came: give the folders of the runs.")
+        raise ConfigError("at least one run folder was wanted for a comparison, none came: give the folders.")
     groups = questions(runs)
     labels = distinct_labels(runs, groups)
     shown = columns(with_shared_clients(runs, labels)[0] if len(groups) == 1 else runs, metrics, mode, target)

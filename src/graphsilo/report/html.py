@@ -39,7 +39,8 @@ def write(run_dir: Path | str, out: Path | str | None = None) -> Path:
         The file. It is replaced in one step: a reader sees the old page or the new one.
 
     Raises:
-        RunError: The folder does not hold a readable result, or the file cannot be written.
+        ConfigError: The folder holds no finished run.
+        RunError: Its result cannot be read, or the file cannot be written.
     """
     run = load(run_dir)
     target = Path(out) if out is not None else run.path / "report.html"
@@ -56,8 +57,9 @@ def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, **asked: A
         asked: ``metrics``, ``baseline``, ``mode``, ``target``, ``published`` as ``comparison`` takes them.
 
     Raises:
-        RunError: A folder cannot be read, or the file cannot be written.
-        ConfigError: ``baseline`` is none of the runs, or something else that was asked for is not known.
+        RunError: A result cannot be read, or the file cannot be written.
+        ConfigError: A folder holds no finished run, ``baseline`` is none of the runs, or something else that was
+            asked for is not known.
     """
     target = Path(out)
     runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]

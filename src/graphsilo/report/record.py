@@ -211,19 +211,10 @@ def load(run_dir: Path | str, *, with_ledger: bool = True) -> Run:
     """Read a run folder.
 
     Raises:
-        RunError: The folder or its result is missing, damaged, or another version's.
+        ConfigError: The folder, or the result in it, is missing.
+        RunError: The result is damaged, or another version's.
     """
     path = Path(run_dir)
-    if not path.is_dir():
-        raise RunError(
-            f"a run folder was wanted at '{path}', but there is no such folder: give the folder that "
-            f"`graphsilo run --out` wrote, the one that holds result.json."
-        )
-    if not (path / "result.json").is_file():
-        raise RunError(
-            f"a finished run was wanted in '{path}', but it holds no result.json: the run has not finished or this "
-            f"is another kind of folder. Finish it with `graphsilo run --resume --out {path}`, or give another folder."
-        )
     result = read_run(path)
     problems: list[str] = []
     ledger = _read_ledger(path, problems) if with_ledger else None

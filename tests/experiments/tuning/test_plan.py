@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import graphsilo
-from graphsilo.errors import ConfigError, RunError
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.tuning import Plan
 from kit.studies import RATES, SMALL
 
@@ -52,7 +52,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(said, text, tmp_pa
 
 
 def test_there_is_no_study_to_go_on_with(tmp_path):
-    with pytest.raises(RunError, match="holds no study"):
+    with pytest.raises(ConfigError, match="holds no study"):
         graphsilo.tune(out=tmp_path / "study", resume=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.tuning.record import MethodRecord, TrialRecord, TuneRecord, read, write
 
 TRIALS = [
@@ -29,7 +29,7 @@ def test_a_study_is_read_as_it_was_written(tmp_path):
 
 
 def test_what_is_no_study_is_refused(tmp_path):
-    with pytest.raises(RunError, match="is not there"):
+    with pytest.raises(ConfigError, match="is not there"):
         read(tmp_path)
     (tmp_path / "tune.json").write_text('{"format": 7}')
     with pytest.raises(RunError, match="has format 7; this graphsilo reads 1"):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
 import msgspec
 
 from graphsilo.__about__ import __version__
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.storage import disk
 from graphsilo.types import Task
 
@@ -603,9 +603,22 @@ def read(folder: Path) -> RunRecord | SiloRecord:
     """A folder's ``result.json``, of a run or at a silo.
 
     Raises:
-        RunError: It is missing, damaged, or another version's; one paragraph.
+        ConfigError: The folder, or the result in it, is missing; one paragraph, as the next.
+        RunError: It is damaged, or another version's.
     """
+    if not folder.is_dir():
+        raise ConfigError(
+            f"a run folder was wanted at '{folder}', but there is no such folder: give the folder that "
+            f"`graphsilo run --out` wrote, the one that holds result.json."
+        )
     path = folder / "result.json"
+    if not path.is_file():
+        unfinished = (folder / "config.yaml").is_file()
+        finish = f"finish it with `graphsilo run --resume --out {folder}`, or " if unfinished else ""
+        raise ConfigError(
+            f"a finished run was wanted in '{folder}', but it holds no result.json: {finish}give the folder of a "
+            f"finished run, as `graphsilo run --out` writes it."
+        )
     tree = disk.read_json(path, "the result")
     version, wrote = (tree.get(key) if isinstance(tree, Mapping) else None for key in ("format", "graphsilo"))
     if version != FORMAT:
@@ -627,6 +640,7 @@ def read_run(folder: Path) -> RunRecord:
     """The same, of a run as a whole.
 
     Raises:
+        ConfigError: As ``read``.
         RunError: As ``read``; or it is a silo's own.
     """
     found = read(folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo import documents
-from graphsilo.errors import ConfigError, RunError, nearest, shown
+from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.batch import Task
 from graphsilo.experiments.checks import check_support
@@ -227,8 +227,11 @@ def stored(out: Path) -> dict[str, Any]:
     """What ``study.yaml`` of a folder says.
 
     Raises:
-        RunError: The folder holds no study.
+        ConfigError: The folder holds no study.
     """
     if not (out / STUDY).exists():
-        raise RunError(f"{out} holds no study: {STUDY} is not there. Is this the folder of `graphsilo tune`?")
+        raise ConfigError(
+            f"a study was wanted in '{out}', which holds no study: {STUDY} is not there. Give the folder that "
+            f"`graphsilo tune --out` wrote."
+        )
     return dict(documents.read(out / STUDY, "the study"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.records import Record, record_of, tree_of
 
@@ -113,8 +113,15 @@ def read(folder: Path) -> TuneRecord:
     """Read it.
 
     Raises:
-        RunError: It is missing, damaged or another version's.
+        ConfigError: The folder holds none.
+        RunError: It is damaged or another version's.
     """
+    if not (folder / NAME).is_file():
+        raise ConfigError(
+            f"a finished study was wanted in '{folder}', but {NAME} is not there: give the folder that "
+            f"`graphsilo tune --out` wrote, or finish a study that was begun there with `graphsilo tune --resume --out "
+            f"{folder}`."
+        )
     tree = disk.read_json(folder / NAME, "the study")
     version = tree.get("format") if isinstance(tree, dict) else None
     if version != FORMAT:
