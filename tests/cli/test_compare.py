@@ -22,7 +22,7 @@ def test_compare(call, finished, tmp_path):
     expected = json.loads((finished / "result.json").read_text())["summary"]["test"]["accuracy"]["mean"]
     assert float(run[rows[0].index("accuracy_mean")]) == pytest.approx(expected)
     assert call("compare", finished, "--metric", "accurate")[0] == 2
-    assert call("compare", tmp_path)[0] == 1
+    assert call("compare", tmp_path)[0] == 2
 
 
 def test_report(call, finished, tmp_path):

@@ -29,7 +29,7 @@ def test_predict(call, finished, tmp_path):
     assert code == 2
     assert f"node {other} is not on client 1's own graph" in err
     assert call("predict", "--run", finished, "--client", "9")[0] == 2
-    assert call("predict", "--run", tmp_path, "--client", "0")[0] == 1
+    assert call("predict", "--run", tmp_path, "--client", "0")[0] == 2
     assert call("predict", "--run", finished, "--client", "1", "--nodes", "a")[0] == 2
 
 
