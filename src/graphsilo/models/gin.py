@@ -181,7 +181,7 @@ def self_blocks(view: View, depth: int, eps: float) -> list[SparseOperator]:
     """A + (1+ε) I per layer, on the rows that the view needs."""
     if view.of_graphs:
         whole = self_blocks(view.data.full, 1, eps)[0]
-        return [view.cached(("gin block", eps), lambda: view.part(whole))] * depth
+        return [view.cached(("gin block", eps), lambda: whole.block(view.nodes))] * depth
 
     def make() -> list[SparseOperator]:
         made: dict[int, SparseOperator] = {}

@@ -111,14 +111,11 @@ class SparseOperator(Operator):
         Args:
             rows: Whole components of the matrix, each as a run of its rows in their order.
         """
-        pointer, columns, values = self.matrix.indptr, self.matrix.indices, self.matrix.data
-        sizes = np.diff(pointer)[rows]
-        ends = np.cumsum(sizes, dtype=np.int64)
-        taken = np.repeat(pointer[rows] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+        taken, sizes = entries_of(self.matrix.indptr, rows)
         # A row and the columns of its component have moved by the same number of places.
-        moved = columns[taken] + np.repeat(np.arange(len(rows)) - rows, sizes)
-        shape = (len(rows), len(rows))
-        part = sp.csr_matrix((values[taken], moved, np.concatenate([[0], ends])), shape=shape)
+        moved = self.matrix.indices[taken] + np.repeat(np.arange(len(rows)) - rows, sizes)
+        pointer = np.concatenate([[0], np.cumsum(sizes)])
+        part = sp.csr_matrix((self.matrix.data[taken], moved, pointer), shape=(len(rows), len(rows)))
         return SparseOperator(part, device=self._device, dtype=self._dtype, symmetric=self.symmetric)
 
     def _turned(self) -> _Compressed:
@@ -256,6 +253,13 @@ def _product_entries(left: sp.csr_matrix, right: sp.csr_matrix) -> float:
 def sampled_rows(count: int) -> NDArray[np.int64]:
     """Some evenly spread ones of ``count`` rows."""
     return np.unique(np.linspace(0, count - 1, min(SAMPLED, count)).astype(np.int64))
+
+
+def entries_of(pointer: NDArray[np.integer], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the entries of some rows of a compressed matrix stand, row by row, and how many each row has."""
+    starts = pointer[rows].astype(np.int64)
+    sizes = pointer[rows + 1] - starts
+    return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum())), sizes
 
 
 def operator(matrix: sp.csr_matrix | np.ndarray, device: torch.device | str, dtype: torch.dtype) -> Operator:

@@ -23,6 +23,7 @@ from graphsilo.models.operators import (
     DenseOperator,
     Operator,
     SparseOperator,
+    entries_of,
     operator,
     product,
     sampled_rows,
@@ -259,8 +260,8 @@ class View:
             self._nodes = items
             pointer = None if collection is None else collection.pointer
         else:
-            self._nodes = _nodes_of(collection.pointer, items)
-            pointer = np.concatenate([[0], np.cumsum(np.diff(collection.pointer)[items])])
+            self._nodes, sizes = entries_of(collection.pointer, items)
+            pointer = np.concatenate([[0], np.cumsum(sizes)])
         self._pointer = pointer
 
     def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
@@ -335,17 +336,13 @@ class View:
             shared = self.data.cached(("blocks", norm), lambda: self._one_block(norm))
             return [shared] * depth
         if self.of_graphs:
-            return [self.cached(("block", norm), lambda: self.part(self.data.full.blocks(norm, 1)[0]))] * depth
+            return [self.cached(("block", norm), lambda: self.data.full.blocks(norm, 1)[0].block(self.nodes))] * depth
         return self.cached(("blocks", norm, depth), make)
 
     @property
     def of_graphs(self) -> bool:
         """Whether these are some graphs of a collection, which no link leaves."""
         return self.data.collection is not None and self._nodes is not None
-
-    def part(self, whole: SparseOperator) -> SparseOperator:
-        """What the view's graphs have of an operator [n, n] of the whole collection."""
-        return whole.block(self.nodes)
 
     def _one_block(self, norm: Norm) -> SparseOperator:
         return SparseOperator(self.data.matrix(norm), device=self.data.device, dtype=self.data.dtype)
@@ -497,13 +494,6 @@ def distinct(count: int, *numbers: NDArray[np.integer]) -> NDArray[np.int64]:
     for each in numbers:
         marks[each] = True
     return np.flatnonzero(marks)
-
-
-def _nodes_of(pointer: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Union nodes of these graphs, graph by graph."""
-    sizes = np.diff(pointer)[graphs]
-    ends = np.cumsum(sizes)
-    return np.repeat(pointer[graphs] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
 
 
 __all__ = ["DenseOperator", "GraphTensors", "Matrix", "Norm", "View", "add_weighted", "normalise", "weighted"]

@@ -156,9 +156,9 @@ def comparison(
         published: Shows published scores beside; ``PAPER`` or ``PAPER/TABLE`` says whose.
 
     Raises:
-        ConfigError: No folder, or one that holds no finished run.
+        ConfigError: No folder, or one that holds no finished run; ``baseline`` names none of the runs; a metric, view
+            or paper is not known.
         RunError: A result cannot be read.
-        ConfigError: ``baseline`` names none of the runs, or a metric, view or paper is not known.
     """
     runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]
     return compare_runs(runs, metrics=metrics, baseline=baseline, mode=mode, target=target, published=published)

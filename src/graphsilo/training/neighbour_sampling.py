@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.models.operators import SparseOperator
+from graphsilo.models.operators import SparseOperator, entries_of
 from graphsilo.models.view import GraphTensors, Norm, View, distinct
 
 
@@ -107,8 +107,7 @@ def draw(matrix: sp.csr_matrix, rows: NDArray[np.int64], count: int, generator: 
     """
     degree, start = np.diff(matrix.indptr)[rows].astype(np.int64), matrix.indptr[rows].astype(np.int64)
     if count == 0:
-        pointer = np.concatenate([[0], np.cumsum(degree)])
-        return Draws(rows, pointer, np.repeat(start - pointer[:-1], degree) + np.arange(pointer[-1]), 0)
+        return Draws(rows, np.concatenate([[0], np.cumsum(degree)]), entries_of(matrix.indptr, rows)[0], 0)
     draws = torch.rand((len(rows), count), generator=generator, dtype=torch.float64).numpy()
     has = degree > 0
     places = start[has, None] + (draws[has] * degree[has, None]).astype(np.int64)
