@@ -7,16 +7,15 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from graphsilo.models import dense as products
 from graphsilo.models import operators
 from graphsilo.models.operators import (
     ChainOperator,
     DenseOperator,
     SparseOperator,
     _product_entries,
-    matmul,
     operator,
     product,
-    tmatmul,
 )
 
 DOUBLE = torch.float64
@@ -109,9 +108,9 @@ def test_single_precision(columns: int) -> None:
 
 @pytest.mark.parametrize("is_amd", [True, False])
 def test_narrow_products_are_the_same_on_every_processor(monkeypatch, is_amd):
-    monkeypatch.setattr(operators, "on_amd", lambda: is_amd)
+    monkeypatch.setattr(products, "on_amd", lambda: is_amd)
     left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
-    layer, gradient = matmul(left, right), tmatmul(left, torch.ones(3, 1))
+    layer, gradient = products.matmul(left, right), products.matmul(left.t(), torch.ones(3, 1))
     assert (layer.tolist(), gradient.tolist()) == ([[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]], [[9.0], [12.0]])
     assert layer.is_contiguous()
     assert gradient.is_contiguous()

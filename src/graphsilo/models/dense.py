@@ -7,14 +7,20 @@ other library, oneDNN, uses all of it, but takes some 15 µs to call.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from graphsilo.models.precision import is_reduced
+from graphsilo.models.precision import is_reduced, wide
 
 WORTH = 1 << 20
 """Multiplications beyond which oneDNN is worth its call."""
+WORTH_ROUNDING, WORTH_ANY = 1 << 22, 1 << 25
+"""The same where every call may have another number of rows: with rows in whole multiples, and with any number."""
+MULTIPLE = 64
+NARROW = 16
 
 
 def mm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
@@ -44,6 +50,70 @@ def bmm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
         return torch.bmm(left, right) if shift is None else torch.baddbmm(shift, left, right)
     shifts = [None] * len(left) if shift is None else shift[:, 0]
     return torch.stack([mm(*each) for each in zip(left, right, shifts, strict=True)])
+
+
+def matmul(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right, contiguous, without gradient; in bfloat16 where that is on, as float32.
+
+    oneDNN makes a program for every shape that it meets, in 0.2 to 0.5 ms, and keeps a thousand of them. A graph or a
+    batch may have any number of rows. Below the size where a program pays within one call, oneDNN therefore gets a
+    multiple of 64 of them, and torch those left over.
+
+    Args:
+        left: [m, k], by rows, or the transpose of such a matrix: then k is the number that may differ.
+        right: [k, n].
+    """
+    if not left.is_cpu or is_reduced(left):
+        return wide(torch.mm(left, right))
+    (rows, inner), columns, turned = left.shape, right.shape[1], not left.is_contiguous()
+    work = rows * inner * columns
+    if work > WORTH_ROUNDING and _by_onednn(left):
+        if work > WORTH_ANY:
+            return mm(left, right)
+        odd = (inner if turned else rows) % MULTIPLE
+        if turned and odd < inner:
+            whole = inner - odd
+            return mm(left[:, :whole], right[:whole]).addmm_(left[:, whole:], right[whole:])
+        if not turned and odd < rows:
+            whole = rows - odd
+            return torch.cat((mm(left[:whole], right), torch.mm(left[whole:], right)))
+    # Few columns: docs/decisions/014-narrow-products.md.
+    if columns < NARROW and (turned or on_amd()):
+        if columns < NARROW // 4 and not turned:
+            return torch.mm(left, right.t().contiguous().t())
+        return torch.mm(right.t(), left.t()).t().contiguous()
+    return torch.mm(left, right)
+
+
+def times(values: Tensor, weight: Tensor, shift: Tensor | None = None) -> Tensor:
+    """values [m, k] @ weight [k, n] + shift [n] with gradients, in bfloat16 where that is on, as float32.
+
+    Not under ``torch.func.vmap``, which cannot look into the products of ``matmul``.
+    """
+    work = values.shape[0] * values.shape[1] * weight.shape[1]
+    if work > WORTH_ROUNDING and _by_onednn(values):
+        result: Tensor = _Times.apply(values, weight, shift)  # type: ignore[no-untyped-call]
+        return result
+    return wide(values @ weight if shift is None else torch.addmm(shift, values, weight))
+
+
+class _Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, weight: Tensor, shift: Tensor | None) -> Tensor:
+        ctx.save_for_backward(values, weight)
+        product = matmul(values, weight)
+        return product if shift is None else product.add_(shift)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        values, weight = ctx.saved_tensors
+        wanted, gradient = ctx.needs_input_grad, gradient.contiguous()
+        return (
+            matmul(gradient, weight.t()) if wanted[0] else None,
+            matmul(values.t(), gradient) if wanted[1] else None,
+            gradient.sum(0) if wanted[2] else None,
+        )
 
 
 def _by_onednn(like: Tensor) -> bool:

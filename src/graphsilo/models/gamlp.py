@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from graphsilo.models.base import Dense, EmbeddedTrace, HeadedModel, draw_uniform, widths
+from graphsilo.models.dense import matmul
 from graphsilo.models.dropout import Source, drawn_mask, dropout
 from graphsilo.models.levels import Hops, Levels, levels_of, padded
-from graphsilo.models.operators import matmul, tmatmul
 from graphsilo.models.precision import as_forwards, exact, is_reduced, wide
 from graphsilo.models.stack import Trace, without_gradients
 from graphsilo.models.view import View
@@ -252,8 +252,8 @@ class _Pass:
         to_layers: list[Tensor] = []  # from the last one to the first, bias before weight
         for depth in range(last, 0, -1):
             values, mask = self.outputs[depth - 1], self.masks[depth - 1]
-            to_layers += [gradient.sum(0), tmatmul(values[:count] if depth == last else values, gradient)]
-            gradient = wide(torch.mm(gradient, self.weights[depth].t()))
+            to_layers += [gradient.sum(0), matmul((values[:count] if depth == last else values).t(), gradient)]
+            gradient = matmul(gradient, self.weights[depth].t())
             if depth == last:
                 gradient = self._with_embeddings(gradient, inner)
             if mask is not None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, draw_uniform, layer_widths
+from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout, keep_scale, relu_dropout
 from graphsilo.models.operators import SparseOperator, csr_tensor
 from graphsilo.models.precision import as_forwards, exact, is_reduced, wide
@@ -156,8 +157,8 @@ class GAT(LayeredModel):
         structure = _structure(view, depth)
         outputs: list[Tensor] = []
         for position, layer in enumerate(self._rows[:depth]):
-            source = outputs[-1] if outputs else view.features("loops", depth)
-            values = wide(source @ layer.linear.weight)
+            weight = layer.linear.weight
+            values = times(outputs[-1], weight) if outputs else wide(view.features("loops", depth) @ weight)
             attended: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
                 values,
                 layer.source,

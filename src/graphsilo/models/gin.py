@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, layer_widths, widths
+from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.precision import wide
@@ -155,8 +156,8 @@ class GIN(LayeredModel):
             for index, linear in enumerate(layer.linears):
                 if index == 0:
                     # By linearity the product with the weight comes first: it is narrower, and X may be sparse.
-                    source = view.features("sum", depth) if hidden is None else hidden
-                    values = wide(source @ linear.weight)
+                    weight = linear.weight
+                    values = wide(view.features("sum", depth) @ weight) if hidden is None else times(hidden, weight)
                     eps = self.eps if layer.eps is None else layer.eps.value
                     rows = own[position]
                     kept = values if rows is None else values.index_select(0, rows)
@@ -164,7 +165,7 @@ class GIN(LayeredModel):
                     values = blocks[position] @ values + (1.0 + eps) * kept + linear.bias
                 else:
                     assert hidden is not None
-                    values = linear(hidden)
+                    values = times(hidden, linear.weight, linear.bias)
                 if index < self.mlp_layers - 1:
                     if layer.batch_norms:
                         values = layer.batch_norms[index].apply_to(values, generator is not None)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout
+from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.encodings import structure_of
 from graphsilo.models.gin import GINLayer, self_blocks
@@ -76,8 +77,8 @@ class GCFLGIN(HeadedModel):
         inner, outer = layer.linears
         assert inner.bias is not None
         # By linearity the product with the weight comes first: it is as narrow, or narrower.
-        values = block @ wide(hidden @ inner.weight) + inner.bias
-        return relu_dropout(outer(values.relu()), self.dropout, generator)
+        values = block @ times(hidden, inner.weight) + inner.bias
+        return relu_dropout(times(values.relu(), outer.weight, outer.bias), self.dropout, generator)
 
 
 class FedStarGIN(GCFLGIN):
@@ -123,6 +124,5 @@ class FedStarGIN(GCFLGIN):
         for layer, convolution, (summing, mixing) in zip(self._rows, convolutions, blocks, strict=True):
             assert convolution.bias is not None
             hidden = self._convolved(layer, summing, torch.cat([hidden, structure], 1), generator)
-            structure = torch.tanh(mixing @ wide(structure @ convolution.weight) + convolution.bias)
-        joined: Tensor = self.joined(torch.cat([hidden, structure], 1))
-        return joined
+            structure = torch.tanh(mixing @ times(structure, convolution.weight) + convolution.bias)
+        return times(torch.cat([hidden, structure], 1), self.joined.weight, self.joined.bias)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import UnsupportedError
-from graphsilo.models.dense import on_amd
+from graphsilo.models.dense import matmul
 from graphsilo.models.precision import as_forwards, exact, is_reduced, wide
 
 # One stored entry of a sparse product counts as this many entries of a dense one. On one core it takes as long as 1 to
@@ -138,10 +138,10 @@ class DenseOperator(Operator):
         self._low: Tensor | None = None
 
     def mm(self, right: Tensor) -> Tensor:
-        return wide(torch.mm(self._factor(), _narrow(right)))
+        return matmul(self._factor(), right)
 
     def tmm(self, left: Tensor) -> Tensor:
-        return wide(torch.mm(self._factor().t(), _narrow(left)))
+        return matmul(self._factor().t(), left)
 
     def _factor(self) -> Tensor:
         """The matrix as products want it now: rounded once, not in every product."""
@@ -176,30 +176,6 @@ class LiveOperator(Operator):
 
     def dense(self) -> Tensor:
         return self.matrix
-
-
-def matmul(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right, contiguous, without gradient.
-
-    Where the result has few columns, its transpose is computed if that is faster on a CPU
-    (docs/decisions/014-narrow-products.md). In bfloat16 it is not.
-    """
-    if on_amd() and right.shape[1] < 16 and left.is_cpu and not is_reduced(left):
-        return torch.mm(right.t(), left.t()).t().contiguous()
-    return wide(torch.mm(left, right))
-
-
-def tmatmul(left: Tensor, right: Tensor) -> Tensor:
-    """leftᵀ @ right in the same way: here the transpose of a result with few columns is faster on all CPUs."""
-    turned = left.t()
-    if right.shape[1] < 16 and left.is_cpu and not is_reduced(left) and (not turned.is_contiguous() or on_amd()):
-        return torch.mm(right.t(), left).t().contiguous()
-    return wide(torch.mm(turned, right))
-
-
-def _narrow(right: Tensor) -> Tensor:
-    """A copy by columns where there are few: BLAS on a CPU is two to five times slower on few interleaved ones."""
-    return right.t().contiguous().t() if right.shape[1] < 16 and right.is_cpu else right
 
 
 class ChainOperator(Operator):

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from graphsilo.models.dense import matmul
 from graphsilo.models.dropout import Source, activate, activate_backward, dropout, masks_ahead
-from graphsilo.models.operators import Operator, matmul, tmatmul
+from graphsilo.models.operators import Operator
 from graphsilo.models.precision import as_forwards, is_reduced, wide
 from graphsilo.models.view import Norm, View
 
@@ -310,8 +311,8 @@ def _backward(
         for index, (operator, rows) in enumerate(terms):
             inner = gradient if operator is None else operator.tmm(gradient)
             source = hidden if rows is None else hidden.index_select(0, rows)
-            gradients[position + index] = tmatmul(source, inner)
-            inner = wide(torch.mm(inner, parameters[position + index].t()))
+            gradients[position + index] = matmul(source.t(), inner)
+            inner = matmul(inner, parameters[position + index].t())
             if rows is not None:
                 below = hidden.new_zeros(hidden.shape) if below is None else below
                 below.index_add_(0, rows, inner)
