@@ -13,6 +13,7 @@ def library(request, monkeypatch):
     if request.param and not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         pytest.skip("this torch has no oneDNN")
     monkeypatch.setattr(dense, "WORTH", 0)
+    monkeypatch.setattr(dense, "WORTH_ROUNDING", 0)
     monkeypatch.setattr(dense, "_worth_asking", lambda: request.param)
 
 
@@ -47,3 +48,35 @@ def test_factors_may_lie_either_way(library, shape, turned):
 def test_double_precision_stays_with_torch(library):
     value = torch.tensor([[1.0 + 2.0**-40]], dtype=torch.float64)
     assert dense.mm(value, value).item() == value.item() ** 2
+
+
+@pytest.mark.parametrize("any_number", [True, False])
+@pytest.mark.parametrize("rows", [0, 3, 64, 130, 200])
+@pytest.mark.parametrize("columns", [1, 3, 7, 20])
+def test_products_of_any_number_of_rows(library, monkeypatch, any_number, rows, columns):
+    monkeypatch.setattr(dense, "WORTH_ANY", 0 if any_number else 1 << 40)
+    draw = torch.Generator().manual_seed(0)
+    values, weight = torch.randn(rows, 5, generator=draw), torch.randn(5, columns, generator=draw)
+    gradient = torch.randn(rows, columns, generator=draw)
+    for left, right in ((values, weight), (values.t(), gradient), (gradient, weight.t())):
+        found = dense.matmul(left, right)
+        assert found.is_contiguous()
+        torch.testing.assert_close(found, (left.double() @ right.double()).float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+def test_gradients_of_times(library, shifted):
+    draw = torch.Generator().manual_seed(0)
+    plain = [torch.randn(shape, generator=draw, requires_grad=True) for shape in ((130, 5), (5, 3), (3,))]
+    mine = [value.detach().clone().requires_grad_() for value in plain]
+    upstream = torch.randn(3, 130, generator=draw).t()  # not by rows
+    (plain[0] @ plain[1] + (plain[2] if shifted else 0.0)).backward(upstream)
+    dense.times(mine[0], mine[1], mine[2] if shifted else None).backward(upstream)
+    for expected, found in zip(plain[: 2 + shifted], mine, strict=False):
+        torch.testing.assert_close(found.grad, expected.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_a_constant_has_no_gradient(library):
+    weight = torch.tensor([[2.0], [1.0]], requires_grad=True)
+    dense.times(torch.tensor([[1.0, 3.0], [4.0, -1.0]]), weight).sum().backward()
+    assert weight.grad.tolist() == [[5.0], [2.0]]  # 1 + 4, 3 - 1
