@@ -22,8 +22,7 @@ def through(*pieces: bytes | memoryview, limit: int | None = None) -> bytearray 
         try:
             return pipe.receive(theirs, limit=limit)
         finally:
-            if limit is None:
-                sender.join()
+            sender.join()
 
 
 @pytest.mark.parametrize("size", [0, 1, (4 << 20) - 1, 4 << 20, (4 << 20) + 5])
