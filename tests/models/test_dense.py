@@ -80,3 +80,13 @@ def test_a_constant_has_no_gradient(library):
     weight = torch.tensor([[2.0], [1.0]], requires_grad=True)
     dense.times(torch.tensor([[1.0, 3.0], [4.0, -1.0]]), weight).sum().backward()
     assert weight.grad.tolist() == [[5.0], [2.0]]  # 1 + 4, 3 - 1
+
+
+@pytest.mark.parametrize("is_amd", [True, False])
+def test_narrow_products_are_the_same_on_every_processor(monkeypatch, is_amd):
+    monkeypatch.setattr(dense, "on_amd", lambda: is_amd)
+    left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
+    layer, gradient = dense.matmul(left, right), dense.matmul(left.t(), torch.ones(3, 1))
+    assert (layer.tolist(), gradient.tolist()) == ([[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]], [[9.0], [12.0]])
+    assert layer.is_contiguous()
+    assert gradient.is_contiguous()

@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from graphsilo.models import dense as products
 from graphsilo.models import operators
 from graphsilo.models.operators import (
     ChainOperator,
@@ -104,16 +103,6 @@ def test_single_precision(columns: int) -> None:
     nothing = SparseOperator(sp.csr_matrix((0, 20), dtype=np.float32))
     assert nothing.mm(torch.rand(20, columns)).shape == (0, columns)
     assert nothing.tmm(torch.rand(0, columns)).tolist() == torch.zeros(20, columns).tolist()
-
-
-@pytest.mark.parametrize("is_amd", [True, False])
-def test_narrow_products_are_the_same_on_every_processor(monkeypatch, is_amd):
-    monkeypatch.setattr(products, "on_amd", lambda: is_amd)
-    left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
-    layer, gradient = products.matmul(left, right), products.matmul(left.t(), torch.ones(3, 1))
-    assert (layer.tolist(), gradient.tolist()) == ([[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]], [[9.0], [12.0]])
-    assert layer.is_contiguous()
-    assert gradient.is_contiguous()
 
 
 def test_block_of_whole_components_by_hand() -> None:

@@ -20,7 +20,8 @@ WORTH = 1 << 20
 WORTH_ROUNDING, WORTH_ANY = 1 << 22, 1 << 25
 """The same where every call may have another number of rows: with rows in whole multiples, and with any number."""
 MULTIPLE = 64
-NARROW = 16
+NARROW, FEW = 16, 4
+"""Columns below which a product by torch is turned round, and below which its right factor is copied by columns."""
 
 
 def mm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
@@ -32,7 +33,7 @@ def mm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
         shift: [n].
     """
     (rows, inner), columns = left.shape, right.shape[1]
-    if rows * inner * columns <= WORTH or not _by_onednn(left):
+    if not _by_onednn(left, rows * inner * columns, WORTH):
         return torch.mm(left, right) if shift is None else torch.addmm(shift, left, right)
     multiply = torch.ops.mkldnn._linear_pointwise
     # oneDNN copies a left factor that does not lie row by row; the right one it takes either way.
@@ -46,7 +47,7 @@ def mm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
 def bmm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
     """The same for a few products at once, [b, m, k] by [b, k, n]; ``shift``: [b, 1, n]."""
     (_, rows, inner), columns = left.shape, right.shape[2]
-    if rows * inner * columns <= WORTH or not _by_onednn(left):
+    if not _by_onednn(left, rows * inner * columns, WORTH):
         return torch.bmm(left, right) if shift is None else torch.baddbmm(shift, left, right)
     shifts = [None] * len(left) if shift is None else shift[:, 0]
     return torch.stack([mm(*each) for each in zip(left, right, shifts, strict=True)])
@@ -67,19 +68,18 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
         return wide(torch.mm(left, right))
     (rows, inner), columns, turned = left.shape, right.shape[1], not left.is_contiguous()
     work = rows * inner * columns
-    if work > WORTH_ROUNDING and _by_onednn(left):
-        if work > WORTH_ANY:
+    if _by_onednn(left, work, WORTH_ROUNDING):
+        count = inner if turned else rows
+        whole = count - count % MULTIPLE
+        if work > WORTH_ANY or whole == count:
             return mm(left, right)
-        odd = (inner if turned else rows) % MULTIPLE
-        if turned and odd < inner:
-            whole = inner - odd
+        if whole and turned:
             return mm(left[:, :whole], right[:whole]).addmm_(left[:, whole:], right[whole:])
-        if not turned and odd < rows:
-            whole = rows - odd
+        if whole:
             return torch.cat((mm(left[:whole], right), torch.mm(left[whole:], right)))
     # Few columns: docs/decisions/014-narrow-products.md.
     if columns < NARROW and (turned or on_amd()):
-        if columns < NARROW // 4 and not turned:
+        if columns < FEW and not turned:
             return torch.mm(left, right.t().contiguous().t())
         return torch.mm(right.t(), left.t()).t().contiguous()
     return torch.mm(left, right)
@@ -90,8 +90,7 @@ def times(values: Tensor, weight: Tensor, shift: Tensor | None = None) -> Tensor
 
     Not under ``torch.func.vmap``, which cannot look into the products of ``matmul``.
     """
-    work = values.shape[0] * values.shape[1] * weight.shape[1]
-    if work > WORTH_ROUNDING and _by_onednn(values):
+    if _by_onednn(values, values.shape[0] * values.shape[1] * weight.shape[1], WORTH_ROUNDING):
         result: Tensor = _Times.apply(values, weight, shift)  # type: ignore[no-untyped-call]
         return result
     return wide(values @ weight if shift is None else torch.addmm(shift, values, weight))
@@ -116,8 +115,9 @@ class _Times(torch.autograd.Function):
         )
 
 
-def _by_onednn(like: Tensor) -> bool:
-    return like.dtype is torch.float32 and like.is_cpu and _worth_asking() and not is_reduced(like)
+def _by_onednn(like: Tensor, work: int, least: int) -> bool:
+    """Whether oneDNN is to multiply such tensors, where it takes more than ``least`` multiplications to be worth it."""
+    return work > least and like.dtype is torch.float32 and like.is_cpu and _worth_asking() and not is_reduced(like)
 
 
 @cache

@@ -158,7 +158,7 @@ class GAT(LayeredModel):
         outputs: list[Tensor] = []
         for position, layer in enumerate(self._rows[:depth]):
             weight = layer.linear.weight
-            values = times(outputs[-1], weight) if outputs else wide(view.features("loops", depth) @ weight)
+            values = times(outputs[-1], weight) if outputs else view.features("loops", depth) @ weight
             attended: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
                 values,
                 layer.source,

@@ -14,7 +14,6 @@ from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, layer_w
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import SparseOperator
-from graphsilo.models.precision import wide
 from graphsilo.models.stack import DENSE, Plan, Stack, Term
 from graphsilo.models.view import View
 
@@ -157,7 +156,7 @@ class GIN(LayeredModel):
                 if index == 0:
                     # By linearity the product with the weight comes first: it is narrower, and X may be sparse.
                     weight = linear.weight
-                    values = wide(view.features("sum", depth) @ weight) if hidden is None else times(hidden, weight)
+                    values = view.features("sum", depth) @ weight if hidden is None else times(hidden, weight)
                     eps = self.eps if layer.eps is None else layer.eps.value
                     rows = own[position]
                     kept = values if rows is None else values.index_select(0, rows)

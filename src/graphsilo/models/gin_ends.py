@@ -11,7 +11,6 @@ from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.encodings import structure_of
 from graphsilo.models.gin import GINLayer, self_blocks
 from graphsilo.models.operators import SparseOperator
-from graphsilo.models.precision import wide
 from graphsilo.models.view import View
 
 
@@ -69,7 +68,7 @@ class GCFLGIN(HeadedModel):
 
     def _first(self, view: View) -> Tensor:
         assert self.pre.bias is not None
-        return wide(view.features("sum", self.depth) @ self.pre.weight) + self.pre.bias
+        return view.features("sum", self.depth) @ self.pre.weight + self.pre.bias
 
     def _convolved(
         self, layer: GINLayer, block: SparseOperator, hidden: Tensor, generator: torch.Generator | None
@@ -119,7 +118,7 @@ class FedStarGIN(GCFLGIN):
         key = ("structure", self.walks, self.degrees)
         known = view.of_links(key, lambda data: structure_of(data, self.walks, self.degrees), "sum", self.depth)
         assert start.bias is not None
-        structure = wide(known @ start.weight) + start.bias
+        structure = known @ start.weight + start.bias
         blocks = zip(self_blocks(view, self.depth, 0.0), view.blocks("gcn", self.depth), strict=True)
         for layer, convolution, (summing, mixing) in zip(self._rows, convolutions, blocks, strict=True):
             assert convolution.bias is not None
