@@ -90,3 +90,23 @@ def test_narrow_products_are_the_same_on_every_processor(monkeypatch, is_amd):
     assert (layer.tolist(), gradient.tolist()) == ([[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]], [[9.0], [12.0]])
     assert layer.is_contiguous()
     assert gradient.is_contiguous()
+
+
+def test_large_products_by_hand(library, monkeypatch):
+    monkeypatch.setattr(dense, "WORTH_ONCE", 0)
+    left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
+    assert dense.large(left, right).tolist() == [[5.0, 0.0], [11.0, -1.0]]
+    assert dense.large(left, right, torch.tensor([1.0, 2.0])).tolist() == [[6.0, 2.0], [12.0, 1.0]]
+    place = torch.zeros(2, 2)
+    # leftᵀ right: 1·1 + 3·2 = 7, −1 + 3·0.5 = 0.5, …
+    assert dense.large(left.t(), right, into=place) is place
+    assert place.tolist() == [[7.0, 0.5], [10.0, 0.0]]
+
+
+@pytest.mark.parametrize("is_amd", [True, False])
+def test_tanh_is_the_same_on_every_processor(monkeypatch, is_amd):
+    monkeypatch.setattr(dense, "on_amd", lambda: is_amd)
+    values = torch.tensor([-100.0, -1.0, -1e-3, 0.0, 0.5, 100.0])
+    expected = torch.tensor([-1.0, -0.7615942, -9.999997e-4, 0.0, 0.4621172, 1.0])
+    assert dense.tanh_(values) is values
+    torch.testing.assert_close(values, expected, rtol=0, atol=2e-7)

@@ -19,6 +19,8 @@ WORTH = 1 << 20
 """Multiplications beyond which oneDNN is worth its call."""
 WORTH_ROUNDING, WORTH_ANY = 1 << 22, 1 << 25
 """The same where every call may have another number of rows: with rows in whole multiples, and with any number."""
+WORTH_ONCE = 1 << 29
+"""The same where a shape may come but once, so that its program is made for one call."""
 MULTIPLE = 64
 NARROW, FEW = 16, 4
 """Columns below which a product by torch is turned round, and below which its right factor is copied by columns."""
@@ -83,6 +85,22 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
             return torch.mm(left, right.t().contiguous().t())
         return torch.mm(right.t(), left.t()).t().contiguous()
     return torch.mm(left, right)
+
+
+def large(left: Tensor, right: Tensor, shift: Tensor | None = None, into: Tensor | None = None) -> Tensor:
+    """left [m, k] @ right [k, n] + shift [n], without gradient, where hardly a shape comes twice.
+
+    ``into``: [m, n] where the product is to be written.
+    """
+    if _by_onednn(left, left.shape[0] * left.shape[1] * right.shape[1], WORTH_ONCE):
+        found = mm(left, right, shift)
+        return found if into is None else into.copy_(found)
+    return torch.mm(left, right, out=into) if shift is None else torch.addmm(shift, left, right, out=into)
+
+
+def tanh_(values: Tensor) -> Tensor:
+    """tanh in place, without gradient: on an AMD processor as 2 σ(2x) − 1, which takes a quarter of the time there."""
+    return values.mul_(2).sigmoid_().mul_(2).sub_(1) if values.is_cpu and on_amd() else values.tanh_()
 
 
 def times(values: Tensor, weight: Tensor, shift: Tensor | None = None) -> Tensor:

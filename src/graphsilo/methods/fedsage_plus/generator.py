@@ -37,6 +37,7 @@ from graphsilo.methods.fedsage_plus.impaired import (
 )
 from graphsilo.methods.fedsage_plus.mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
+from graphsilo.models.dense import large, tanh_
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import Operator, SparseOperator, operator, product
 from graphsilo.models.view import normalise
@@ -181,27 +182,29 @@ def generate(
     for slot, rows in enumerate(rows_per_slot(counts)):
         name, bias = slot_names(slot)
         place = None if into is None else into[name]
-        result.append(_SlotLayer.apply(hidden[:rows], weights[name], weights[bias], place).tanh())  # type: ignore[no-untyped-call]
+        result.append(_SlotLayer.apply(hidden[:rows], weights[name], weights[bias], place))  # type: ignore[no-untyped-call]
     return result
 
 
 class _SlotLayer(torch.autograd.Function):
-    """hidden · weightᵀ + bias, with the weight's gradient written to a given place: it is the largest of all."""
+    """tanh(hidden · weightᵀ + bias), with the weight's gradient written to a given place: it is the largest of all."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, into: Tensor | None) -> Tensor:
-        ctx.save_for_backward(hidden, weight)
+        made = tanh_(large(hidden, weight.t(), bias))
+        ctx.save_for_backward(hidden, weight, made)
         ctx.into = into
-        return torch.addmm(bias, hidden, weight.t())
+        return made
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        hidden, weight = ctx.saved_tensors
+        hidden, weight, made = ctx.saved_tensors
         inner, own, bias, _ = ctx.needs_input_grad
+        gradient = torch.ops.aten.tanh_backward(gradient, made)
         return (
-            torch.mm(gradient, weight) if inner else None,
-            torch.mm(gradient.t(), hidden, out=ctx.into) if own else None,
+            large(gradient, weight) if inner else None,
+            large(gradient.t(), hidden, into=ctx.into) if own else None,
             gradient.sum(0) if bias else None,
             None,
         )
