@@ -26,24 +26,28 @@ NARROW, FEW = 16, 4
 """Columns below which a product by torch is turned round, and below which its right factor is copied by columns."""
 
 
-def mm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
+def mm(
+    left: Tensor, right: Tensor, shift: Tensor | None = None, *, least: int | None = None, into: Tensor | None = None
+) -> Tensor:
     """left @ right + shift, contiguous, without gradient.
 
     Args:
         left: [m, k].
         right: [k, n].
         shift: [n].
+        least: Multiplications beyond which oneDNN is worth its call; None: ``WORTH``.
+        into: [m, n] where the result is to be written.
     """
     (rows, inner), columns = left.shape, right.shape[1]
-    if not _by_onednn(left, rows * inner * columns, WORTH):
-        return torch.mm(left, right) if shift is None else torch.addmm(shift, left, right)
+    if not _by_onednn(left, rows * inner * columns, WORTH if least is None else least):
+        return torch.mm(left, right, out=into) if shift is None else torch.addmm(shift, left, right, out=into)
     multiply = torch.ops.mkldnn._linear_pointwise
     # oneDNN copies a left factor that does not lie row by row; the right one it takes either way.
     if shift is None and not left.is_contiguous() and (columns * (rows + inner) < rows * inner):
-        found: Tensor = multiply(right.t(), left, None, "none", [], "").t().contiguous()
+        found: Tensor = multiply(right.t(), left, None, "none", [], "").t()
     else:
         found = multiply(left, right.t(), shift, "none", [], "")
-    return found
+    return found.contiguous() if into is None else into.copy_(found)
 
 
 def bmm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
@@ -85,17 +89,6 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
             return torch.mm(left, right.t().contiguous().t())
         return torch.mm(right.t(), left.t()).t().contiguous()
     return torch.mm(left, right)
-
-
-def large(left: Tensor, right: Tensor, shift: Tensor | None = None, into: Tensor | None = None) -> Tensor:
-    """left [m, k] @ right [k, n] + shift [n], without gradient, where hardly a shape comes twice.
-
-    ``into``: [m, n] where the product is to be written.
-    """
-    if _by_onednn(left, left.shape[0] * left.shape[1] * right.shape[1], WORTH_ONCE):
-        found = mm(left, right, shift)
-        return found if into is None else into.copy_(found)
-    return torch.mm(left, right, out=into) if shift is None else torch.addmm(shift, left, right, out=into)
 
 
 def tanh_(values: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ from graphsilo.methods.fedsage_plus.impaired import (
 )
 from graphsilo.methods.fedsage_plus.mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
-from graphsilo.models.dense import large, tanh_
+from graphsilo.models.dense import WORTH_ONCE, mm, tanh_
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import Operator, SparseOperator, operator, product
 from graphsilo.models.view import normalise
@@ -191,7 +191,7 @@ class _SlotLayer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, into: Tensor | None) -> Tensor:
-        made = tanh_(large(hidden, weight.t(), bias))
+        made = tanh_(mm(hidden, weight.t(), bias, least=WORTH_ONCE))
         ctx.save_for_backward(hidden, weight, made)
         ctx.into = into
         return made
@@ -203,8 +203,8 @@ class _SlotLayer(torch.autograd.Function):
         inner, own, bias, _ = ctx.needs_input_grad
         gradient = torch.ops.aten.tanh_backward(gradient, made)
         return (
-            large(gradient, weight) if inner else None,
-            large(gradient.t(), hidden, into=ctx.into) if own else None,
+            mm(gradient, weight, least=WORTH_ONCE) if inner else None,
+            mm(gradient.t(), hidden, least=WORTH_ONCE, into=ctx.into) if own else None,
             gradient.sum(0) if bias else None,
             None,
         )
