@@ -25,7 +25,7 @@ def test_tables_that_share_runs_show_different_scores() -> None:
     # Table III prints neither Chameleon nor Minesweeper
     assert [row.id for row in three.rows] == [f"fairfgl-2.{data}" for data in ("Cora", "CiteSeer", "PubMed")]
     assert [row.id for row in two.rows[:3]] == [row.id for row in three.rows]
-    assert (two.rows[0].paths, three.rows[0].paths) == (("accuracy", "macro_f1"), ("hete_f1",))
+    assert (two.rows[0].paths, three.rows[0].paths) == (("accuracy", "macro_f1"), ("hete_f1", "hete_min_f1"))
     fairfgl = next(line for line in two.rows[0].lines if line.label == "FairFGL")
     assert fairfgl.printed["accuracy"].mean == pytest.approx(0.8276, abs=0.01)
     assert two.rows[0].own_cuts
@@ -53,3 +53,23 @@ def test_settings_are_settings() -> None:
 def test_there_is_no_such_table(asked: tuple[str, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         wanted(*asked)
+
+
+def test_fedlogs_tables_have_three_five_and_ten_clients() -> None:
+    rows = {row.id: row for table in wanted("FedLoG", "3a") for row in table.rows}
+    cora = [rows[f"fedlog-open.Cora.{clients}-clients"].base for clients in (3, 5, 10)]
+    assert [base["partition.clients"] for base in cora] == [3, 5, 10]
+    assert [base["partition.cut_seed"] for base in cora] == [2, 1, 1]  # with 1, three silos leave a class untrained
+    assert {row.paths for row in rows.values()} == {("unseen_node.accuracy",)}
+    closed = [row.id for table in wanted("FedLoG", "1a") for row in table.rows]
+    assert {"fedlog-3.Cora", "fedlog-more.Cora.5-clients", "fedlog-more.Cora.10-clients"} <= set(closed)
+
+
+def test_the_same_method_has_one_score_after_a_round_and_another_after_a_hundred() -> None:
+    one, hundred = (
+        next(line for row in wanted("opfgl", number)[0].rows if row.data == "Cora" for line in row.lines
+             if line.label == "FedAvg")
+        for number in ("1", "8")
+    )  # fmt: skip
+    assert (one.settings["method.rounds"], one.printed["accuracy"].mean) == (2, pytest.approx(0.6968))
+    assert (hundred.settings["method.rounds"], hundred.printed["accuracy"].mean) == (100, pytest.approx(0.7527))

@@ -81,7 +81,11 @@ def _rows_of_tables(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for table in described["tables"]:
         for data in table["data"]:
             for setting, more in (table.get("settings") or {"": {}}).items():
-                base = {**table["base"], "data.name": data, **table.get("of_data", {}).get(data, {}), **more}
+                of_data = table.get("of_data", {})
+                base = {
+                    **table["base"], "data.name": data, **of_data.get(data, {}), **more,
+                    **of_data.get(f"{data}.{setting}", {}),
+                }  # fmt: skip
                 places = [
                     (table["paper"], part["table"], data, part.get("setting", setting), base["partition.clients"])
                     for part in table["scores"]
