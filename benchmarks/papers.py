@@ -6,7 +6,8 @@ A row's ``seeds`` are seeds of training on one cut; each of its ``splits`` also 
 run may name fewer of them.
 Each run and seed is one process with one thread; what was run before with the same settings is not run again, so a
 long comparison can be stopped and continued. Scores are kept in ``.benchmarks/papers`` with the commit they were made
-with, and the tables are drawn from there.
+with, and the tables are drawn from there. ``--record`` also writes the scores of ``tables``, a line a run, to
+``benchmarks/papers/results``, which is part of the project: another machine goes on from there.
 
 A run may name one of its file's ``searches``: a number of trials, the same on every row, of which each seed takes the
 one that its validation nodes prefer.
@@ -14,6 +15,7 @@ one that its validation nodes prefer.
     python benchmarks/papers.py                       # what must be measured (priority 1)
     python benchmarks/papers.py fairfgl --priority 2  # one file, more of its rows
     python benchmarks/papers.py --show                # only the tables
+    python benchmarks/papers.py tables --show --record   # keep what was measured with the project
     python benchmarks/papers.py fedridge --show --against "FedAvg, best of 16"   # differences, paired by row and seed
 """
 
@@ -28,6 +30,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +51,11 @@ FILES = {
     )
 }
 """Comparisons by name."""
-AS_IT_STANDS = ("study", "setup")
+RECORDED = HERE / "papers" / "results"
+"""Scores that another machine goes on from, in a file for each comparison that is recorded."""
+TO_RECORD = ("tables",)
+"""Comparisons whose scores are all in what is recorded: those of the round that validation chose."""
+AS_IT_STANDS = ("study", "setup", "sent", "first")
 """Scores that begin so are no percent."""
 
 CHILD = """
@@ -97,14 +104,22 @@ class Run:
         return KEPT / self.file / f"{self.row}.{label}.{self._settings}"
 
     @property
-    def kept(self) -> Path | None:
-        """Its result, also where lines that show other scores of the same settings left it; None before it is run."""
-        return self.place if self.place.exists() else next(iter(self.place.parent.glob(f"*.{self._settings}")), None)
+    def result(self) -> dict[str, Any] | None:
+        """What it left, also where lines that show other scores of the same settings did; None before it is run."""
+        found = [self.place] if self.place.exists() else list(self.place.parent.glob(f"*.{self._settings}"))
+        if found:
+            return dict(json.loads(found[0].read_text(encoding="utf-8")))
+        return recorded(self.file).get(self.key)
+
+    @property
+    def key(self) -> str:
+        """Its settings, hashed, and its seed."""
+        text = json.dumps(self.overrides, sort_keys=True)
+        return f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.{self.seed}"
 
     @property
     def _settings(self) -> str:
-        text = json.dumps(self.overrides, sort_keys=True)
-        return f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.{self.seed}.json"
+        return f"{self.key}.json"
 
 
 def read(name: str) -> tuple[str, list[Run]]:
@@ -195,7 +210,7 @@ def _list(value: Any) -> list[Any]:
 
 def execute(run: Run, root: str, limit: float) -> str:
     """Run it unless it was; returns a line for the person waiting."""
-    if run.kept:
+    if run.result:
         return ""
     overrides = with_protocol(run.overrides, run.seed, root)
     start = time.perf_counter()
@@ -215,6 +230,67 @@ def execute(run: Run, root: str, limit: float) -> str:
     return f"{name}: {time.perf_counter() - start:.0f} s"
 
 
+# -- results that the project keeps --------------------------------------------------------------------------------
+
+
+@cache
+def recorded(name: str) -> dict[str, dict[str, Any]]:
+    """What is recorded of a comparison, by the runs' keys."""
+    path = RECORDED / f"{name}.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {line["key"]: line for line in map(json.loads, lines)}
+
+
+def record(name: str, runs: Sequence[Run]) -> int:
+    """Write what is known of these runs beside what is recorded; returns how many lines there are.
+
+    A run that was measured again takes the place of its line.
+    """
+    known = dict(recorded(name))
+    for run in runs:
+        if result := run.result:
+            known[run.key] = {"row": run.row, "label": run.label, "key": run.key, **compact(result)}
+    order = sorted(known.values(), key=lambda line: (line["row"], line["label"], line["key"].partition(".")[::-1]))
+    path = RECORDED / f"{name}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    whole = path.with_suffix(".new")
+    whole.write_text("".join(json.dumps(line) + "\n" for line in order), encoding="utf-8")
+    whole.replace(path)
+    recorded.cache_clear()
+    return len(known)
+
+
+def compact(result: dict[str, Any]) -> dict[str, Any]:
+    """A result in the same shape with what tables show of it: single numbers of test, by which validation it was
+    chosen, cost, cut and commit."""
+    kept = {
+        name: result[name] for name in ("evaluates", "partition", "commit", "overrides", "failed") if name in result
+    }
+    if "seed" not in result:
+        return kept
+    seed = result["seed"]
+    modes = {
+        mode: {
+            "validation": {"accuracy": found.get("validation", {}).get("accuracy")},
+            **{part: _numbers(found[part]) for part in ("test", "scenarios") if found.get(part)},
+        }
+        for mode, found in seed["modes"].items()
+    }
+    costs = {name: seed[name] for name in ("cpu_seconds", "upload_bytes", "download_bytes") if name in seed}
+    return {**kept, "seed": {"modes": modes, **costs}}
+
+
+def _numbers(scores: dict[str, Any]) -> dict[str, Any]:
+    """Its numbers, to six digits, and those of the kinds of test items in it."""
+    found: dict[str, Any] = {}
+    for name, value in scores.items():
+        if isinstance(value, dict) and name not in ("pooled", "worst_client"):
+            found[name] = _numbers(value)
+        elif isinstance(value, float):
+            found[name] = round(value, 6)
+    return found
+
+
 def score(result: dict[str, Any], wanted: str) -> float | None:
     """One number of a result, in percent.
 
@@ -226,18 +302,21 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
             equals). ``study.name`` is a number of the clients' studies as it
             stands, its mean over nodes: weighted by the clients' ``nodes``, or by ``nodes_lacking`` where the number
             is about these. ``setup.name`` is a number that the server noted in set-up, as it stands.
+            ``first.mode.metric@80`` is the first round in which the score is 80 percent, ``sent.mode.metric@80`` the
+            megabytes that all messages to the end of that round have; ``sent.megabytes`` those of the whole run.
     """
     path, _, when = wanted.partition("@")
     mode, *rest = path.split(".")
     seed = result["seed"]
+    if mode in ("first", "sent"):
+        return _reached(result, mode, rest, when)
     if mode in AS_IT_STANDS:
         source = seed["setup"].get("log", {}).get(rest[0]) if mode == "setup" else _studied(seed["study"], rest[0])
         return None if when else source
     mode = chosen_mode(result) if mode == "chosen" else mode
     if not when:
         return _percent(_dig(seed["modes"].get(mode, {}), rest))
-    main = result["evaluates"][0]
-    rows = [(row["round"], row if mode == main else row.get("modes", {}).get(mode, {})) for row in seed["rounds"]]
+    rows = _rounds(result, mode)
     if when == "last":
         rows = rows[-1:]
     elif when[0].isdigit():
@@ -248,6 +327,28 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     values = [_dig(row, rest) for _, row in rows]
     known = [value for value in values if value is not None]
     return _percent(statistics.fmean(known)) if known else None
+
+
+def _rounds(result: dict[str, Any], mode: str) -> list[tuple[int, dict[str, Any]]]:
+    """Each round, and what a mode scored after it."""
+    main = result["evaluates"][0]
+    rounds = result["seed"].get("rounds", [])
+    return [(row["round"], row if mode == main else row.get("modes", {}).get(mode, {})) for row in rounds]
+
+
+def _reached(result: dict[str, Any], what: str, path: list[str], percent: str) -> float | None:
+    """The first round whose score is so many percent, or the megabytes sent to its end; None where none is."""
+    seed = result["seed"]
+    if path == ["megabytes"]:
+        return None if percent else float(seed["upload_bytes"] + seed["download_bytes"]) / 1e6
+    mode, *metric = path
+    for (number, scores), row in zip(_rounds(result, mode), seed.get("rounds", []), strict=True):
+        value = _percent(_dig(scores, metric))
+        if value is not None and value >= float(percent):
+            before = [each for each in seed["rounds"] if each["round"] <= row["round"]]
+            sent = sum(each["upload_bytes"] + each["download_bytes"] for each in [seed["setup"], *before])
+            return float(number) if what == "first" else sent / 1e6
+    return None
 
 
 def chosen_mode(result: dict[str, Any]) -> str:
@@ -270,8 +371,8 @@ def results(runs: list[Run]) -> Trials:
     """
     found: Trials = {}
     for run in runs:
-        if run.kept is not None:
-            found.setdefault(run.seed, []).append(json.loads(run.kept.read_text(encoding="utf-8")))
+        if (result := run.result) is not None:
+            found.setdefault(run.seed, []).append(result)
     complete = {seed: trials for seed, trials in found.items() if len(trials) == runs[0].trials}
     ended = {seed: [each for each in trials if "failed" not in each] for seed, trials in complete.items()}
     return {seed: trials for seed, trials in ended.items() if trials}
@@ -384,7 +485,7 @@ def _p(value: float | None) -> str:
 
 
 def _digits(name: str) -> int:
-    return {"study": 4, "setup": 3}.get(name.partition(".")[0], 1)  # distances and counts, or percent
+    return {"study": 4, "setup": 3, "sent": 2}.get(name.partition(".")[0], 1)  # distances and counts, or percent
 
 
 def _shown(values: list[float], name: str = "", sign: str = "") -> str:
@@ -414,6 +515,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     parser.add_argument("--limit", type=float, default=7200, help="seconds after which a run is stopped")
     parser.add_argument("--show", action="store_true", help="run nothing")
+    parser.add_argument("--record", action="store_true", help="keep the tables' scores with the project")
     parser.add_argument("--against", metavar="LABEL", help="also the differences from this run")
     parser.add_argument("--difference", default="chosen.accuracy", help="of which score")
     options = parser.parse_args()
@@ -431,6 +533,8 @@ def main() -> None:
                     print(line, file=sys.stderr, flush=True)
     for name, runs in selected(names, options).items():
         print("\n".join(table(read(name)[0], runs)))
+        if options.record and name in TO_RECORD:
+            print(f"{RECORDED.name}/{name}.jsonl: {record(name, read(name)[1])} runs", file=sys.stderr)
         if options.against:
             print("\n".join(differences(runs, options.against, options.difference)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,21 @@ def test_scores() -> None:
     assert papers.score(RESULT, "setup.generated_neighbours") == 0.027
     assert papers.score(RESULT, "setup.generated_neighbours@last") is None
     assert papers.score({**RESULT, "seed": {**RESULT["seed"], "setup": {}}}, "setup.generated_neighbours") is None
+
+
+def test_what_is_sent_until_a_score_is_reached() -> None:
+    rounds = [
+        {"round": number, "test": {"accuracy": score}, "upload_bytes": 2_000_000, "download_bytes": 1_000_000}
+        for number, score in ((1, 0.5), (2, 0.8), (3, 0.7))
+    ]
+    setup = {"upload_bytes": 500_000, "download_bytes": 0}
+    seed = {"rounds": rounds, "setup": setup, "upload_bytes": 6_500_000, "download_bytes": 3_000_000}
+    result = {"evaluates": ["own_local"], "seed": seed}
+    assert papers.score(result, "first.own_local.accuracy@80") == 2.0
+    assert papers.score(result, "sent.own_local.accuracy@80") == 6.5  # set-up and two rounds of three megabytes
+    assert papers.score(result, "sent.own_local.accuracy@81") is None
+    assert papers.score(result, "sent.megabytes") == 9.5
+    assert papers.score(result, "sent.megabytes@last") is None
 
 
 def test_digits() -> None:
@@ -134,9 +150,13 @@ def _keep(run: papers.Run, validation: float, test: float) -> None:
 
 
 @pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(papers, "KEPT", tmp_path)
+    monkeypatch.setattr(papers, "RECORDED", tmp_path / "results")
+    papers.recorded.cache_clear()
     monkeypatch.setattr(papers.documents, "read", lambda *args, **options: TREE)
+    yield
+    papers.recorded.cache_clear()
 
 
 @pytest.mark.usefixtures("tables")
@@ -238,4 +258,44 @@ def test_only_a_refusal_of_graphsilo_is_a_failed_trial(
         "f", "row", "data", "a", {"method.name": "fedavg"}, 0, ("own_local.accuracy",), (None,), (None,), 1, 2
     )
     assert last_line in papers.execute(run, "root", 1.0)
-    assert (run.kept is not None) == kept
+    assert (run.result is not None) == kept
+
+
+@pytest.mark.usefixtures("tables")
+def test_another_machine_goes_on_from_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, runs = papers.read("tables")
+    _keep(runs[0], 0.5, 0.4)
+    trials = [run for run in runs if run.label == "FedAvg, trials"]
+    _keep(trials[0], 0.6, 0.1)
+    papers.write_json(trials[1].place, {"failed": "it diverged", "overrides": trials[1].overrides, "commit": "d"})
+    assert papers.record("tables", runs) == 3
+    monkeypatch.setattr(papers, "KEPT", tmp_path / "elsewhere")
+    again = papers.read("tables")[1]
+    first = again[0].result
+    assert first is not None
+    assert (papers.score(first, "own_local.accuracy"), first["partition"]) == (40.0, "c" * 64)
+    assert [run.label for run in again].count("FedAvg, tuned") == 3  # both trials are known: the defaults are better
+    assert again[-1].overrides.get("method.lr") is None
+    before = (tmp_path / "results" / "tables.jsonl").read_text(encoding="utf-8")
+    assert papers.record("tables", again) == 3
+    assert (tmp_path / "results" / "tables.jsonl").read_text(encoding="utf-8") == before
+    _keep(runs[0], 0.5, 0.7)  # measured again, elsewhere
+    papers.record("tables", again)
+    assert papers.recorded("tables")[runs[0].key]["seed"]["modes"]["own_local"]["test"] == {"accuracy": 0.7}
+
+
+def test_what_is_recorded_is_single_numbers() -> None:
+    test = {"accuracy": 1 / 3, "auc": None, "per_class_f1": [0.1], "pooled": {"accuracy": 0.5}}
+    kinds = {"unseen_node": {"accuracy": 0.25, "pooled": {"accuracy": 0.5}}}
+    mode = {"validation": {"accuracy": 0.5, "auc": 0.1}, "test": test, "scenarios": kinds}
+    seed = {"modes": {"own_local": mode}, "rounds": [{}], "cpu_seconds": 2.0}
+    assert papers.compact({"evaluates": ["own_local"], "seed": seed})["seed"] == {
+        "modes": {
+            "own_local": {
+                "validation": {"accuracy": 0.5},
+                "test": {"accuracy": 0.333333},
+                "scenarios": {"unseen_node": {"accuracy": 0.25}},
+            }
+        },
+        "cpu_seconds": 2.0,
+    }
