@@ -247,9 +247,10 @@ def record(name: str, runs: Sequence[Run]) -> int:
     A run that was measured again takes the place of its line.
     """
     known = dict(recorded(name))
+    paths = sorted({wanted.partition(".")[2] for run in runs for wanted in run.scores})
     for run in runs:
         if result := run.result:
-            known[run.key] = {"row": run.row, "label": run.label, "key": run.key, **compact(result)}
+            known[run.key] = {"row": run.row, "label": run.label, "key": run.key, **compact(result, paths)}
     order = sorted(known.values(), key=lambda line: (line["row"], line["label"], line["key"].partition(".")[::-1]))
     path = RECORDED / f"{name}.jsonl"
     path.parent.mkdir(exist_ok=True)
@@ -260,35 +261,31 @@ def record(name: str, runs: Sequence[Run]) -> int:
     return len(known)
 
 
-def compact(result: dict[str, Any]) -> dict[str, Any]:
-    """A result in the same shape with what tables show of it: single numbers of test, by which validation it was
-    chosen, cost, cut and commit."""
+def compact(result: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+    """A result in the same shape with what tables show of it: scores, validation accuracy, cost, cut and commit.
+
+    Args:
+        result: What a run left.
+        paths: The scores, within a mode.
+    """
     kept = {
         name: result[name] for name in ("evaluates", "partition", "commit", "overrides", "failed") if name in result
     }
     if "seed" not in result:
         return kept
     seed = result["seed"]
-    modes = {
-        mode: {
-            "validation": {"accuracy": found.get("validation", {}).get("accuracy")},
-            **{part: _numbers(found[part]) for part in ("test", "scenarios") if found.get(part)},
-        }
-        for mode, found in seed["modes"].items()
-    }
+    modes: dict[str, dict[str, Any]] = {}
+    for mode, found in seed["modes"].items():
+        modes[mode] = {"validation": {"accuracy": found.get("validation", {}).get("accuracy")}}
+        for path in paths:
+            names = path.split(".")
+            if (value := _dig(found, names)) is not None:
+                place = modes[mode]
+                for name in ("test",) if len(names) == 1 else ("scenarios", *names[:-1]):
+                    place = place.setdefault(name, {})
+                place[names[-1]] = round(value, 6)
     costs = {name: seed[name] for name in ("cpu_seconds", "upload_bytes", "download_bytes") if name in seed}
     return {**kept, "seed": {"modes": modes, **costs}}
-
-
-def _numbers(scores: dict[str, Any]) -> dict[str, Any]:
-    """Its numbers, to six digits, and those of the kinds of test items in it."""
-    found: dict[str, Any] = {}
-    for name, value in scores.items():
-        if isinstance(value, dict) and name not in ("pooled", "worst_client"):
-            found[name] = _numbers(value)
-        elif isinstance(value, float):
-            found[name] = round(value, 6)
-    return found
 
 
 def score(result: dict[str, Any], wanted: str) -> float | None:
