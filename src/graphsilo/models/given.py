@@ -19,7 +19,7 @@ class GivenTensors(GraphTensors):
     For models whose layers are Â H W. The first layer takes the rows as they are, the others propagate along the links.
 
     Args:
-        matrix: [m, m] Â; rows of others' nodes may be incomplete, as nothing but their row of ÂX is read.
+        matrix: [m, m] Â; rows of others' nodes may be incomplete, which two layers do not read beside their rows of ÂX.
         rows: [m, d] ÂX.
         own: How many of them come first and are the client's own; ``full`` means these.
         num_classes: C.

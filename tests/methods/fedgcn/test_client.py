@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+import graphsilo
+from graphsilo.data import save_graph
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.experiments.config import load_config
@@ -28,7 +30,7 @@ def simulation_of(method="fedgcn", *, data="citation-sbm", **settings):
             "data.name": data, "data.generator": {"nodes": 90, "features": 12},
             "partition.rule": "random", "partition.clients": 4, "method.name": method, "model.name": "gcn",
             "model.hidden": 5, "evaluation.modes": ["aggregate_local", "aggregate_global"],
-            **{f"method.{name}": value for name, value in settings.items()},
+            **{name if "." in name else f"method.{name}": value for name, value in settings.items()},
         }
     )  # fmt: skip
     loaded = registry.load(method)
@@ -83,6 +85,22 @@ def test_totals_are_the_first_propagation_of_the_whole_graph(hops):
         assert np.abs(rows - sums[np.concatenate([ids, beyond])[: len(rows)]]).max() < 1e-6
         matrix = GraphTensors(whole).matrix("gcn")[ids][:, np.concatenate([ids, beyond])[: len(rows)]]
         assert abs(given.matrix("gcn")[: len(ids)] - matrix).max() < 1e-7
+
+
+@pytest.mark.parametrize("layers", [2, 3, 4])
+def test_more_layers_lack_the_links_of_others_among_themselves_alone(tmp_path, layers):
+    """Two silos with links between them and none within: each knows all links, and any depth is the whole graph's."""
+    graph, cut = graphsilo.load("citation-sbm", nodes=90, features=12), {"partition.clients": 2, "model.layers": layers}
+    owner = np.zeros(graph.num_nodes, dtype=int)
+    owner[simulation_of(**cut)[2].silos[1].graph.global_ids] = 1  # which the random rule says without looking at links
+    between = owner[graph.edges[0]] != owner[graph.edges[1]]
+    file = save_graph(tmp_path / "graph.npz", graph.with_edges(graph.edges[:, between]))
+    server, federation, whole = federation_of(data=str(file), **cut, **{"data.generator": {}, "data.scale": "none"})
+    assert [federation.client(number).silo.graph.num_edges for number in (0, 1)] == [0, 0]
+    expected = server.build_model()(GraphTensors(whole).full).detach()
+    for number in federation.clients:
+        client = federation.client(number)
+        assert (client.predict(client.data) - expected[client.silo.graph.global_ids]).abs().max() < 1e-6
 
 
 def test_no_hops_are_fedavg_bit_for_bit():

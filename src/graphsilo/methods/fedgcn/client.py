@@ -29,7 +29,7 @@ from graphsilo.training.objective import ClassifyItems
 class Held(NamedTuple):
     """The nodes that a client knows of, own ones first and then those beyond the border."""
 
-    adjacency: sp.coo_matrix  # [m, m] links with an own end, and a loop at each own node
+    adjacency: sp.coo_matrix  # [m, m] links with an own end, and a loop at each node
     degrees: NDArray[np.int64]  # [n] of own nodes in the whole graph, with the loop
     border: NDArray[np.int64]  # own nodes with links to other silos, by ascending id
     ids: Tensor  # of the border, then of the nodes beyond it
@@ -70,9 +70,10 @@ class Client(fedavg.Client[FedGCNConfig]):
         inside = without_loops(self.graph.adjacency()).tocoo()
         border, beyond = np.unique(cut.node), np.unique(cut.other)
         border = border[np.argsort(cut.ids[border])]
-        far, own, size = count + np.searchsorted(beyond, cut.other), np.arange(count), count + len(beyond)
-        row = np.concatenate([inside.row, own, cut.node, far])
-        column = np.concatenate([inside.col, own, far, cut.node])
+        far, size = count + np.searchsorted(beyond, cut.other), count + len(beyond)
+        loops = np.arange(size)
+        row = np.concatenate([inside.row, loops, cut.node, far])
+        column = np.concatenate([inside.col, loops, far, cut.node])
         adjacency = sp.coo_matrix((np.ones(len(row)), (row, column)), (size, size))
         degrees = np.bincount(row, minlength=size)[:count]
         return Held(adjacency, degrees, border, torch.from_numpy(np.concatenate([cut.ids[border], beyond])))
