@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from graphsilo.federation import registry
 from graphsilo.methods.co_boosting import slope_of
 from graphsilo.random import generator
+from graphsilo.training.local import weights_of
 from kit.one_shot import SHORT, gone_on
 
 METHOD = registry.load("co_boosting")
@@ -53,11 +55,11 @@ def test_the_slope_of_the_shares_is_autograds():
     assert float(slope_of(alike, shares.detach(), labels).abs().max()) < 1e-12
 
 
-def boosted(logits, labels, epochs=1, **settings):
+def boosted(logits, labels, epochs=1, shares=None, **settings):
     """The shares after so many epochs on one graph."""
     server = SimpleNamespace(
         config=METHOD.config(**settings), pool=[SimpleNamespace(labels=labels)], known=[logits], log={},
-        shares=torch.full((len(logits),), 1 / len(logits)),
+        shares=torch.full((len(logits),), 1 / len(logits)) if shares is None else torch.tensor(shares),
     )  # fmt: skip
     seen = []
     for epoch in range(1, epochs + 1):
@@ -84,9 +86,30 @@ def test_shares_stay_between_0_and_1():
     assert shares.tolist() == [1.0, 0.0]
 
 
-def test_equal_models_keep_their_shares():
-    logits = drawn(1, 6, 3).float().expand(4, 6, 3)
-    assert boosted(logits, torch.zeros(6, dtype=torch.int64), 3)[-1].tolist() == [0.25] * 4
+@pytest.mark.parametrize("count", [2, 3, 7, 10])
+def test_equal_models_keep_their_shares(count):
+    """Whose slopes are 0: of three, and of ten, the rounding of float32 would move all of them to 1, or to 0."""
+    logits = 5.0 * drawn(1, 100, 7).float().expand(count, 100, 7)
+    labels = torch.randint(7, (100,), generator=generator(1))
+    assert boosted(logits, labels, 100)[-1].tolist() == torch.full((count,), 1 / count).tolist()
+
+
+def test_equal_clients_keep_their_shares(kit):
+    """Three who have the same nodes and, without dropout, learn the same from them: through the real models."""
+    silos = [replace(kit.tiny_silo(0), client=client) for client in range(3)]
+    server, federation = kit.build("co_boosting", silos, dropout=0.0, **{**SHORT, "epochs": 20})
+    kit.rounds(server, federation)
+    own = [weights_of(federation.client(client).model) for client in range(3)]
+    assert all(torch.equal(own[0][name], value) for one in own for name, value in one.items())
+    assert server.shares.tolist() == torch.full((3,), 1 / 3).tolist()
+
+
+def test_when_no_share_is_left_all_begin_again():
+    """The only one there is is next to nothing and has no slope, the other's model is worse."""
+    logits = torch.stack([8.0 * torch.eye(2), -8.0 * torch.eye(2)])
+    labels = torch.tensor([0, 1])
+    assert boosted(logits, labels, shares=[1e-9, 0.0])[0].tolist() == [0.5, 0.5]
+    assert boosted(logits, labels, shares=[1e-7, 0.0])[0].tolist() == pytest.approx([1e-7, 0.0])
 
 
 def test_shares_do_not_vanish_together():
@@ -94,8 +117,8 @@ def test_shares_do_not_vanish_together():
     logits, labels = drawn(4, 6, 3).float(), torch.tensor([0, 1, 2, 0, 1, 2])
     for shares in boosted(logits, labels, 12, step_size=1.0, step_decay=1.0):
         assert float(shares.sum()) >= 1
-    slopes = slope_of(logits, torch.tensor([0.1, 0.7, 0.3, 1.0]), labels)
-    assert float(slopes @ torch.tensor([0.1, 0.7, 0.3, 1.0])) == pytest.approx(0.0, abs=1e-6)
+    weights = torch.tensor([0.1, 0.7, 0.3, 1.0], dtype=torch.float64)
+    assert float(slope_of(logits, weights, labels) @ weights) == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("size", [0.0, 0.5])

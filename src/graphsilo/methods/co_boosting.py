@@ -26,6 +26,8 @@ FLATTENED = 4.0
 """Temperature of the predictions that features are disturbed for; the authors' code."""
 SILENT = 1e-9
 """A slope that is smaller than this is rounding, and has no sign."""
+NONE_LEFT = 1e-8
+"""Shares whose sum is smaller than this are none."""
 
 
 class CoBoostingConfig(OneShotConfig):
@@ -86,15 +88,17 @@ class Server(OneShotServer[CoBoostingConfig]):
     def before_distilling(self, epoch: int) -> None:
         """v ← clip(v − μ · decay^t · sign(∂CE / ∂v), 0, 1) for every graph so far.
 
-        They never vanish together: Σ_k v_k ∂CE/∂v_k = 0, so that where one falls another rises.
+        Where one falls another rises, as Σ_k v_k ∂CE/∂v_k = 0; if rounding leaves none, all begin again at 1/m.
         """
         first = 0.1 / len(self.shares) if self.config.step_size is None else self.config.step_size
         for place, graph in enumerate(self.pool):
             while len(self.known) <= place:
                 self.known.append(self.ensemble(self.view(len(self.known))))
             slope = slope_of(self.known[place], self.shares, graph.labels)
-            sign = torch.where(slope.abs() < SILENT, 0.0, slope.sign())
+            sign = torch.where(slope.abs() < SILENT, 0.0, slope.sign()).to(self.shares)
             self.shares = (self.shares - first * self.config.step_decay**epoch * sign).clamp(0.0, 1.0)
+            if float(self.shares.sum()) < NONE_LEFT:
+                self.shares = torch.full_like(self.shares, 1.0 / len(self.shares))
         self.log["smallest_share"], self.log["largest_share"] = float(self.shares.min()), float(self.shares.max())
 
     def lesson(self, place: int, draw: torch.Generator) -> tuple[View, Tensor]:
@@ -130,7 +134,11 @@ def slope_of(logits: Tensor, shares: Tensor, labels: Tensor) -> Tensor:
         logits: [m, n, C] f.
         shares: [m] v.
         labels: [n].
+
+    Returns:
+        [m] float64: the rounding of float32 is larger than ``SILENT``, and equal models would drift by its sign.
     """
+    logits, shares = logits.double(), shares.double()
     total = shares.sum()
     answer = torch.tensordot(shares / total, logits, dims=1)
     error = torch.softmax(answer, 1) - F.one_hot(labels, logits.shape[2])
