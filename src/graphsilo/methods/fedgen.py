@@ -96,7 +96,7 @@ class TrainReply(fedavg.TrainReply):
 
 
 class Generator(nn.Module):
-    """From noise and a class to an embedding: linear, BatchNorm, ReLU, linear.
+    """From noise and a class to an embedding: linear without bias, BatchNorm, ReLU, linear.
 
     Args:
         config: Has its widths.
@@ -107,7 +107,8 @@ class Generator(nn.Module):
     def __init__(self, config: FedGenConfig, num_classes: int, width: int):
         super().__init__()
         self.config, self.num_classes = config, num_classes
-        self.inner = Dense(config.noise_dim + num_classes, config.generator_hidden)
+        # BatchNorm takes the mean away: a bias would have no gradient but rounding, of which Adam makes whole steps.
+        self.inner = Dense(config.noise_dim + num_classes, config.generator_hidden, bias=False)
         self.norm = BatchNorm(config.generator_hidden)
         self.outer = Dense(config.generator_hidden, width)
 
