@@ -69,7 +69,11 @@ def test_equal_frozen_models_and_rows_of_zeros_have_no_slope(kit):
     assert torch.equal(slope(kit, rows, other, -other)[1], torch.zeros(4))
 
 
-@pytest.mark.parametrize("settings", [{}, {"batch_size": 2}, {"participation": 0.5}, {"projection": 5}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"batch_size": 2}, {"participation": 0.5}, {"projection": 5}, {"fan_out": 1}, {"fan_out": 1, "batch_size": 2}],
+    ids=str,
+)
 def test_without_contrast_it_is_fedavg_bit_for_bit_and_so_is_the_first_round(kit, settings):
     def found(name, count, **more):
         pair = built(kit, name, dropout=0.5, **settings, **more)
@@ -79,12 +83,20 @@ def test_without_contrast_it_is_fedavg_bit_for_bit_and_so_is_the_first_round(kit
         plain, first = (found("moon", count, mu=0.0)[0] for count in (3, 1))
     else:
         plain, first = (found("fedavg", count)[0] for count in (3, 1))
-    for count, mu, same in ((3, 0.0, plain), (1, 5.0, first)):
-        weights = found("moon", count, mu=mu)[0]
+    sampled = {"contrast": "train"} if "fan_out" in settings else {}  # of all nodes there are no samples
+    for count, same, more in ((3, plain, {"mu": 0.0}), (1, first, {"mu": 5.0, **sampled})):
+        weights = found("moon", count, **more)[0]
         assert all(torch.equal(same[name], value) for name, value in weights.items())
-    for contrast in ("all", "train"):
+    for contrast in ("train",) if sampled else ("all", "train"):
         weights = found("moon", 4, mu=5.0, contrast=contrast)[0]
         assert not all(torch.equal(plain[name], value) for name, value in weights.items())
+
+
+def test_all_nodes_are_not_contrasted_where_neighbours_are_sampled(kit):
+    with pytest.raises(
+        ConfigError, match=r"method\.fan_out=\[1, 1\] samples neighbours.*every step computes all nodes"
+    ):
+        built(kit, "moon", fan_out=1)
 
 
 def test_what_is_drawn_away_from_is_the_own_model_of_the_last_time(kit):

@@ -70,7 +70,7 @@ class Client(fedavg.Client[MOONConfig]):
                 f"client {self.id}: MOON contrasts the embeddings of a hidden layer, and {context.model.name} as it is "
                 f"set has no hidden layer. {self.model.deeper}, or set method.projection to a width."
             )
-        everywhere = self.config.contrast == "all" and self.silo.schema.task == "node"
+        everywhere = self.config.mu > 0 and self.config.contrast == "all" and self.silo.schema.task == "node"
         self.goal = ClassifyItems(self.data, self.silo, all_items=everywhere, fan_out=self.fan_out)
 
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
