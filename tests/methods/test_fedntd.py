@@ -12,6 +12,7 @@ from graphsilo.methods import fedavg
 from graphsilo.models.base import Outputs
 from graphsilo.training.losses import not_true_kd
 from graphsilo.training.objective import Step
+from kit.doors import SMALL, idle
 from kit.silos import graphs_of
 
 
@@ -54,6 +55,16 @@ def test_without_distillation_it_is_fedavg_bit_for_bit(kit, settings):
 def test_with_two_classes_it_is_fedavg_bit_for_bit(kit):
     plain, same = (kit.rounds(*built(kit, name, classes=2), 3) for name in ("fedavg", "fedntd"))
     assert all(torch.equal(plain[name], value) for name, value in same.items())
+
+
+def test_with_two_classes_a_run_says_that_it_is_fedavg():
+    settings = {"partition": {"rule": "random", "clients": 3}, "method": {"name": "fedntd"}}
+    told = [
+        [text for text in idle({**settings, "data": {**SMALL, "classes": classes}}, **more).tree["warnings"]
+         if text.startswith("FedNTD is FedAvg on this data: of two classes one is left")]
+        for classes, more in ((2, {}), (3, {}), (2, {"method.beta": 0.0}))
+    ]  # fmt: skip
+    assert [len(found) for found in told] == [1, 0, 0]
 
 
 def test_the_first_step_is_fedavgs(kit):

@@ -149,13 +149,13 @@ def secure_warnings(config: RunConfig, method: Method, participants: Participant
     return found
 
 
-def noise_warnings(config: RunConfig, participants: Participants) -> list[str]:
-    """Says what a method promises of what training sends, and where its noise leaves nothing to learn."""
+def setting_warnings(config: RunConfig, participants: Participants) -> list[str]:
+    """Says what a method promises of what training sends, and where what it does comes to nothing."""
     settings, clients = config.method_config(), len(participants.clients)
     asked = settings.asked_of(clients)
     items = sum(row["train"] for row in participants.cut["per_client"])
     found = (
         settings.promises(len(config.run.seeds)),
-        settings.drowned(participants.schema, items * asked // clients, asked),
+        settings.in_vain(participants.schema, items * asked // clients, asked),
     )
     return [text for text in found if text]

@@ -49,8 +49,9 @@ class MethodConfig(Settings):
         """
         return ""
 
-    def drowned(self, schema: Schema, items: int, asked: int) -> str:
-        """Says that noise leaves next to nothing of what these settings send; empty: it does not, or nobody knows.
+    def in_vain(self, schema: Schema, items: int, asked: int) -> str:
+        """Says what these settings come to nothing by, such as noise that leaves next to nothing of what is sent, or a
+        term that is 0 on such data; empty: they do not, or nobody knows.
 
         Args:
             schema: What all clients agree on.

@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods import fedavg
@@ -28,12 +29,20 @@ class FedNTDConfig(fedavg.FedAvgConfig):
         1.0, "temperature of both models in it (τ)", source="authors' configuration", gt=0, when={"beta": ABOVE_ZERO}
     )
 
+    def in_vain(self, schema: Schema, items: int, asked: int) -> str:
+        if self.beta == 0 or schema.num_classes > 2:
+            return ""
+        return (
+            "FedNTD is FedAvg on this data: of two classes one is left beside an item's own, both models give it "
+            "everything, and what method.beta weighs is 0. It needs three classes or more."
+        )
+
 
 class Client(fedavg.Client[FedNTDConfig]):
     """Adds β times the divergence from the downloaded model over all classes but an item's own."""
 
     def fit(self, request: fedavg.TrainRequest) -> None:
-        # With two classes one is left, which has everything in both models.
+        # With two classes there is nothing to distil: see in_vain.
         if self.config.beta > 0 and self.silo.schema.num_classes > 2:
             self.run_epochs(term=partial(self.term, self.teacher(request.weights)))
         else:

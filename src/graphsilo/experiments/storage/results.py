@@ -19,10 +19,10 @@ from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import (
     backbone_warnings,
-    noise_warnings,
     one_class,
     outcome_warnings,
     secure_warnings,
+    setting_warnings,
     untrained,
 )
 from graphsilo.experiments.participants import Participants
@@ -268,7 +268,7 @@ def first_warnings(config: RunConfig, method: Method, simulation: Participants) 
     """What is known before anything is trained."""
     return [
         *simulation.warnings(), *backbone_warnings(method, simulation), *secure_warnings(config, method, simulation),
-        *config.remarks, *noise_warnings(config, simulation),
+        *config.remarks, *setting_warnings(config, simulation),
     ]  # fmt: skip
 
 
