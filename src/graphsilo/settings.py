@@ -30,9 +30,10 @@ from pydantic_core import PydanticCustomError
 
 from graphsilo.errors import ConfigError, nearest, shown
 
-ABOVE_ZERO = "above 0"
-"""A condition of ``setting``: the other setting is a number above 0."""
-Conditions: TypeAlias = Mapping[str, Sequence[Any] | Literal["above 0"]]
+ABOVE_ZERO: Literal["above 0"] = "above 0"
+ABOVE_ONE: Literal["above 1"] = "above 1"
+"""Conditions of ``setting``: the other setting is a number above it."""
+Conditions: TypeAlias = Mapping[str, Sequence[Any] | Literal["above 0", "above 1"]]
 
 
 SYNONYMS = {
@@ -57,14 +58,19 @@ def setting(default: Any, description: str, *, source: str = "", when: Condition
         description: What it means, for people.
         source: Where the default comes from.
         when: For a setting that matters only where others matter and have certain values: those others and their
-            values, ``{"optimizer": ("sgd",)}``, or ``ABOVE_ZERO``; ``task`` is the run's. Where they have not, a run
-            that is asked for it refuses it or remarks on it.
+            values, ``{"optimizer": ("sgd",)}``, ``ABOVE_ZERO`` or ``ABOVE_ONE``; ``task`` is the run's. Where they have
+            not, a run that is asked for it refuses it or remarks on it.
         bounds: ge, gt, le, lt, min_length.
     """
     extra: dict[str, Any] = {"source": source}
     if when is not None:
-        extra["when"] = {name: values if values == ABOVE_ZERO else list(values) for name, values in when.items()}
+        extra["when"] = {name: values if above(values) is not None else list(values) for name, values in when.items()}
     return Field(default, description=description, json_schema_extra=extra, **bounds)
+
+
+def above(values: Any) -> int | None:
+    """What a condition wants the other setting to be above; None for one that lists values."""
+    return {ABOVE_ZERO: 0, ABOVE_ONE: 1}.get(values) if isinstance(values, str) else None
 
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]

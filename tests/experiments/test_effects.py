@@ -12,6 +12,8 @@ import graphsilo.data
 import graphsilo.errors
 from graphsilo import api
 from graphsilo.errors import ConfigError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.effects import settled
 from kit.doors import SMALL, idle
 
 CITES = {"data": SMALL, "partition": {"rule": "random", "clients": 3}}
@@ -101,6 +103,39 @@ def test_a_setting_has_its_effect_where_its_condition_holds():
     assert [row["validation"] for row in told[0]["seeds"][0]["rounds"]] != [
         row["validation"] for row in told[1]["seeds"][0]["rounds"]
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "reason"),
+    [
+        ("fedavg", {"reset_optimizer": True, "optimizer": "sgd"}, "method.momentum is 0, so that nothing is kept"),
+        ("fedavg", {"reset_optimizer": True, "optimizer": "sgd", "momentum": 0.5}, None),
+        ("fedavg", {"reset_optimizer": True}, None),
+        ("scaffold", {"reset_optimizer": True}, "method.momentum is 0, so that nothing is kept"),
+        ("fedproto", {"reset_optimizer": True, "optimizer": "sgd"}, "method.momentum is 0, so that nothing is kept"),
+        ("dense", {"reset_optimizer": True}, "no client of DENSE trains after a download"),
+        ("co_boosting", {"reset_optimizer": True}, "no client of Co-Boosting trains after a download"),
+        ("local", {"reset_optimizer": True}, "no client of Local only trains after a download"),
+        ("fedlog", {"reset_optimizer": True}, None),
+        ("fedprox", {"stragglers": 0.5, "local_epochs": 1}, "local_epochs is 1; it is used where that is above 1"),
+        ("fedprox", {"stragglers": 0.5, "local_epochs": 2}, None),
+    ],
+    ids=str,
+)
+def test_moments_and_epochs_that_a_run_does_not_have(method, settings, reason):
+    name = f"method.{next(iter(settings))}"
+    overrides = {"method.name": method, **{f"method.{key}": value for key, value in settings.items()}}
+    config = load_config(overrides=overrides)
+    remarks = settled(config.with_explicit(())).remarks
+    if reason is None:
+        assert not remarks
+        assert settled(config.with_explicit([name])).method.options.items() >= settings.items()
+        return
+    assert [reason in text for text in remarks if text.startswith(f"{name} ")] == [True]
+    with pytest.raises(ConfigError, match=f"{name} would have no effect: .*{reason}"):
+        settled(config.with_explicit([name]))
+    without = load_config(overrides={**overrides, name: type(settings[name.removeprefix("method.")])(0)})
+    assert not settled(without.with_explicit([name])).remarks
 
 
 def test_seeds_and_folders_of_data_that_does_not_take_them(stored):  # B6

@@ -22,7 +22,8 @@ from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS
 from graphsilo.federation import registry
-from graphsilo.settings import ABOVE_ZERO, Settings
+from graphsilo.federation.settings import LocalTrainingConfig, OneRoundConfig
+from graphsilo.settings import Settings, above
 from graphsilo.types import Task
 
 
@@ -278,6 +279,19 @@ def _method(case: Case, key: str, value: Any) -> str | None:
     return _declared(case, case.config.method_config(), key, value)
 
 
+def _moments(case: Case, key: str, value: Any) -> str | None:
+    """Forgetting them at a download needs both."""
+    settings = case.config.method_config()
+    if not value or not isinstance(settings, LocalTrainingConfig):
+        return None
+    method = registry.load(case.config.method.name)
+    if method.alone or isinstance(settings, OneRoundConfig):
+        return f"no client of {method.title} trains after a download"
+    if settings.optimizer == "sgd" and not settings.momentum:
+        return "method.optimizer is 'sgd' and method.momentum is 0, so that nothing is kept that could be forgotten"
+    return None
+
+
 def _run(case: Case, key: str, value: Any) -> str | None:
     return _declared(case, case.config.run, key, value)
 
@@ -302,9 +316,10 @@ def _unmet(case: Case, settings: Settings, key: str) -> str | None:
         now: Any = case.task if other == "task" else getattr(settings, other)
         if other == "task" and now is None:
             continue
-        holds = (now or 0) > 0 if allowed == ABOVE_ZERO else now in allowed
+        least = above(allowed)
+        holds = now in allowed if least is None else (now or 0) > least
         if not holds:
-            values = allowed if allowed == ABOVE_ZERO else " or ".join(map(_written, allowed))
+            values = " or ".join(map(_written, allowed)) if least is None else allowed
             named = "the task" if other == "task" else f"{settings.section}.{other}"
             return f"{named} is {_written(now)}; it is used where that is {values}"
         if reason := _unmet(case, settings, other):
@@ -344,6 +359,7 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "scenario.*": (_scenario,),
     "perturb.keep_classes": (_perturb,),
     "method.*": (_method,),
+    "method.reset_optimizer": (_moments,),
     "model.*": (_backbone, _pool),
     "evaluation.select_by": (_select_by,),
     "evaluation.embeddings": (_embeddings,),

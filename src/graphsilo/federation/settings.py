@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from graphsilo.settings import ABOVE_ZERO, Settings, setting
+from graphsilo.settings import ABOVE_ONE, ABOVE_ZERO, Settings, setting
 
 if TYPE_CHECKING:
     from graphsilo.data.scales import Scaling
     from graphsilo.data.silos.silo import Schema
     from graphsilo.types import Task
 
-__all__ = ["ABOVE_ZERO", "LocalTrainingConfig", "MethodConfig", "OneRoundConfig", "Settings", "setting"]
+__all__ = ["ABOVE_ONE", "ABOVE_ZERO", "LocalTrainingConfig", "MethodConfig", "OneRoundConfig", "Settings", "setting"]
 
 
 class MethodConfig(Settings):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.federation.registry import Method
-from graphsilo.federation.settings import setting
+from graphsilo.federation.settings import ABOVE_ONE, setting
 from graphsilo.methods import fedavg
 
 
@@ -22,7 +22,7 @@ class FedProxConfig(fedavg.FedAvgConfig):
     mu: float = setting(0.01, "strength of the proximal term (μ)", source="graph work; OpenFGL 0.001", ge=0)
     stragglers: float = setting(
         0.0, "share of a round's clients that run fewer epochs, uniformly 1 to local_epochs - 1",
-        source="Li et al., section 5.2", ge=0, le=1,
+        source="Li et al., section 5.2", ge=0, le=1, when={"local_epochs": ABOVE_ONE},
     )  # fmt: skip
 
 

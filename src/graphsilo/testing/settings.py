@@ -23,8 +23,9 @@ from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import encode_tree
 from graphsilo.federation.registry import Method, load
 from graphsilo.federation.server import ServerContext
-from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig
+from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.settings import above
 from graphsilo.testing.small import ConformanceError, play, rings
 from graphsilo.types import Precision, Task
 
@@ -142,7 +143,7 @@ def _cases(method: Method, name: str, settings: Mapping[str, Any], trial: Trial)
     for other, allowed in _conditions(method, name).items():
         if other == "task":
             task = allowed[0]
-        elif allowed != ABOVE_ZERO and getattr(method.config(**base), other) not in allowed:
+        elif above(allowed) is None and getattr(method.config(**base), other) not in allowed:
             base[other] = allowed[0]
     values = _values(method, name, base, trial)
     if not trial.reason:
@@ -194,8 +195,8 @@ def _idle(method: Method, name: str) -> list[tuple[str, Any]]:
             found += [(other, task) for task in method.tasks if task not in allowed][:1]
             continue
         annotation = method.config.model_fields[other].annotation
-        if allowed == ABOVE_ZERO:
-            found.append((other, None if NoneType in get_args(annotation) else 0))
+        if (least := above(allowed)) is not None:
+            found.append((other, None if NoneType in get_args(annotation) else least))
         elif allowed in ([0.0], [None]):
             found.append((other, 50.0))
         else:
