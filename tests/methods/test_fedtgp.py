@@ -102,6 +102,38 @@ def test_gradient_is_autograds():
     torch.testing.assert_close(slope, prototypes.grad)
 
 
+@pytest.mark.parametrize("batch", [0, 2])
+def test_the_servers_steps_are_those_of_the_formula(kit, batch):
+    """Two epochs of descent on what generates the prototypes, by autograd: as the formula says it, in float64.
+
+    Means are (0, 1/2) and (4, 0), as the first row counts three times: δ = √16.25.
+    """
+    server, _ = kit.build(
+        "fedtgp", [kit.tiny_silo(0)], server_optimizer="sgd", server_epochs=2, server_batch=batch, server_lr=0.5, lr=0.1
+    )
+    rows = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0]])
+    labels, weights, margin = torch.tensor([0, 0, 1]), torch.tensor([3.0, 1.0, 2.0]), math.sqrt(16.25)
+    leaves = [each.double() for each in server.net.parameters]
+    server.learn(1, rows, labels, weights)
+    draw = server.generator("round", 1, "batches")
+    for _ in range(2):
+        order, value = torch.randperm(3, generator=draw), 0.0
+        for some in order.split(batch or 3):
+            vectors, first, first_bias, second, second_bias = leaves = [each.requires_grad_() for each in leaves]
+            prototypes = (vectors @ first + first_bias).relu() @ second + second_bias
+            far = (rows[some, None].double() - prototypes[None]).square().sum(2).sqrt()
+            own, other = far[range(len(some)), labels[some]], far[range(len(some)), 1 - labels[some]]
+            each = torch.log1p(torch.exp(own + margin - other))
+            loss = (weights[some].double() * each).sum() / weights[some].sum()
+            slopes = torch.autograd.grad(loss, leaves)
+            leaves = [(leaf - 0.5 * slope).detach() for leaf, slope in zip(leaves, slopes, strict=True)]
+            value += float(loss.detach()) * len(some) / 3
+    for found, wanted in zip(server.net.parameters, leaves, strict=True):
+        torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+    assert server.log["margin"] == pytest.approx(margin)
+    assert server.log["prototype_loss"] == pytest.approx(value, rel=1e-5)
+
+
 def test_a_prototype_on_a_row_is_no_infinity():
     _, slope = margin_loss(ROWS, LABELS, ONES, ROWS[[0, 2]], 1.0)
     assert bool(torch.isfinite(slope).all())
