@@ -66,6 +66,44 @@ def test_the_ensembles_loss_by_hand():
     assert float(ensemble_loss(logits, torch.tensor([0, 1]), shares)) == pytest.approx(wanted)
 
 
+def test_the_generators_steps_are_those_of_the_formula(kit):
+    """Two steps of Adam in round 3 on both terms, as they are written and by autograd, in float64.
+
+    Class 0 is held 3 : 0, class 1 1 : 5; the rate is 0.1 · 0.5².
+    """
+    settings = {"generator_lr": 0.1, "generator_decay": 0.5, "generator_weight_decay": 0.1, "diversity": 2.0}
+    server, _ = kit.build("fedgen", [kit.tiny_silo(0)], **SHORT, **settings)
+    weight, bias = server.model.head_names()
+    heads, made = {weight: drawn(2, 4, 2, seed=1), bias: drawn(2, 2, seed=2)}, server.generator_model
+    leaves = {name: part.detach().double().requires_grad_() for name, part in made.named_parameters()}
+    assert leaves.keys() == {"inner.weight", "norm.weight", "norm.bias", "outer.weight", "outer.bias"}
+    server.number = 3
+    server.learn(heads, torch.tensor([[3, 1], [0, 5]]))
+    assert server.counts.tolist() == [3, 6]
+    steps = torch.optim.Adam(leaves.values(), lr=0.025, weight_decay=0.1)
+    draw, shares = server.generator("round", 3, "embeddings"), torch.tensor([[1.0, 1 / 6], [0.0, 5 / 6]]).double()
+    for _ in range(2):
+        labels = torch.multinomial(torch.tensor([3.0, 6.0]).double(), 6, True, generator=draw)
+        noise = torch.randn(6, 4, generator=draw).double()
+        inner = torch.cat([noise, F.one_hot(labels, 2)], 1) @ leaves["inner.weight"]
+        unit = (inner - inner.mean(0)) / (inner.var(0, correction=0) + 1e-5).sqrt()
+        hidden = (unit * leaves["norm.weight"] + leaves["norm.bias"]).relu()
+        rows = hidden @ leaves["outer.weight"] + leaves["outer.bias"]
+        loss = torch.zeros(())
+        for share, w, b in zip(shares, heads[weight].double(), heads[bias].double(), strict=True):
+            loss = loss - (share[labels] * (rows @ w + b).log_softmax(1)[range(6), labels]).mean()
+        far = [
+            [((noise[i] - noise[j]) ** 2).mean() * (rows[i] - rows[j]).abs().mean() for j in range(6)] for i in range(6)
+        ]
+        loss = loss + 2 * torch.exp(-torch.stack([one for row in far for one in row]).mean())
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    for name, part in made.named_parameters():
+        torch.testing.assert_close(part.detach().double(), leaves[name].detach(), atol=1e-5, rtol=1e-4)
+    assert server.log["generator_loss"] == pytest.approx(float(loss.detach()), rel=1e-4)
+
+
 def test_heads_at_once_are_heads_one_by_one(kit):
     server, _ = kit.build("fedgen", [kit.tiny_silo(0)], **SHORT)
     models = [server.build_model(seed_names=("other", number)) for number in range(3)]
@@ -167,13 +205,16 @@ def test_clients_use_the_generator_and_do_not_change_it(kit):
 
 
 def test_the_generator_sees_counts_of_the_rounds_clients(kit):
-    """Two items of class 0 and one of class 1; one of class 0; nothing."""
+    """Two items of class 0 and one of class 1; one of class 0; nothing. And their heads, as they were uploaded."""
     silos = [kit.tiny_silo(0), kit.tiny_silo(1, train=(2,)), kit.tiny_silo(2, train=())]
     server, federation = kit.build("fedgen", silos, **SHORT)
     seen = []
-    server.learn = lambda heads, counts: seen.append((counts.tolist(), {len(value) for value in heads.values()}))
+    server.learn = lambda heads, counts: seen.append((counts.tolist(), heads))
     kit.rounds(server, federation)
-    assert seen == [([[2, 1], [1, 0]], {2})]
+    ((counts, heads),) = seen
+    assert counts == [[2, 1], [1, 0]]
+    own = [federation.client(client).weights for client in (0, 1)]
+    assert same(heads, {name: torch.stack([each[name] for each in own]) for name in server.model.head_names()})
 
 
 def test_without_items_nothing_is_learned(kit):

@@ -114,6 +114,44 @@ def test_gradients_are_those_of_the_two_losses_as_they_are_written(detach):
         torch.testing.assert_close(one.grad, other.grad)
 
 
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+def test_a_step_is_descent_on_each_models_own_loss(kit, max_norm):
+    """θ − η ∇L of mentor, mentee and adapter, with dropout from draws of their own; gradients of either are shortened
+    together, the adapter's are not."""
+    settings = {"optimizer": "sgd", "lr": 0.5, "weight_decay": 0.0, "local_epochs": 1, "max_norm": max_norm}
+    server, federation = kit.build(
+        "fedkd", [kit.tiny_silo(0)], mentee_hidden=3, kl_weight=2.0, hidden_weight=3.0, dropout=0.5, **settings
+    )
+    client = federation.client(0)
+    view, labels, adapter = client.data.view(client.silo.train), torch.tensor([0, 1, 0]), client.adapter.clone()
+    assert float(adapter.abs().max()) == pytest.approx(1 / 3**0.5, abs=0.1)  # ± 1 / √width
+    mentor, mentee = (
+        one.outputs(view, generator(0, "client", 0, "round", 1, name))
+        for one, name in ((client.model, "train"), (client.common, "mentee"))
+    )
+    p_t, p_s, turned = mentor.logits.softmax(1), mentee.logits.softmax(1), mentee.embeddings @ adapter.requires_grad_()
+    first, second = (-p[range(3), labels].log().mean() for p in (p_t, p_s))
+    doubt = (first + second).detach()
+    kl_t = (p_s.detach() * (p_s.detach().log() - p_t.log())).sum(1).mean()
+    kl_s = (p_t.detach() * (p_t.detach().log() - p_s.log())).sum(1).mean()
+    far_t = (mentor.embeddings - turned.detach()).square().mean()
+    far_s = (mentor.embeddings.detach() - turned).square().mean()
+    mine, theirs = list(client.model.parameters()), list(client.common.parameters())
+    slopes = torch.autograd.grad(first + (2 * kl_t + 3 * far_t) / doubt, mine)
+    others = torch.autograd.grad(second + (2 * kl_s + 3 * far_s) / doubt, [*theirs, adapter])
+    lengths = [torch.stack([slope.norm() for slope in part]).norm() for part in (slopes, others[:-1])]
+    assert min(lengths) > 0.1
+    factors = [1.0 if max_norm is None else max_norm / float(length) for length in lengths]
+    expected = [
+        [(one - 0.5 * factor * slope).detach() for one, slope in zip(part, found, strict=True)]
+        for part, found, factor in zip((mine, theirs), (slopes, others[:-1]), factors, strict=True)
+    ]
+    rounds(server, federation)
+    for part, wanted in zip((mine, theirs), expected, strict=True):
+        torch.testing.assert_close([one.detach() for one in part], wanted, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(client.adapter, (adapter - 0.5 * others[-1]).detach(), atol=1e-6, rtol=1e-4)
+
+
 def test_sure_models_learn_no_more_than_a_thousandfold_from_each_other():
     sure = Outputs(torch.tensor([[50.0, 0.0]]), torch.zeros(1, 1))
     other = Outputs(torch.tensor([[49.0, 0.0]]), torch.zeros(1, 1))
@@ -184,17 +222,41 @@ def test_without_loss_of_the_factors_the_mentee_is_that_of_whole_changes(kit):
     assert any(not torch.allclose(exact[0].weights[n], rough[0].weights[n], atol=1e-4) for n in start)
 
 
+def test_factors_keep_as_much_as_the_rounds_threshold_says(kit):
+    """Half of the squared singular values in the first of two rounds, all in the second: a change of rank 3 whole."""
+    silos = [kit.tiny_silo(client) for client in range(2)]
+    server, federation = kit.build("fedkd", silos, mentee_hidden=8, rounds=2, energy_start=1e-9, energy_end=1.0)
+    seen, gather = [], server.gather
+    server.gather = lambda *asked: seen.append(gather(*asked)) or seen[-1]
+    name, sides = "layers.0.weight", ["layers.0.weight/left", "layers.0.weight/right"]
+    for number in (1, 2):
+        rounds(server, federation, start=number)
+        for client, reply in seen[-1]:
+            one = federation.client(client)
+            change = one.common_weights[name].detach() - one.base[name]
+            if number == 2:
+                assert torch.equal(reply.update[name], change)
+                continue
+            values = torch.linalg.svdvals(change).square()
+            rank = 1 + int((values.cumsum(0) < 0.5 * values.sum()).sum())
+            left, right = (reply.update[side] for side in sides)
+            assert left.shape == (3, rank)
+            rest = (change - left @ right).square().sum()
+            torch.testing.assert_close(rest, values[rank:].sum(), atol=1e-6, rtol=1e-4)
+        assert ({name} if number == 2 else set(sides)) <= server.change.keys()
+
+
 def test_weights_of_the_mean(kit):
     """Two items against one: with ``train`` the first client's change counts twice."""
     silos = [kit.tiny_silo(0, train=(0, 1)), kit.tiny_silo(1, train=(2,)), kit.tiny_silo(2, train=())]
-    for weight_by, share in (("uniform", 1 / 2), ("train", 2 / 3)):
-        server, federation = kit.build("fedkd", silos, weight_by=weight_by, **LOSSLESS)
+    for weight_by, share, rate in (("uniform", 1 / 2, 1.0), ("train", 2 / 3, 1.0), ("train", 2 / 3, 0.5)):
+        server, federation = kit.build("fedkd", silos, weight_by=weight_by, server_lr=rate, **LOSSLESS)
         start = {name: value.clone() for name, value in server.weights.items()}
         rounds(server, federation)
         one, two = (federation.client(client) for client in (0, 1))
         for name, value in server.weights.items():
             moved = [each.common_weights[name].detach() - start[name] for each in (one, two)]
-            torch.testing.assert_close(value, start[name] + share * moved[0] + (1 - share) * moved[1])
+            torch.testing.assert_close(value, start[name] + rate * (share * moved[0] + (1 - share) * moved[1]))
 
 
 def test_the_threshold_rises_evenly():
