@@ -12,7 +12,7 @@ import torch
 from graphsilo.errors import MessageError
 from graphsilo.federation.interface import Replies
 from graphsilo.methods.fedgta import TrainReply, confidence_of, moments_of
-from graphsilo.training.local import weights_of
+from graphsilo.training.local import load_weights, weights_of
 
 
 def test_confidence_of_certain_and_of_undecided_rows():
@@ -52,6 +52,42 @@ def test_predictions_spread_by_hand(kit):
     assert confidence == pytest.approx(2 * (2 / math.e + terms), abs=1e-6)  # every node has one edge and its loop
 
 
+def test_each_step_spreads_further_and_heat_is_the_confidences_alone(kit):
+    """The same with two steps, α = 1/4 and heat 2, from Y = [[1, 0], [1/5, 4/5]].
+
+    After one step [1.9, 0.1], to which the label was added once more and which nothing cuts, and [0.3, 0.7]; after two
+    the second row is ¼ [1.1, 0.4] + ¾ Y_1 = [0.425, 0.7].
+    """
+    silo = kit.tiny_silo(0, nodes=2, train=[0])
+    _, federation = kit.build("fedgta", [silo], steps=2, alpha=0.25, heat=2.0, moments="raw", order=1)
+    moments, confidence = federation.client(0).described(torch.tensor([[0.6, 0.4], [0.2, 0.8]]).double())
+    plain, heated = ([math.exp(0.425 / heat), math.exp(0.7 / heat)] for heat in (1, 2))
+    first, second = (value / sum(plain) for value in plain)
+    assert moments.flatten().tolist() == pytest.approx([(1 + first) / 2, second / 2])
+    terms = sum(value * math.log(value) + 1 / math.e for value in (each / sum(heated) for each in heated))
+    assert confidence == pytest.approx(2 * (2 / math.e + terms), abs=1e-6)
+
+
+def test_what_is_sent_is_the_trained_mixture_and_what_it_predicts(kit):
+    """Each client trains the model that is its own at the server, as one alone would."""
+    silos = [kit.tiny_silo(client) for client in range(2)]
+    (server, federation), (_, alone) = (kit.build(name, silos) for name in ("fedgta", "local"))
+    server.models[1] = {name: value + 0.1 for name, value in server.models[1].items()}
+    for each in (federation, alone):
+        each.at("round", 1)
+    for client, reply in server.collect(federation, [0, 1]):
+        one = alone.client(client)
+        load_weights(one.model, server.models[client])
+        one.round = 1
+        one.run_epochs()
+        assert all(torch.equal(reply.weights[name], value) for name, value in weights_of(one.model).items())
+        with torch.no_grad():
+            predicted = torch.softmax(one.model(one.data.full), 1).double()
+        moments, confidence = federation.client(client).described(predicted)
+        torch.testing.assert_close(reply.moments, moments.float())
+        assert reply.confidence == pytest.approx(confidence)
+
+
 def test_a_client_without_edges_has_a_say(kit):
     silo = kit.tiny_silo(0)
     bare = replace(silo, graph=silo.graph.with_edges(np.zeros((2, 0), dtype=np.int64)))
@@ -80,6 +116,18 @@ def test_mixing_weights_by_hand(kit):
     assert server.log["accepted"] == pytest.approx(5 / 9)
     server, _ = kit.build("fedgta", [kit.tiny_silo(client) for client in range(3)], threshold=0.05)
     assert server.shares(replies_of(ROWS)).tolist() == [[2.0, 6.0, 0.0], [2.0, 6.0, 4.0], [0.0, 6.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "shares"),
+    [
+        (0.0, [[2.0, 6.0, 0.0], [2.0, 6.0, 4.0], [0.0, 6.0, 4.0]]),  # a cosine of 0 is not above 0
+        (1.0, [[2.0, 0.0, 0.0], [0.0, 6.0, 0.0], [0.0, 0.0, 4.0]]),  # nobody's is above 1, and each accepts itself
+    ],
+)
+def test_alike_is_above_the_threshold(kit, threshold, shares):
+    server, _ = kit.build("fedgta", [kit.tiny_silo(client) for client in range(3)], threshold=threshold)
+    assert server.shares(replies_of(ROWS)).tolist() == shares
 
 
 def test_at_a_threshold_of_one_everybody_keeps_its_own(kit):
