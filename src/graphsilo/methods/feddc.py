@@ -9,8 +9,8 @@ pulled to w − h_k, their gradients corrected as SCAFFOLD does, and the server 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -69,6 +69,8 @@ class Client(scaffold.ControlClient[FedDCConfig]):
         drift: h_k by name.
     """
 
+    mirrored = (*scaffold.ControlClient.mirrored, "drift")
+
     def __init__(self, context: ClientContext[FedDCConfig]):
         super().__init__(context)
         self.drift = {name: torch.zeros_like(value) for name, value in self.control.items()}
@@ -81,6 +83,7 @@ class Client(scaffold.ControlClient[FedDCConfig]):
     @handler
     def train(self, request: TrainRequest) -> scaffold.TrainReply:  # type: ignore[override]
         """Download, corrected local steps, new h_k and c_k, upload."""
+        self.step_back(request)
         config, here, old = self.config, self.data.device, self.control
         check_weights(old, request.control, names=old if config.shares_control else ())
         self.download(request.weights)
@@ -114,13 +117,6 @@ class Client(scaffold.ControlClient[FedDCConfig]):
             weights=self.upload(), control=change if config.shares_control else {}, num_samples=samples
         )
 
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "drift": dict(self.drift)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self.drift = {name: value.to(self.data.device, copy=True) for name, value in state["drift"].items()}
-
 
 class Server(scaffold.Server[FedDCConfig]):
     """Keeps w, c and the mean drift, which it knows from the models; needs only sums."""
@@ -146,7 +142,7 @@ class Server(scaffold.Server[FedDCConfig]):
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> scaffold.TrainReply:
         request = TrainRequest(weights=self.weights, control=self.control, mean_weight=self.mean_weight)
-        return federation.sum(Client.train, request, to=clients).require(self.config.min_clients)
+        return self.counted(federation, Client.train, request, clients)
 
     def combine(self, total: scaffold.TrainReply) -> None:  # type: ignore[override]
         before = self.weights

@@ -22,7 +22,9 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.compression import Compression
+from graphsilo.federation.interface import Failure
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
+from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 from kit import check_result
@@ -245,6 +247,77 @@ def test_slow_site_beyond_the_deadline(sites: Any, tmp_path: Path) -> None:
     assert "did not finish within the deadline of 2 seconds" in told[1][0]
     assert tree["seeds"][0]["rounds"][1]["participants"] == 3
     assert tree["seeds"][0]["last_round"] == 6
+
+
+def scored(tree: Any, first: int = 1) -> Any:
+    rows = [row for row in tree["seeds"][0]["rounds"] if row["round"] >= first]
+    return [[row["validation"], row["test"], row["modes"]] for row in rows]
+
+
+def with_failures(sites: Any, monkeypatch: pytest.MonkeyPatch, who: int, when: set[int], **overrides: Any) -> Any:
+    """One process in which a client never hears of some rounds."""
+    deliver = InProcess.deliver
+
+    def losing(self: InProcess, handler: str, round: int, outgoing: Mapping[int, Any]) -> Any:
+        away = {who} & outgoing.keys() if handler == "train" and round in when else set()
+        yield from ((client, Failure(client, handler, "Gone", "it went away")) for client in away)
+        yield from deliver(self, handler, round, {key: value for key, value in outgoing.items() if key not in away})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(InProcess, "deliver", losing)
+        return alone(sites, **overrides)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "feddc"])
+def test_a_client_whose_answers_are_lost_steps_back(
+    method: str, sites: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """South trains in round 2 and 3 and is not heard: from round 4 on it is as if it had not trained."""
+    settings = {"method__name": method, "method__min_clients": 2, "method__rounds": 5}
+    training = [training_call("south", number) for number in (2, 3)]
+    asked: list[int] = []
+
+    def cut(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if any(meets(site, header) for meets in training):
+            asked.append(header["round"])
+            raise Unreachable(site, "the cable is out")
+        if site == "south" and header.get("do") == "poll":
+            raise Unreachable(site, "the cable is out")
+        return answer
+
+    transport = Meddling(sites.transport, after=cut)
+    tree = carry_out(sites, transport, tmp_path / "out", run__patience=0.5, **settings)
+    assert asked == [2, 3]
+    assert [len(row.get("failures", [])) for row in tree["seeds"][0]["rounds"]] == [0, 1, 1, 0, 0]
+    one = with_failures(sites, monkeypatch, 1, {2, 3}, **settings)
+    assert scored(tree, 4) == scored(one, 4)
+    assert scored(tree, 4) != scored(alone(sites, **settings), 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["scaffold", "feddc"])
+def test_a_client_that_answers_late_steps_back(
+    method: str, sites: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """North stops in the middle of round 2 and goes on, late, with what it was asked then."""
+    settings = {"method__name": method, "method__min_clients": 2, "method__rounds": 9}
+    worker = sites.supervisors["north"].worker_pid
+    stall = once(training_call("north", 2), lambda: os.kill(worker, signal.SIGSTOP))
+    wake = threading.Timer(5.0, lambda: os.kill(worker, signal.SIGCONT))
+    wake.start()
+    try:
+        tree = carry_out(
+            sites, Meddling(sites.transport, stall), tmp_path / "out", run__deadline=2.0, run__checkpoint_every=0,
+            **settings,
+        )  # fmt: skip
+    finally:
+        wake.join()
+    told = {row["round"]: row.get("failures", []) for row in tree["seeds"][0]["rounds"]}
+    late = {number for number, lines in told.items() if any("'train'" in line for line in lines)}
+    assert 2 in late
+    assert 9 not in late
+    one = with_failures(sites, monkeypatch, 0, late, **settings)
+    assert scored(tree, max(late) + 1) == scored(one, max(late) + 1)
 
 
 # -- sites that lie ------------------------------------------------------------------------------------------------
