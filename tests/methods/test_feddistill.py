@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -136,6 +139,34 @@ def test_a_class_that_nobody_described_in_the_last_round_has_no_row(kit):
         server.round(federation, number)
         assert server.present.tolist() == [asked == 0, asked == 1]
         assert server.prototypes[1 - asked].tolist() == [0.0, 0.0]
+
+
+def test_clients_learn_from_the_last_round_or_from_nothing_by_hand(kit):
+    """All features are 0: outputs are softmax(b, -b), and a step with rate 0.1 on items of class 0 adds to b
+    0.1 (1 - p) and, where others sent g, 0.1 (g - p), with p = σ(2b).
+
+    1. Clients 0 and 1, from b = 0: b = 0.05, both send σ(0.1) = 0.5249792.
+    2. Client 0 alone, without its own part g = 0.5249792: b = 0.05 + 0.0475021; it sends σ(0.1950042).
+    3. Client 2, which has nothing to train on: nobody described a class, there is no table.
+    4. Client 0 has nothing to learn from, and no older table either: b = 0.0975021 + 0.1 (1 - 0.5485971).
+    5. Client 1 was away since round 1 and learns from round 4, g = σ(0.2852848) = 0.5708413:
+       b = 0.05 + 0.0475021 + 0.1 (0.5708413 - 0.5249792).
+    """
+    silos = [kit.tiny_silo(client, train=train) for client, train in enumerate([(0, 2), (0, 2), ()])]
+    silos = [replace(s, graph=replace(s.graph, features=np.zeros_like(s.graph.features))) for s in silos]
+    settings = {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.0, "local_epochs": 1, "min_clients": 1}
+    server, federation = kit.build("feddistill", silos, model="mlp", model_options={"layers": 1}, **settings)
+    for client in clients_of(federation):
+        for weight in client.weights.values():
+            weight.detach().zero_()
+    asked = [(0, 1), (0,), (2,), (0,), (1,)]
+    server.select = lambda federation, number: asked[number - 1]
+    moves = [(0, 0.05), (0, 0.0975021), (2, 0.0), (0, 0.1426424), (1, 0.1020883)]
+    for number, (client, b) in enumerate(moves, start=1):
+        federation.at("round", number)
+        server.round(federation, number)
+        bias = federation.client(client).weights["layers.0.bias"]
+        assert bias.tolist() == pytest.approx([b, -b], abs=1e-6), number
 
 
 GRADIENTS = [

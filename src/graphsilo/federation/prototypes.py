@@ -88,7 +88,7 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
     """Trains its own model, drawn to the rows it received.
 
     Attributes:
-        prototypes: [C, p] as received; None before.
+        prototypes: [C, p] as last received; None where none were.
         present: [C] booleans.
     """
 
@@ -109,10 +109,8 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
         return self.upload_prototypes()
 
     def receive(self, request: TrainRequest) -> None:
-        """Keep the rows that came, if any did."""
-        if request.prototypes is not None and request.present is not None:
-            self.prototypes = request.prototypes.to(self.data.device, copy=True)
-            self.present = request.present.to(self.data.device, copy=True)
+        """Keep the rows that came; where none did the server has none, and older ones are forgotten."""
+        self._take({"prototypes": request.prototypes, "present": request.present})
 
     @property
     def pulls(self) -> bool:
@@ -143,7 +141,7 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
             return {}
         return {"prototypes": self.prototypes, "present": self.present}
 
-    def _take(self, received: Mapping[str, Tensor]) -> None:
+    def _take(self, received: Mapping[str, Tensor | None]) -> None:
         for name in ("prototypes", "present"):
             value = received.get(name)
             setattr(self, name, None if value is None else value.to(self.data.device, copy=True))
