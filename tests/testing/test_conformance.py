@@ -19,6 +19,7 @@ from graphsilo.testing.conformance import (
     check_labels_stay,
     check_late_client,
     check_poor_clients,
+    check_resume,
     check_state,
     hide_labels,
     small_config,
@@ -181,3 +182,91 @@ def test_a_server_that_stops_where_fewer_are_allowed_is_found(monkeypatch):
     method = register(monkeypatch, server=Strict)
     with pytest.raises(FederationError, match="4 clients had to answer, 3 did"):
         check_failing_client(method, {})
+
+
+class Counting(fedavg.Client):
+    """Moves what it sends by next to nothing, in some rounds, which it counts."""
+
+    asked = 0
+    moved = (1, 2, 3)
+
+    def upload(self):
+        self.asked += 1
+        by = 1e-6 * self.asked if self.asked in self.moved else 0.0
+        return {name: each * (1 + by) for name, each in super().upload().items()}
+
+
+class Keeping(Counting):
+    """Keeps the count."""
+
+    def state(self):
+        return {**super().state(), "asked": self.asked}
+
+    def load_state(self, state):
+        super().load_state(state)
+        self.asked = state["asked"]
+
+
+class Second(Counting):
+    """Needs what it forgets in round 2 alone."""
+
+    moved = (2,)
+
+
+def serving(member):
+    """FedAvg's server for another client."""
+
+    class Server(fedavg.Server):
+        client = member
+
+    return Server
+
+
+def test_a_client_that_keeps_all_goes_on_as_it_was(monkeypatch):
+    check_resume(register(monkeypatch, client=Keeping, server=serving(Keeping)), {})
+
+
+@pytest.mark.parametrize(
+    ("client", "said"),
+    [
+        (Counting, "resumed after round 2, models differ: seed0-aggregate-last"),
+        (Second, "resumed after round 1, the state after round 2 differs"),
+    ],
+)
+def test_a_client_that_forgets_is_found_though_no_score_changes(monkeypatch, client, said):
+    with pytest.raises(ConformanceError, match=said):
+        check_resume(register(monkeypatch, client=client, server=serving(client)), {})
+
+
+class TwoRounds(fedavg.FedAvgConfig):
+    rounds: int = setting(2, "two and no more", le=2, ge=1)
+
+
+def test_two_rounds_are_stopped_after_the_first(monkeypatch):
+    method = register(monkeypatch, client=Second, server=serving(Second), config=TwoRounds)
+    with pytest.raises(ConformanceError, match="resumed after round 1, models differ: seed0-aggregate-last"):
+        check_resume(method, {})
+
+
+class Noting(fedavg.Server):
+    """Counts its rounds, which nothing depends on."""
+
+    done = 0
+    kept = ("weights", "done")
+
+    def round(self, federation, number):
+        self.done += 1
+        super().round(federation, number)
+
+
+class Mistaking(Noting):
+    """Begins to count anew."""
+
+    def load_state(self, state):
+        super().load_state({**state, "done": 0})
+
+
+def test_a_server_that_forgets_is_found(monkeypatch):
+    check_resume(register(monkeypatch, server=Noting), {})
+    with pytest.raises(ConformanceError, match="tried: resumed after round 1, the state after round 2 differs"):
+        check_resume(register(monkeypatch, server=Mistaking), {})

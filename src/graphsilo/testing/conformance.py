@@ -8,6 +8,7 @@ Use it in a test of your own method::
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import tempfile
@@ -147,18 +148,46 @@ def check_partial_participation(method: Method, settings: Mapping[str, Any]) -> 
 
 
 def check_resume(method: Method, settings: Mapping[str, Any]) -> None:
-    """Stopped after any round and resumed, it gives the same numbers as in one go."""
+    """Stopped after any round and resumed from what it kept, it is the run in one go, bit for bit: its numbers, every
+    client's and the server's models, and their states in between."""
     config = small_config(method, settings, run={"checkpoint_every": 1})
-    whole = numbers(run(config).tree)
-    for stop_after in (1, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                run(config, out=Path(folder) / "run", observer=_Stop(stop_after))
-            except _Stopped:
-                resumed = run(config, out=Path(folder) / "run", resume=True)
-                _require(
-                    numbers(resumed.tree) == whole, method, f"resumed after round {stop_after}, the numbers differ"
-                )
+    config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"models": True})})
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(config, out=Path(folder) / "whole")
+        rounds, whole = len(result.tree["seeds"][0]["rounds"]), numbers(result.tree)
+        models = _models(Path(folder) / "whole")
+        states: dict[int, bytes] = {}  # of the run in one go that far: who stops first after a round has not resumed
+        for stops in (2, 1) if rounds > 2 else (1,):
+            place = Path(folder) / f"stopped after {stops}"
+            for last in range(stops, max(rounds, stops + 1)):
+                with contextlib.suppress(_Stopped):
+                    run(config, out=place, observer=_Stop(last), resume=last > stops)
+                    raise ConformanceError(f"{method.name}: it was not stopped after round {last}.")
+                if last < rounds:  # no checkpoint follows the last round
+                    round_, state = _kept(place)
+                    _require(round_ == last, method, f"stopped after round {last}, it had kept round {round_}")
+                    _require(
+                        states.setdefault(last, state) == state,
+                        method,
+                        f"resumed after round {stops}, the state after round {last} differs",
+                    )
+            resumed = run(config, out=place, resume=True)
+            _require(numbers(resumed.tree) == whole, method, f"resumed after round {stops}, the numbers differ")
+            found = _models(place)
+            differing = sorted(name for name in {*models, *found} if models.get(name) != found.get(name))
+            _require(not differing, method, f"resumed after round {stops}, models differ: {', '.join(differing)}")
+
+
+def _models(folder: Path) -> dict[str, bytes]:
+    """The models that a run wrote: every client's and the server's, of the best and of the last round."""
+    return {path.name: path.read_bytes() for path in (folder / "models").glob("*")}
+
+
+def _kept(folder: Path) -> tuple[int, bytes]:
+    """The round of a stopped run's checkpoint, and in it the server's and all clients' states."""
+    [path] = (folder / "checkpoints").glob("seed-*.ckpt")
+    tree = decode_tree(path.read_bytes()[32:])
+    return tree["progress"]["round"], encode_tree({part: tree[part] for part in ("server", "clients")}).tobytes()
 
 
 def check_state(method: Method, settings: Mapping[str, Any]) -> None:
@@ -623,7 +652,7 @@ class _Stop(Observer):
         self.after = after
 
     def progressed(self, progress: Progress) -> None:
-        if progress.round > self.after:
+        if progress.round == self.after:
             raise _Stopped
 
 
