@@ -70,7 +70,7 @@ def test_what_is_used(method, attacker, uses):
     assert np.isfinite(scores.numpy()).all()
 
 
-def test_noise_covers_what_few_nodes_have():
+def test_noise_covers_what_few_nodes_have(known_noise):
     quick = {"method__rounds": 1, "method__stage1_epochs": 1, "method__stage2_epochs": 1, "train": 3}
     run = recorded(method__name="opfgl", method__epsilon=0.1, **quick)
     one, _ = attribute(cases(run), run.simulation.silos)

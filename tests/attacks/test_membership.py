@@ -46,7 +46,7 @@ def test_an_overfitted_model_gives_its_nodes_away():
     assert one.verdict == "above the prior"
 
 
-def test_the_span_of_few_rows_holds_them_alone():
+def test_the_span_of_few_rows_holds_them_alone(known_noise):
     run = recorded(method__name="fedridge", method__rounds=1, method__features="mean", train=5)
     one = outcome(span(cases(run)), "AUC")
     assert one.value > 0.95

@@ -265,7 +265,7 @@ def test_shared_noise_needs_secure_sums_and_says_what_it_promises():
     assert tree["seeds"][0]["setup"]["log"]["noise"] == pytest.approx(deviation(4.0, 2))
 
 
-def test_a_run_says_what_its_epsilon_covers():
+def test_a_run_says_what_its_epsilon_covers(known_noise):
     tree = run(load_config({**TINY, "run.seeds": [0, 1]})).tree
     (said,) = [text for text in tree["warnings"] if text.startswith("Differential privacy of nodes")]
     both = noise.epsilon_of(math.sqrt(2) * noise.mu_of(4.0, 1e-5), 1e-5)
