@@ -20,9 +20,9 @@ from graphsilo.federation import registry
 
 NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
 NOTES = {
-    "FedLoG": "The paper's cuts are not known. For three clients on Cora, PubMed and Computers (closed set) "
-    "`graphsilo reproduce fedlog` takes those whose class counts are nearest to the printed ones. Elsewhere scores on "
-    "unseen nodes and missing classes may differ by many points from cut to cut.",
+    "FedLoG": "The paper's cuts are not known, and scores of unseen data differ by tens of points between cuts. It "
+    "prints class counts of three clients in the closed set on Cora, PubMed and Computers: there `graphsilo reproduce "
+    "fedlog` takes the cut whose counts are nearest, elsewhere the first that leaves no class untrained.",
 }
 """What must be said of a paper instead."""
 
