@@ -505,7 +505,6 @@ def reproduce(
     *,
     data: str | Sequence[str] | None = None,
     methods: str | Sequence[str] | None = None,
-    clients: int | Sequence[int] | None = None,
     seeds: Sequence[int] | None = None,
     quick: bool = False,
     executor: str | None = "processes:1",
@@ -522,7 +521,6 @@ def reproduce(
         table: Number of one table, such as ``"II"``; None takes all of the paper's that can be run.
         data: Only these data sets.
         methods: Only these methods beside the references, as the table names them.
-        clients: Only rows with so many clients, where a table has several.
         seeds: Seeds of training; None takes the table's own, mostly three.
         quick: A look: few rounds, one seed, one data set. Its numbers are no reproduction.
         executor: ``processes:N``, ``dask://HOST:PORT``; None is this process.
@@ -534,7 +532,7 @@ def reproduce(
         The tables, the files that were written, and what failed.
 
     Raises:
-        ConfigError: There is no such paper, table, data set, method, number of clients or executor.
+        ConfigError: There is no such paper, table, data set, method or executor.
         RunError: Every run failed.
     """
     from graphsilo.cli.reproduce import tell
@@ -546,7 +544,6 @@ def reproduce(
         None if table is None else str(table),
         data=[data] if isinstance(data, str) else data,
         methods=[methods] if isinstance(methods, str) else methods,
-        clients=[clients] if isinstance(clients, int) else clients,
         seeds=None if seeds is None else _seeds(seeds),
         quick=quick,
         out=None if out is None else Path(out),

@@ -67,19 +67,9 @@ def test_the_files(tmp_path: Path) -> None:
     assert float(fairfgl["mean"]) == pytest.approx(0.425)
     assert (fairfgl["seeds"], fairfgl["column"]) == ("0 1 2", "Cora")
     text = files[0].read_text()
-    assert "bold: best mean, references left out." in text
     assert "| *local only* | 71.0 ± 1.0 | – | – |" in text
     assert "References, which stand in no paper: local only; FedAvg, Adam 0.01." in text
     assert r"\label{tab:fairfgl-ii-macro_f1}" in files[1].read_text()
-
-
-def test_files_say_which_runs_failed(tmp_path: Path) -> None:
-    planned = made(tmp_path, {**SCORES, "FairFGL": []})
-    failed = {"fairfgl-2.Cora, FairFGL, seed 0": "the loss is not finite:\nit <diverged>"}
-    texts = {path.suffix: path.read_text() for path in reproduced.write(planned, reproduced.draw(planned), failed)}
-    assert "## Runs that failed, without which the tables are\n\n- fairfgl-2.Cora, FairFGL, seed 0: " in texts[".md"]
-    assert texts[".tex"].splitlines()[-1].endswith("FairFGL, seed 0: the loss is not finite: it <diverged>")
-    assert "<li>fairfgl-2.Cora, FairFGL, seed 0: the loss is not finite:\nit &lt;diverged&gt;</li>" in texts[".html"]
 
 
 def test_short_in_a_session(tmp_path: Path) -> None:

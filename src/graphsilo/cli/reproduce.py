@@ -35,9 +35,6 @@ def reproduce(
         list[str] | None,
         typer.Option("--methods", metavar="NAME,…", help="Only these beside the references, as the table names them."),
     ] = None,
-    clients: Annotated[
-        str | None, typer.Option(metavar="3,5", help="Only rows with so many clients, where a table has several.")
-    ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Seeds of training; else the table's.")] = None,
     jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes that run at the same time.")] = None,
     executor: Annotated[str | None, typer.Option(metavar="PLACE", help="processes:N, or dask://HOST:PORT.")] = None,
@@ -58,7 +55,6 @@ def reproduce(
         number,
         data=data,
         methods=methods,
-        clients=None if clients is None else whole_numbers(clients, "--clients"),
         seeds=None if seeds is None else whole_numbers(seeds, "--seeds"),
         quick=quick,
         out=out,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from graphsilo.experiments.reproduce.published import (
     NOTE,
     NOTES,
-    Asked,
     Printed,
+    Question,
     chosen,
     closest,
     matching,
@@ -37,16 +37,16 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
         ConfigError: There is no such paper or table.
     """
     among = chosen(paper)
-    asked = [_asked(run, column) for run in runs for column in shown]
-    found = matching(asked, among)
+    questions = [_question(run, column) for run in runs for column in shown]
+    found = matching(questions, among)
     known = {each.question: each for each in found.values()}
     others = dict.fromkeys(each.paper for each in among if each.question in known)
 
     def find(run: Run, label: str, column: Column) -> Printed | None:
-        return found.get(_asked(run, column))
+        return found.get(_question(run, column))
 
     if not found:
-        return find, (closest([question for question, _ in asked], among),)
+        return find, (closest(questions, among),)
     also = [name for name in others if name != next(iter(found.values())).paper]
     more = [f"{listed(also)} print{'s' if len(also) == 1 else ''} some of them, too: name the paper to see those."]
     return find, (*sources(list(found.values()), runs), *(more if also else []))
@@ -64,10 +64,10 @@ def sources(found: Sequence[Printed], runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _asked(run: Run, column: Column) -> Asked:
-    """What a run's score in a column is a score of, and after how many rounds."""
+def _question(run: Run, column: Column) -> Question:
+    """What a run's score in a column is a score of."""
     first = run.modes[0] if run.modes else ""
     view = "" if first in AS_REPORTED else first
     if column.average is not None or column.mode not in (None, first):
         view = column.view
-    return question_of(run.result, column.metric, view, column.items), run.result.method.rounds
+    return question_of(run.result, column.metric, view, column.items)

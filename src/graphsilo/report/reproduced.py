@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from statistics import fmean
-from types import MappingProxyType
 
 from msgspec import structs
 
@@ -28,7 +27,6 @@ from graphsilo.report.views import Column
 from graphsilo.report.writers import to_latex, to_markdown
 
 REFERENCES = "References, which stand in no paper: {}."
-FAILED = "Runs that failed, without which the tables are"
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def reproduce(
     found = Reproduction(tables, (), failed, planned.out)
     if not tables:
         raise RunError(found.complaint)
-    return replace(found, files=tuple(write(planned, tables, failed)))
+    return replace(found, files=tuple(write(planned, tables)))
 
 
 def draw(planned: Plan) -> list[Drawn]:
@@ -118,35 +116,23 @@ def draw(planned: Plan) -> list[Drawn]:
     return found
 
 
-def write(planned: Plan, tables: Sequence[Drawn], failed: Mapping[str, str] = MappingProxyType({})) -> list[Path]:
+def write(planned: Plan, tables: Sequence[Drawn]) -> list[Path]:
     """``reproduce.md``, ``.tex``, ``.csv`` and ``.html`` in the plan's folder.
-
-    Args:
-        planned: Where.
-        tables: What they show.
-        failed: Runs that the tables lack, and why: all but the CSV say so, which holds numbers.
 
     Raises:
         RunError: A file cannot be written.
     """
     heads = [f"## {each.title}\n\n" for each in tables]
     markdown = "\n".join(head + to_markdown(each.grid) for head, each in zip(heads, tables, strict=True))
-    if failed:
-        lacking = "".join(f"- {name}: {error}\n" for name, error in failed.items())
-        markdown += f"\n## {FAILED}\n\n{lacking}"
-    labels: list[str] = []
-    for each in tables:
-        label = f"tab:{each.paper.lower()}-{each.number.lower()}-{each.grid.metrics[0]}"
-        # FedLoG's tables are drawn once for three clients and once for five and ten
-        labels.append(f"{label}-more" if label in labels else label)
-    latex = "\n".join(to_latex(each.grid, label=label) for each, label in zip(tables, labels, strict=True))
-    latex += "".join(f"\n% {FAILED}: {name}: {' '.join(error.split())}" for name, error in failed.items())
+    label = "tab:{}-{}-{}".format
+    latex = "\n".join(
+        to_latex(each.grid, label=label(each.paper.lower(), each.number.lower(), each.grid.metrics[0]))
+        for each in tables
+    )
     context = {
         "title": f"{planned.tables[0].paper}, run again",
         "sentence": QUICK if planned.quick else "Published scores and ours, on the same data and kind of cut.",
         "tables": [{"title": each.title, "layout": layout(each.grid), "latex": to_latex(each.grid)} for each in tables],
-        "failed": failed,
-        "failed_title": FAILED,
     }
     texts = {
         "md": markdown,

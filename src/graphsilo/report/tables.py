@@ -147,9 +147,8 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
     """The same for several questions in one table, each a column of its own."""
     first, of_column = tables[0], " of a column" if len(tables) > 1 else ""
     percent_ = ", percent" if any(metric_of(name).is_share for name in first.metrics) else ""
-    but = ", references left out" if any(table.references for table in tables) else ""
     bold = (
-        f"; bold: best mean{of_column}{but}"
+        f"; bold: best mean{of_column}"
         if any(len(table.rows) > 1 and any(table.best.values()) for table in tables)
         else ""
     )

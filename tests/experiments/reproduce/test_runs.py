@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce.runs import QUICK_ROUNDS, plan
 
 
@@ -55,24 +54,3 @@ def test_names_may_be_joined_and_variants_named(tmp_path: Path) -> None:
 def test_what_is_not_in_the_table(tmp_path: Path, asked: dict[str, list[str]], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         plan("FairFGL", "II", out=tmp_path, **asked)  # type: ignore[arg-type]
-
-
-def test_a_quick_look_shortens_references_and_generators_too(tmp_path: Path) -> None:
-    found = plan("O-pFGL", "1", quick=True, out=tmp_path)
-    settings = {job.line.label: job.config for job in found.jobs}
-    assert settings["local only"]["method.rounds"] == QUICK_ROUNDS  # the table's rows have one round, references more
-    assert settings["FedAvg, SGD 0.5"]["method.rounds"] == QUICK_ROUNDS
-    assert settings["FedAvg"]["method.rounds"] == 2
-    assert settings["DENSE"]["method.generator_steps"] == 3
-    assert "method.rounds" not in settings["FedRidge"]
-    for config in settings.values():
-        load_config(overrides={**config, "data.root": "."})
-
-
-def test_only_rows_with_so_many_clients(tmp_path: Path) -> None:
-    found = plan("FedLoG", "1a", data=["Cora"], clients=[3, 10], out=tmp_path)
-    assert [row.id for table in found.tables for row in table.rows] == ["fedlog-3.Cora", "fedlog-more.Cora.10-clients"]
-    with pytest.raises(ConfigError, match=r"got 4; they have 3 or 5 or 10\."):
-        plan("FedLoG", "1a", clients=[4], out=tmp_path)
-    with pytest.raises(ConfigError, match="rows of Cora with 5 clients were wanted, which no table of FedSage"):
-        plan("FedSage+", data=["Cora"], clients=[5], out=tmp_path)  # PubMed has five

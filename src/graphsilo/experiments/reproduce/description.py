@@ -172,11 +172,6 @@ class Row:
     own_cuts: bool
     minutes: float | None
 
-    @property
-    def clients(self) -> int:
-        """How many the data are cut among."""
-        return int(self.base["partition.clients"])
-
 
 @dataclass(frozen=True)
 class Table:

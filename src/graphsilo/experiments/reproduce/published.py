@@ -7,22 +7,18 @@ point or two of difference is one of cuts.
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import TypeAlias
 
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments.storage.records import RunRecord
-from graphsilo.federation import registry
 
 NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
 NOTES = {
-    "FedLoG": "The paper's cuts are not known, and scores of unseen data differ by tens of points between cuts. It "
-    "prints class counts of three clients in the closed set on Cora, PubMed and Computers: there `graphsilo reproduce "
-    "fedlog` takes the cut whose counts are nearest, elsewhere the first that leaves no class untrained.",
+    "FedLoG": "Of the paper's cuts those of Cora, PubMed and Computers are known, and `graphsilo reproduce fedlog` "
+    "takes them; of others a difference of a point or two is one of cuts.",
 }
 """What must be said of a paper instead."""
 
@@ -123,7 +119,7 @@ class Printed:
         elif self.setting == "global test set":
             view = "aggregate_global"
         scenario, items = _SETTINGS.get(self.setting, ("seen", None))
-        model = _model(self.method) or _models().get((self.paper, self.table)) or _usual_model(name)
+        model = _models().get((self.method, "")) or _models().get((self.paper, self.table), "gcn")
         return Question(self.data, rule, self.clients, scenario, items, view, self.metric, name, model)
 
 
@@ -151,30 +147,14 @@ def methods() -> Mapping[str, str]:
     }  # fmt: skip
 
 
-def _model(method: str) -> str | None:
-    """The backbone that the tables' description sets for a method, as the papers name it."""
-    from graphsilo.experiments.reproduce.description import tree
-
-    name: str | None = tree("tables")["methods"].get(method, {}).get("set", {}).get("model.name")
-    return name
-
-
 @cache
 def _models() -> Mapping[tuple[str, str], str]:
-    """The backbone of a paper's table, where its description sets one for all methods."""
-    from graphsilo.experiments.reproduce.description import tables
+    """The backbone of a method, or of a paper's table, where it is not a GCN."""
+    from graphsilo.experiments.reproduce.description import tables, tree
 
-    bases = {(table.paper, table.number): table.rows[0].base for table in tables()}
-    return {place: base["model.name"] for place, base in bases.items() if "model.name" in base}
-
-
-@cache
-def _usual_model(method: str) -> str:
-    """The backbone of a method on nodes where nobody names one; empty of a method that has none."""
-    if not next(each.backbone for each in registry.listings() if each.name == method):
-        return ""
-    settings = registry.usual_model(method) or {}
-    return str(settings.get("node", settings).get("name", "gcn"))
+    of_table = {(table.paper, table.number): table.rows[0].base for table in tables()}
+    of_method = {(name, ""): each["set"] for name, each in tree("tables")["methods"].items()}
+    return {place: base["model.name"] for place, base in {**of_table, **of_method}.items() if "model.name" in base}
 
 
 def question_of(run: RunRecord, metric: str, view: str = "", items: str | None = None) -> Question:
@@ -219,31 +199,18 @@ def key(name: str) -> str:
     return "".join(letter for letter in name.lower().replace("+", "plus") if letter.isalnum())
 
 
-Asked: TypeAlias = "tuple[Question, int]"
-"""A question, and the rounds of the run that asks it."""
-
-
-def matching(asked: Iterable[Asked], among: Iterable[Printed]) -> dict[Asked, Printed]:
+def matching(questions: Iterable[Question], among: Iterable[Printed]) -> dict[Question, Printed]:
     """The published score of each question, all from the paper that has most of them.
 
-    Within a paper, the table whose rounds are nearest to the run's by ratio: one prints scores after a round and after
-    a hundred. The first of equals in the order of the file.
+    The first of equals in the order of the file; within a paper, the first table that prints the score.
     """
-    printed_of: dict[tuple[str, Question], list[Printed]] = {}
+    wanted = set(questions)
+    by_paper: dict[str, dict[Question, Printed]] = {}
     for each in among:
-        if (question := each.question) is not None:
-            printed_of.setdefault((each.paper, question), []).append(each)
-    by_paper: dict[str, dict[Asked, Printed]] = {paper: {} for paper, _ in printed_of}
-    for question, rounds in dict.fromkeys(asked):
-        for paper, found in by_paper.items():
-            if same := printed_of.get((paper, question)):
-                found[question, rounds] = min(same, key=lambda each: _apart(each.rounds, rounds))
+        question = each.question
+        if question in wanted and question is not None:
+            by_paper.setdefault(each.paper, {}).setdefault(question, each)
     return max(by_paper.values(), key=len, default={})
-
-
-def _apart(printed: int | None, run: int) -> float:
-    """How far two numbers of rounds are apart, by their ratio; a paper that says none is the furthest."""
-    return math.inf if printed is None else abs(math.log(printed / max(run, 1)))
 
 
 def closest(questions: Iterable[Question], among: Iterable[Printed]) -> str:

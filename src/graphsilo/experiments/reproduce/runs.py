@@ -15,14 +15,10 @@ from typing import Any
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments import batch
 from graphsilo.experiments.reproduce.description import Line, Row, Table, wanted
-from graphsilo.federation import registry
 
 QUICK_ROUNDS = 5
 """Rounds of a quick look, at most."""
-QUICK = (
-    f"A quick look: {QUICK_ROUNDS} rounds at most, short steps of servers and generators, one seed, one data set. Its "
-    "numbers are no reproduction."
-)
+QUICK = f"A quick look: {QUICK_ROUNDS} rounds at most, one seed, one data set. Its numbers are no reproduction."
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,6 @@ def plan(
     *,
     data: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
-    clients: Sequence[int] | None = None,
     seeds: Sequence[int] | None = None,
     quick: bool = False,
     out: Path | None = None,
@@ -78,26 +73,19 @@ def plan(
         data: Only these data sets.
         methods: Only these methods beside the references, as the table names them; None takes all but variants. Names
             of methods and data sets may be joined by commas.
-        clients: Only rows with so many clients.
         seeds: Seeds of training; None takes the table's own.
         quick: Few rounds, the first data set and the first seed, where no others are named.
         out: Folder; None is ``runs/reproduce-PAPER``.
         data_root: Where data sets are, as ``data.root``.
 
     Raises:
-        ConfigError: There is no such paper, table, data set, method or number of clients.
+        ConfigError: There is no such paper, table, data set or method.
     """
     every = wanted(paper, table)
     data = _named("data set", data, {row.data for each in every for row in each.rows})
     methods = _named("method", methods, {line.label for each in every for row in each.rows for line in row.lines})
-    every = [_with_clients(each, clients, {row.clients for each in every for row in each.rows}) for each in every]
     tables = [_narrowed(each, data, methods, seeds, quick=quick) for each in every]
     tables = [each for each in tables if each.rows]
-    if not tables:
-        raise ConfigError(
-            f"rows of {', '.join(data or [])} with {_either(clients or [])} clients were wanted, which no table of "
-            f"{every[0].paper} has; `graphsilo reproduce` lists what each has."
-        )
     name = "".join(
         letter for letter in tables[0].paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-"
     )
@@ -176,21 +164,6 @@ def _narrowed(
     return replace(table, rows=tuple(found))
 
 
-def _with_clients(table: Table, clients: Sequence[int] | None, known: set[int]) -> Table:
-    """A table's rows with the numbers of clients that were asked for."""
-    if clients is None:
-        return table
-    if unknown := [number for number in clients if number not in known]:
-        raise ConfigError(
-            f"a number of clients of these tables was wanted, got {unknown[0]}; they have {_either(sorted(known))}."
-        )
-    return replace(table, rows=tuple(row for row in table.rows if row.clients in clients))
-
-
-def _either(numbers: Sequence[int]) -> str:
-    return " or ".join(map(str, numbers))
-
-
 def _named(what: str, asked: Sequence[str] | None, known: set[str]) -> list[str] | None:
     """The names that were asked for, as the tables spell them; several may be joined by commas."""
     if asked is None:
@@ -210,11 +183,8 @@ def settings_of(
 ) -> dict[str, Any]:
     """A run's settings, by dotted name."""
     settings = {**line.settings, **({"partition.seed": seed} if row.own_cuts else {})}
-    if quick:
-        method = next(each for each in registry.listings() if each.name == settings["method.name"])
-        settings |= {f"method.{name}": value for name, value in method.quick.items()}
-        if method.family != "one round":
-            settings["method.rounds"] = min(settings.get("method.rounds") or QUICK_ROUNDS, QUICK_ROUNDS)
+    if quick and settings.get("method.rounds"):
+        settings["method.rounds"] = min(settings["method.rounds"], QUICK_ROUNDS)
     return with_protocol(settings, seed, data_root)
 
 
