@@ -25,7 +25,7 @@ LEVELS = {
 }
 
 
-def run(root: Path, method: str, data: str, scores: list[float], **more: Any) -> Path:
+def run(root: Path, method: str, data: str, scores: list[float], /, **more: Any) -> Path:
     """A run folder whose data and cut are those of its data set."""
     folder = root / f"{method}-{data}-{len(list(root.iterdir()))}"
     folder.mkdir()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.experiments.reproduce.published import chosen, key, printed
-from graphsilo.report import Comparison, comparison, to_csv
+from graphsilo.experiments.reproduce.published import Printed, chosen, key, printed
+from graphsilo.report import Comparison, comparison, published, to_csv
 from report.test_grid import run
 
 
@@ -28,6 +29,18 @@ def test_the_scores_of_the_same_question(tmp_path: Path) -> None:
     assert any(text.startswith("Published: FairFGL, table II. The papers' cuts") for text in table.remarks)
     assert "Published with 150 rounds; these runs have 1." in table.remarks
     assert ",0.8113,0.0033," in to_csv(table)
+
+
+def test_a_run_of_many_rounds_has_not_the_score_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Printed("O-pFGL", "1", "Cora", "metis", 10, 1, "", "accuracy", "FedAvg", 0.5, 0.01)
+    among = (one, replace(one, table="8", rounds=100, mean=0.75))
+    monkeypatch.setattr(published, "chosen", lambda paper: among)
+    many = run(tmp_path, "FedAvg", "Cora", [0.8, 0.8], method={"rounds": 80})
+    once = run(tmp_path, "FedAvg", "Cora", [0.6, 0.6], method={"rounds": 2})
+    table = beside(many, once)
+    assert [score and score.mean for score in table.published["accuracy"]] == [0.75, 0.5]
+    assert "Published with 1 and 100 rounds; these runs have 2 and 80." in table.remarks
+    assert "Published with 1 round; these runs have 2." in beside(once).remarks
 
 
 @pytest.mark.parametrize(

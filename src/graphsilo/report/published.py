@@ -26,7 +26,8 @@ AS_REPORTED = ("own_local", "aggregate_local", "own_global")
 def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -> tuple[Publisher, tuple[str, ...]]:
     """Who finds a published score for a run, and sentences on where they are from.
 
-    All scores are one paper's: that which prints most of them.
+    All scores are one paper's: that which prints most of them; where it prints one after several numbers of rounds,
+    that which is nearest to the run's.
 
     Args:
         runs: All that are compared.
@@ -38,12 +39,12 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
     """
     among = chosen(paper)
     questions = [_question(run, column) for run in runs for column in shown]
-    found = matching(questions, among)
+    found = matching([_asked(run, column) for run in runs for column in shown], among)
     known = {each.question: each for each in found.values()}
     others = dict.fromkeys(each.paper for each in among if each.question in known)
 
     def find(run: Run, label: str, column: Column) -> Printed | None:
-        return found.get(_question(run, column))
+        return found.get(_asked(run, column))
 
     if not found:
         return find, (closest(questions, among),)
@@ -59,9 +60,15 @@ def sources(found: Sequence[Printed], runs: Sequence[Run]) -> tuple[str, ...]:
     said = [f"Published: {paper}, table{'s' if len(numbers) > 1 else ''} {listed(numbers)}. {NOTES.get(paper, NOTE)}"]
     theirs = sorted({each.rounds for each in found if each.rounds is not None})
     ours = sorted({run.result.method.rounds for run in runs})
-    if ours and len(theirs) == 1 and theirs != ours:
-        said.append(f"Published with {theirs[0]} rounds; these runs have {listed(map(str, ours))}.")
+    if ours and theirs and theirs != ours:
+        many = "" if theirs == [1] else "s"
+        said.append(f"Published with {listed(map(str, theirs))} round{many}; these runs have {listed(map(str, ours))}.")
     return tuple(said)
+
+
+def _asked(run: Run, column: Column) -> tuple[Question, int]:
+    """That, and the run's rounds."""
+    return _question(run, column), run.result.method.rounds
 
 
 def _question(run: Run, column: Column) -> Question:

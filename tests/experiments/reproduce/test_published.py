@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from graphsilo.evaluate.metrics import METRICS
-from graphsilo.experiments.reproduce.published import methods, printed
+from graphsilo.experiments.reproduce import description, published
+from graphsilo.experiments.reproduce.published import Printed, matching, methods, printed
 from graphsilo.federation import registry
 
 
@@ -37,3 +42,72 @@ def test_methods_have_a_name_here() -> None:
 def test_a_collections_cut_is_in_its_setting() -> None:
     rules = {each.setting: each.question.rule for each in printed() if each.table == "VIII" and each.question}
     assert rules == {"dir0.3": "dirichlet 0.3", "dir0.5": "dirichlet 0.5", "dir1": "dirichlet 1", "iid": "random"}
+
+
+# -- several scores of one question ------------------------------------------------------------------------------------
+
+ONE = Printed("O-pFGL", "1", "Cora", "louvain+", 10, 1, "", "accuracy", "FedAvg", 0.69, None)
+QUESTION = ONE.question
+HUNDRED = replace(ONE, table="8", rounds=100, mean=0.75)
+UNSAID = replace(ONE, table="9", rounds=None, mean=0.5)
+ELSEWHERE = replace(ONE, paper="FairFGL", table="II", rounds=40, mean=0.8)
+
+
+@pytest.mark.parametrize("order", [(UNSAID, ONE, HUNDRED), (HUNDRED, ONE, UNSAID)])
+@pytest.mark.parametrize(
+    ("rounds", "wanted"), [(1, ONE), (2, ONE), (9, ONE), (11, HUNDRED), (100, HUNDRED), (500, HUNDRED)]
+)
+def test_rounds_that_are_nearest_by_ratio(order: tuple[Printed, ...], rounds: int, wanted: Printed) -> None:
+    # √(1 · 100) = 10 is as far from one as from the other; by difference 11 would be nearer to 1
+    assert QUESTION is not None
+    assert matching([(QUESTION, rounds)], order) == {(QUESTION, rounds): wanted}
+
+
+def test_each_run_has_the_score_of_its_rounds() -> None:
+    assert QUESTION is not None
+    found = matching([(QUESTION, 100), (QUESTION, 2)], [ONE, HUNDRED])
+    assert found == {(QUESTION, 100): HUNDRED, (QUESTION, 2): ONE}
+
+
+def test_what_says_no_rounds_is_better_than_nothing() -> None:
+    assert QUESTION is not None
+    assert matching([(QUESTION, 100)], [UNSAID]) == {(QUESTION, 100): UNSAID}
+
+
+def test_the_paper_with_most_scores_is_taken_and_of_equals_the_nearer_one() -> None:
+    other = replace(ONE, method="FedGTA").question
+    assert QUESTION is not None
+    assert other is not None
+    assert matching([(QUESTION, 50)], [ONE, ELSEWHERE]) == {(QUESTION, 50): ELSEWHERE}
+    assert matching([(QUESTION, 2)], [ELSEWHERE, ONE]) == {(QUESTION, 2): ONE}
+    both = [ELSEWHERE, ONE, replace(ONE, method="FedGTA")]
+    assert matching([(QUESTION, 50), (other, 50)], both) == {(QUESTION, 50): ONE, (other, 50): both[2]}
+
+
+def test_in_a_table_of_several_backbones_each_row_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = next(each for each in description.tables() if (each.paper, each.number) == ("FairFGL", "II"))
+    first, second, *others = table.rows
+    lines = tuple(replace(line, settings={**line.settings, "model.name": "gamlp"}) for line in second.lines)
+    mixed = replace(second, base={**second.base, "model.name": "gamlp"}, lines=lines)
+    monkeypatch.setattr(description, "tables", lambda: (replace(table, rows=(first, mixed, *others)),))
+    published._models.cache_clear()
+    published._models_of_tables.cache_clear()
+    try:
+        models = {
+            each.data: each.question and each.question.model
+            for each in printed()
+            if (each.paper, each.table, each.metric, each.method) == ("FairFGL", "II", "accuracy", "FedAvg")
+        }
+        assert (models[first.data], models[second.data]) == ("gcn", "gamlp")
+        # Of a score of the table that is in no row, nobody knows the backbone
+        unknown = replace(next(iter(printed())), paper="FairFGL", table="II", data="Photo", method="FedAvg")
+        assert unknown.question is None
+    finally:
+        published._models.cache_clear()
+        published._models_of_tables.cache_clear()
+
+
+def test_fedlogs_note_says_of_which_cuts_counts_are_printed() -> None:
+    note = published.NOTES["FedLoG"]
+    assert "three clients in the closed set on Cora, PubMed and Computers" in note
+    assert "elsewhere the first that leaves no class untrained" in note

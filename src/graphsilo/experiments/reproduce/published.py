@@ -7,6 +7,7 @@ point or two of difference is one of cuts.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,8 +18,9 @@ from graphsilo.experiments.storage.records import RunRecord
 
 NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
 NOTES = {
-    "FedLoG": "Of the paper's cuts those of Cora, PubMed and Computers are known, and `graphsilo reproduce fedlog` "
-    "takes them; of others a difference of a point or two is one of cuts.",
+    "FedLoG": "The paper's cuts are not known, and scores of unseen data differ by tens of points between cuts. It "
+    "prints class counts of three clients in the closed set on Cora, PubMed and Computers: there `graphsilo reproduce "
+    "fedlog` takes the cut whose counts are nearest, elsewhere the first that leaves no class untrained.",
 }
 """What must be said of a paper instead."""
 
@@ -119,8 +121,19 @@ class Printed:
         elif self.setting == "global test set":
             view = "aggregate_global"
         scenario, items = _SETTINGS.get(self.setting, ("seen", None))
-        model = _models().get((self.method, "")) or _models().get((self.paper, self.table), "gcn")
+        model = self._model()
+        if model is None:
+            return None
         return Question(self.data, rule, self.clients, scenario, items, view, self.metric, name, model)
+
+    def _model(self) -> str | None:
+        """Its backbone: that of the row in which it is run again; else that of the method or of the whole table, a GCN
+        where nothing is said. None in a table of several backbones: nobody knows."""
+        from graphsilo.experiments.reproduce.description import tree
+
+        own = tree("tables")["methods"].get(self.method, {}).get("set", {}).get("model.name")
+        of_table = _models_of_tables().get((self.paper, self.table), ("gcn",))
+        return _models().get(self) or own or (of_table[0] if len(of_table) == 1 else None)
 
 
 @cache
@@ -148,13 +161,23 @@ def methods() -> Mapping[str, str]:
 
 
 @cache
-def _models() -> Mapping[tuple[str, str], str]:
-    """The backbone of a method, or of a paper's table, where it is not a GCN."""
-    from graphsilo.experiments.reproduce.description import tables, tree
+def _models() -> Mapping[Printed, str]:
+    """The backbone of every score that is run again."""
+    from graphsilo.experiments.reproduce.description import tables
 
-    of_table = {(table.paper, table.number): table.rows[0].base for table in tables()}
-    of_method = {(name, ""): each["set"] for name, each in tree("tables")["methods"].items()}
-    return {place: base["model.name"] for place, base in {**of_table, **of_method}.items() if "model.name" in base}
+    lines = [line for table in tables() for row in table.rows for line in row.lines]
+    return {score: line.settings.get("model.name") or "gcn" for line in lines for score in line.printed.values()}
+
+
+@cache
+def _models_of_tables() -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """The backbones of a table's rows, each once."""
+    from graphsilo.experiments.reproduce.description import tables
+
+    return {
+        (table.paper, table.number): tuple(dict.fromkeys(row.base.get("model.name") or "gcn" for row in table.rows))
+        for table in tables()
+    }
 
 
 def question_of(run: RunRecord, metric: str, view: str = "", items: str | None = None) -> Question:
@@ -199,18 +222,33 @@ def key(name: str) -> str:
     return "".join(letter for letter in name.lower().replace("+", "plus") if letter.isalnum())
 
 
-def matching(questions: Iterable[Question], among: Iterable[Printed]) -> dict[Question, Printed]:
-    """The published score of each question, all from the paper that has most of them.
+def matching(asked: Iterable[tuple[Question, int]], among: Iterable[Printed]) -> dict[tuple[Question, int], Printed]:
+    """The published score of each question that is asked of a run with so many rounds, all from one paper.
 
-    The first of equals in the order of the file; within a paper, the first table that prints the score.
+    It is the paper that has most of them; of equals that whose rounds are nearer, then the first in the order of the
+    file. Where a paper answers a question several times, after one round and after a hundred, the score counts whose
+    rounds are nearest to the run's by their ratio; of equals the first.
     """
-    wanted = set(questions)
-    by_paper: dict[str, dict[Question, Printed]] = {}
+    wanted = list(dict.fromkeys(asked))
+    questions = {question for question, _ in wanted}
+    by_paper: dict[str, dict[Question, list[Printed]]] = {}
     for each in among:
         question = each.question
-        if question in wanted and question is not None:
-            by_paper.setdefault(each.paper, {}).setdefault(question, each)
-    return max(by_paper.values(), key=len, default={})
+        if question in questions and question is not None:
+            by_paper.setdefault(each.paper, {}).setdefault(question, []).append(each)
+    found = [
+        {(question, rounds): min(known[question], key=lambda one: _apart(one, rounds))
+         for question, rounds in wanted if question in known}
+        for known in by_paper.values()
+    ]  # fmt: skip
+    return max(
+        found, key=lambda one: (len(one), -sum(_apart(each, asked) for (_, asked), each in one.items())), default={}
+    )
+
+
+def _apart(printed: Printed, rounds: int) -> float:
+    """How far published rounds are from a run's: the size of the logarithm of their ratio."""
+    return math.inf if printed.rounds is None else abs(math.log(printed.rounds / max(rounds, 1)))
 
 
 def closest(questions: Iterable[Question], among: Iterable[Printed]) -> str:
