@@ -50,7 +50,8 @@ def test_rows_stand_on_cuts_that_leave_no_class_out(data_root: Path) -> None:
     _, runs = papers.read("fedlog")
     rows = {run.row: run for run in runs if run.overrides["data.name"] == "Cora"}
     graph = load("Cora", root=data_root, options={"largest_component": True})
-    assert len(rows) == 9
+    clients = {(run.overrides["scenario.name"], run.overrides["partition.clients"]) for run in rows.values()}
+    assert clients >= {("unseen", 3), ("unseen", 5), ("unseen", 10), ("open", 3)}
     for name, run in rows.items():
         chosen = run.overrides
         assert chosen["partition.ratios"] == list(fedlog_cuts.RATIOS)

@@ -10,7 +10,7 @@ from graphsilo.experiments.reproduce.description import tables, wanted
 
 
 def test_the_five_papers_have_tables_with_something_printed_in_every_row() -> None:
-    assert {table.paper for table in tables()} == {"FedSage+", "FedLoG", "O-pFGL", "FedPG", "FairFGL"}
+    assert {table.paper for table in tables()} >= {"FedSage+", "FedLoG", "O-pFGL", "FedPG", "FairFGL"}
     for table in tables():
         for row in table.rows:
             assert any(line.printed for line in row.lines), (table.number, row.id)
