@@ -504,6 +504,7 @@ def reproduce(
     table: str | None = None,
     *,
     data: str | Sequence[str] | None = None,
+    clients: int | None = None,
     methods: str | Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     quick: bool = False,
@@ -520,9 +521,10 @@ def reproduce(
         paper: ``FedSage+``, ``FedLoG``, ``O-pFGL``, ``FedPG`` or ``FairFGL``.
         table: Number of one table, such as ``"II"``; None takes all of the paper's that can be run.
         data: Only these data sets.
+        clients: Only rows with so many.
         methods: Only these methods beside the references, as the table names them.
         seeds: Seeds of training; None takes the table's own, mostly three.
-        quick: A look: few rounds, one seed, one data set. Its numbers are no reproduction.
+        quick: A look: shortened runs, one seed, one data set. Its numbers are no reproduction.
         executor: ``processes:N``, ``dask://HOST:PORT``; None is this process.
         out: Folder; None is ``runs/reproduce-PAPER``.
         data_root: Folder with PyG's raw files; None takes ``GRAPHSILO_DATA``, else they are downloaded.
@@ -532,7 +534,7 @@ def reproduce(
         The tables, the files that were written, and what failed.
 
     Raises:
-        ConfigError: There is no such paper, table, data set, method or executor.
+        ConfigError: There is no such paper, table, data set, number of clients, method or executor.
         RunError: Every run failed.
     """
     from graphsilo.cli.reproduce import tell
@@ -543,6 +545,7 @@ def reproduce(
         paper,
         None if table is None else str(table),
         data=[data] if isinstance(data, str) else data,
+        clients=clients,
         methods=[methods] if isinstance(methods, str) else methods,
         seeds=None if seeds is None else _seeds(seeds),
         quick=quick,

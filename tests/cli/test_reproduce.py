@@ -38,6 +38,7 @@ def test_all_tables_are_listed(call) -> None:
         (["fairfg"], "did you mean 'FairFGL'"),
         (["fairfgl", "V"], "those that can be run are II, III"),
         (["fairfgl", "--data", "Coraa"], "did you mean 'Cora'"),
+        (["fairfgl", "--clients", "3"], "take 10"),
         (["fairfgl", "--jobs", "2", "--executor", "processes:2"], "give one of them"),
         (["fairfgl", "--executor", "process:2"], "did you mean 'processes'"),
         (["fairfgl", "--seeds", "x"], "--seeds takes whole numbers"),

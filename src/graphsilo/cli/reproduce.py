@@ -25,12 +25,13 @@ def reproduce(
     ] = None,
     number: Annotated[str | None, typer.Argument(metavar="TABLE", help="Such as II; else all of the paper's.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A look: few rounds, one seed, one data set. No numbers to compare.")
+        bool, typer.Option("--quick", help="A look: shortened runs, one seed, one data set. No numbers to compare.")
     ] = False,
     data: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME,…", help="Only these data sets of the table.", autocompletion=complete.data),
     ] = None,
+    clients: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only rows with so many clients.")] = None,
     methods: Annotated[
         list[str] | None,
         typer.Option("--methods", metavar="NAME,…", help="Only these beside the references, as the table names them."),
@@ -54,6 +55,7 @@ def reproduce(
         paper,
         number,
         data=data,
+        clients=clients,
         methods=methods,
         seeds=None if seeds is None else whole_numbers(seeds, "--seeds"),
         quick=quick,

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.experiments.reproduce.description import wanted
-from graphsilo.experiments.reproduce.runs import QUICK_ROUNDS, plan
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.reproduce.description import tables, wanted
+from graphsilo.experiments.reproduce.runs import QUICK_ROUNDS, plan, settings_of
+from graphsilo.federation import registry
 
 
 def test_a_whole_table(tmp_path: Path) -> None:
@@ -46,6 +48,58 @@ def test_names_may_be_joined_and_variants_named(tmp_path: Path) -> None:
     assert {job.line.label for job in found.jobs if job.line.paper} == {"FedSage", "FedSage+"}
     variant = plan("FedSage+", "D2", quick=True, methods=["FedSage+, Algorithm 1 as printed"], out=tmp_path)
     assert [job.line.label for job in variant.jobs if job.line.paper] == ["FedSage+, Algorithm 1 as printed"]
+
+
+PAPERS = sorted({table.paper for table in tables()})
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_quick_look_is_quick_in_every_row(tmp_path: Path, paper: str) -> None:
+    for table in wanted(paper):
+        for row in table.rows:
+            for line in row.lines:
+                config = load_config(overrides=settings_of(row, line, 0, ".", quick=True))
+                method = registry.load(config.method.name)
+                options, epochs = config.method_config(), {"local_epochs": 5}
+                assert options.total_rounds <= QUICK_ROUNDS, (row.id, line.label)
+                epochs |= {name: 5 for name in method.config.model_fields if name.endswith("epochs")}
+                for name, most in {**epochs, **method.quick}.items():
+                    value = getattr(options, name, 0)
+                    if isinstance(most, tuple):
+                        assert all(one <= other for one, other in zip(value, most, strict=True)), (line.label, name)
+                    elif isinstance(most, int) and "link" not in name:
+                        assert value <= most, (row.id, line.label, name)
+
+
+def test_what_a_quick_look_shortens() -> None:
+    """By hand: references of a one-round table, which says no rounds, have five; O-pFGL's FedAvg keeps its two."""
+    row = wanted("O-pFGL", "1")[0].rows[0]
+    settings = {line.label: settings_of(row, line, 0, quick=True) for line in row.lines}
+    assert settings["local only"]["method.rounds"] == 5
+    assert settings["all data in one place"]["method.rounds"] == 5
+    assert "method.rounds" not in settings["FedRidge"]
+    assert (settings["FedAvg"]["method.rounds"], settings["FedAvg"]["method.local_epochs"]) == (2, 5)
+    assert (settings["O-pFGL"]["method.surrogate_steps"], settings["O-pFGL"]["method.stage1_epochs"]) == (100, 60)
+    assert "method.link_epochs" not in settings["O-pFGL"]  # there it would have no effect
+    row = wanted("FedSage+", "D2")[0].rows[0]
+    wide = next(line for line in row.lines if line.label == "FedSage+, Algorithm 1 as printed")
+    assert settings_of(row, wide, 0, quick=True)["method.generator_hidden"] == [16, 32]
+    assert settings_of(row, wide, 0)["method.generator_hidden"] == [256, 2048]
+
+
+def test_only_rows_with_so_many_clients(tmp_path: Path) -> None:
+    found = plan("O-pFGL", clients=20, out=tmp_path)
+    assert {job.config["partition.clients"] for job in found.jobs} == {20}
+    assert {row.id.partition(".")[0] for table in found.tables for row in table.rows} == {"opfgl-4"}
+    three = plan("FedLoG", "1a", clients=3, quick=True, out=tmp_path)
+    assert {(job.row.data, job.config["partition.clients"]) for job in three.jobs} == {("Cora", 3)}
+
+
+def test_numbers_of_clients_that_no_row_has_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"rows with 7 clients were wanted .* O-pFGL, tables 1, .*; take 10 or 20\."):
+        plan("O-pFGL", clients=7, out=tmp_path)
+    with pytest.raises(ConfigError, match=r"with 5 clients on Cora .* FedSage\+, table D2, has none; take 3\."):
+        plan("FedSage+", "D2", clients=5, data=["Cora"], out=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,12 @@ class Row:
     own_cuts: bool
     minutes: float | None
 
+    @property
+    def clients(self) -> int:
+        """How many."""
+        found: int = self.base["partition.clients"]
+        return found
+
 
 @dataclass(frozen=True)
 class Table:

@@ -10,15 +10,22 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from pydantic.fields import FieldInfo
 
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments import batch
 from graphsilo.experiments.reproduce.description import Line, Row, Table, wanted
+from graphsilo.federation import registry
+from graphsilo.federation.settings import OneRoundConfig
 
 QUICK_ROUNDS = 5
-"""Rounds of a quick look, at most."""
-QUICK = f"A quick look: {QUICK_ROUNDS} rounds at most, one seed, one data set. Its numbers are no reproduction."
+"""Rounds of a quick look, at most; and epochs of every step of a round, but for those that ``Method.quick`` names."""
+QUICK = (
+    f"A quick look at shortened runs: {QUICK_ROUNDS} rounds at most, few epochs, small generators, one seed, one data "
+    f"set. Its numbers are no reproduction."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ def plan(
     table: str | None = None,
     *,
     data: Sequence[str] | None = None,
+    clients: int | None = None,
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     quick: bool = False,
@@ -71,21 +79,24 @@ def plan(
         paper: Its method, as ``FairFGL``.
         table: Number of one table, as ``II``; None takes all that can be run.
         data: Only these data sets.
+        clients: Only rows with so many.
         methods: Only these methods beside the references, as the table names them; None takes all but variants. Names
             of methods and data sets may be joined by commas.
         seeds: Seeds of training; None takes the table's own.
-        quick: Few rounds, the first data set and the first seed, where no others are named.
+        quick: Shortened runs, references too, on the first data set with the first seed, where no others are named.
         out: Folder; None is ``runs/reproduce-PAPER``.
         data_root: Where data sets are, as ``data.root``.
 
     Raises:
-        ConfigError: There is no such paper, table, data set or method.
+        ConfigError: There is no such paper, table, data set, number of clients or method.
     """
     every = wanted(paper, table)
     data = _named("data set", data, {row.data for each in every for row in each.rows})
     methods = _named("method", methods, {line.label for each in every for row in each.rows for line in row.lines})
-    tables = [_narrowed(each, data, methods, seeds, quick=quick) for each in every]
+    tables = [_narrowed(each, data, clients, methods, seeds, quick=quick) for each in every]
     tables = [each for each in tables if each.rows]
+    if not tables:
+        _refuse_clients(every, data, clients)
     name = "".join(
         letter for letter in tables[0].paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-"
     )
@@ -143,6 +154,7 @@ def _fetch(planned: Plan) -> None:
 def _narrowed(
     table: Table,
     data: Sequence[str] | None,
+    clients: int | None,
     methods: Sequence[str] | None,
     seeds: Sequence[int] | None,
     *,
@@ -150,6 +162,7 @@ def _narrowed(
 ) -> Table:
     """A table with what was asked for of it."""
     rows = [row for row in table.rows if data is None or row.data in data]
+    rows = [row for row in rows if clients in (None, row.clients)]
     if quick and data is None:
         rows = rows[:1]
     found = []
@@ -162,6 +175,17 @@ def _narrowed(
         own = tuple(seeds) if seeds is not None else row.seeds[:1] if quick else row.seeds
         found.append(replace(row, lines=lines, seeds=own))
     return replace(table, rows=tuple(found))
+
+
+def _refuse_clients(every: Sequence[Table], data: Sequence[str] | None, clients: int | None) -> NoReturn:
+    """Say which numbers of clients there are."""
+    known = sorted({row.clients for each in every for row in each.rows if data is None or row.data in data})
+    numbers = list(dict.fromkeys(each.number for each in every))
+    of = f" on {' and '.join(data)}" if data else ""
+    raise ConfigError(
+        f"rows with {clients} clients{of} were wanted (--clients), but {every[0].paper}, "
+        f"table{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}, has none; take {' or '.join(map(str, known))}."
+    )
 
 
 def _named(what: str, asked: Sequence[str] | None, known: set[str]) -> list[str] | None:
@@ -183,9 +207,39 @@ def settings_of(
 ) -> dict[str, Any]:
     """A run's settings, by dotted name."""
     settings = {**line.settings, **({"partition.seed": seed} if row.own_cuts else {})}
-    if quick and settings.get("method.rounds"):
-        settings["method.rounds"] = min(settings["method.rounds"], QUICK_ROUNDS)
-    return with_protocol(settings, seed, data_root)
+    return with_protocol({**settings, **_shorter(settings)} if quick else settings, seed, data_root)
+
+
+def _shorter(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a quick look changes: rounds, epochs and generators that are larger than it takes, by default or said."""
+    method = registry.load(settings["method.name"])
+    fields = method.config.model_fields
+    limits = {name: QUICK_ROUNDS for name in fields if _is_long(name, fields[name])}
+    if issubclass(method.config, OneRoundConfig):
+        limits.pop("rounds")  # it has one
+    found = {}
+    for name, limit in {**limits, **method.quick}.items():
+        said = settings.get(f"method.{name}")
+        value = fields[name].default if said is None else said
+        less = _least(value, limit)
+        if less != value:
+            found[f"method.{name}"] = less
+    return found
+
+
+def _is_long(name: str, field: FieldInfo) -> bool:
+    """Whether a setting counts rounds or epochs, of a run without links to predict."""
+    extra: Any = field.json_schema_extra or {}
+    is_of_links = "link" in extra.get("when", {}).get("task", ())
+    return (name == "rounds" or name.endswith("epochs")) and not is_of_links
+
+
+def _least(value: Any, limit: Any) -> Any:
+    """The smaller one of numbers, in lists place by place; of anything else the value."""
+    if isinstance(value, list | tuple) and isinstance(limit, list | tuple) and len(value) == len(limit):
+        return [min(pair) for pair in zip(value, limit, strict=True)]
+    is_number = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (value, limit))
+    return min(value, limit) if is_number else value
 
 
 def with_protocol(settings: Mapping[str, Any], seed: int, data_root: Path | str | None) -> dict[str, Any]:
