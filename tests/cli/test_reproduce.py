@@ -78,7 +78,7 @@ def test_a_quick_look_at_a_table(call, tmp_path, data_root) -> None:
     code, out, err = call("reproduce", "fairfgl", "II", *arguments)
     assert code == 0
     assert "7 of 7: " in err
-    assert "FairFGL, table II: accuracy (Metis, 10 clients, 150 rounds)" in out
+    assert "Shortened runs: FairFGL, table II: accuracy (Metis, 10 clients, 150 rounds)" in out
     assert "Its numbers are no reproduction." in out
     rows = list(csv.DictReader((folder / "reproduce.csv").open()))
     of_fedprox = next(row for row in rows if row["method"] == "FedProx" and row["metric"] == "accuracy")

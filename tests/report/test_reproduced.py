@@ -16,9 +16,9 @@ from kit import result_tree
 SCORES = {"FedAvg": [0.80, 0.82, 0.84], "FairFGL": [0.83, 0.85, 0.87], "local only": [0.70, 0.71, 0.72]}
 
 
-def made(root: Path, scores: dict[str, list[float]]) -> Plan:
+def made(root: Path, scores: dict[str, list[float]], *, quick: bool = False) -> Plan:
     """Folders of FairFGL's table II on Cora as the runs leave them, each seed with a cut of its own."""
-    planned = plan("FairFGL", "II", data=["Cora"], methods=["FedAvg", "FairFGL"], out=root)
+    planned = plan("FairFGL", "II", data=["Cora"], methods=["FedAvg", "FairFGL"], out=root, quick=quick)
     for job in planned.jobs:
         label = "FedAvg" if job.line.label == "FedAvg, Adam 0.01" else job.line.label
         if job.seed < len(scores.get(label, [])):
@@ -70,6 +70,72 @@ def test_the_files(tmp_path: Path) -> None:
     assert "| *local only* | 71.0 ± 1.0 | – | – |" in text
     assert "References, which stand in no paper: local only; FedAvg, Adam 0.01." in text
     assert r"\label{tab:fairfgl-ii-macro_f1}" in files[1].read_text()
+
+
+def test_a_run_that_failed_is_in_every_file_with_its_reason(tmp_path: Path) -> None:
+    planned = made(tmp_path, {**SCORES, "FairFGL": [0.83, 0.85]})
+    failed = {
+        "fairfgl-2.Cora, FairFGL, seed 2": "the loss of client 1\nis not a number <nan>",
+        "fairfgl-2.Cora, FedAvg, SGD 0.5, seed 0": "it diverged",
+        "fairfgl-2.Cora, FedAvg, Adam 0.01, seed 1": "no memory",  # whose run is FedAvg's, too
+    }
+    markdown, latex, table, page = reproduced.write(planned, reproduced.draw(planned), failed)
+    for name, error in failed.items():
+        said = f"{name}: {error}".replace("\n", " ")
+        escaped = said.replace("<", "&lt;").replace(">", "&gt;")
+        assert f"- {escaped}\n" in markdown.read_text()
+        assert f"% {said}\n" in latex.read_text()
+        assert f"<li>{escaped}</li>" in page.read_text()
+    rows = [row for row in csv.DictReader(table.open()) if row["failed"]]
+    found = [(row["method"], row["row"], row["seeds"], row["mean"], row["failed"]) for row in rows]
+    assert found == [
+        ("FedAvg, Adam 0.01", "reference", "1", "", "no memory"),
+        ("FedAvg, SGD 0.5", "reference", "0", "", "it diverged"),
+        ("FedAvg", "method", "1", "", "no memory"),
+        ("FairFGL", "method", "2", "", "the loss of client 1 is not a number <nan>"),
+    ]
+    assert {(row["paper"], row["table"], row["column"], row["runs"]) for row in rows} == {
+        ("FairFGL", "II", "Cora", "full")
+    }
+
+
+def test_where_nothing_failed_no_file_says_so(tmp_path: Path) -> None:
+    planned = made(tmp_path, SCORES)
+    markdown, latex, table, page = reproduced.write(planned, reproduced.draw(planned))
+    assert not any("ailed" in path.read_text() for path in (markdown, latex))
+    assert "<h2>Failed" not in page.read_text()
+    assert {row["failed"] for row in csv.DictReader(table.open())} == {""}
+
+
+def test_the_best_is_of_the_papers_methods_and_references_ahead_are_named(tmp_path: Path) -> None:
+    planned = made(tmp_path, {**SCORES, "FedRidge": [0.84, 0.86, 0.88]})
+    accuracy, _ = reproduced.draw(planned)
+    drawn = layout(accuracy.grid)
+    lines = {line.label: line for line in drawn.lines}
+    assert lines["FairFGL"].cells[0].best
+    assert not lines["FedRidge"].cells[0].best
+    assert any("bold: best mean, references aside." in text for text in drawn.legend)
+    assert "References ahead of the best of the paper's methods: FedRidge." in drawn.legend  # 86 against 85
+    level, _ = reproduced.draw(made(tmp_path / "level", {**SCORES, "FedRidge": SCORES["FairFGL"]}))
+    assert not any("ahead" in text for text in layout(level.grid).legend)
+
+
+def test_a_quick_look_says_in_all_files_that_its_runs_are_shortened(tmp_path: Path) -> None:
+    planned = made(tmp_path, SCORES, quick=True)
+    tables = reproduced.draw(planned)
+    assert tables[0].title == "Shortened runs: FairFGL, table II: accuracy (Metis, 10 clients, 150 rounds)"
+    markdown, latex, table, page = (path.read_text() for path in reproduced.write(planned, tables))
+    for text in (markdown, latex, page):
+        assert "shortened runs: 5 rounds at most" in text
+    assert {row["runs"] for row in csv.DictReader(table.splitlines())} == {"shortened"}
+
+
+def test_parts_of_one_table_have_labels_of_their_own(tmp_path: Path) -> None:
+    planned = made(tmp_path, SCORES)
+    tables = reproduced.draw(planned)
+    text = reproduced.write(planned, [*tables, *tables, tables[0]])[1].read_text()
+    for label in ("accuracy", "accuracy-2", "accuracy-3", "macro_f1", "macro_f1-2"):
+        assert text.count(rf"\label{{tab:fairfgl-ii-{label}}}") == 1
 
 
 def test_short_in_a_session(tmp_path: Path) -> None:

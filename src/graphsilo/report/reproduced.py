@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -12,7 +12,8 @@ from statistics import fmean
 
 from msgspec import structs
 
-from graphsilo.errors import RunError
+from graphsilo.errors import RunError, one_line
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce.description import Line, Row, Table
 from graphsilo.experiments.reproduce.published import Printed
 from graphsilo.experiments.reproduce.runs import QUICK, Plan, carry_out, place_of
@@ -27,6 +28,10 @@ from graphsilo.report.views import Column
 from graphsilo.report.writers import to_latex, to_markdown
 
 REFERENCES = "References, which stand in no paper: {}."
+AHEAD = "References ahead of the best of the paper's methods: {}."
+FAILED = "Runs that failed, and are in no table above:"
+SHORTENED = "Shortened runs: "
+"""Before the title of a quick look's table, which says the rounds of the paper's."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,14 @@ class Drawn:
         paper, number: The table.
         title: Heading.
         grid: Data sets as columns, methods as rows.
+        quick: Whether its runs are shortened.
     """
 
     paper: str
     number: str
     title: str
     grid: Grid
+    quick: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +108,7 @@ def reproduce(
     found = Reproduction(tables, (), failed, planned.out)
     if not tables:
         raise RunError(found.complaint)
-    return replace(found, files=tuple(write(planned, tables)))
+    return replace(found, files=tuple(write(planned, tables, failed)))
 
 
 def draw(planned: Plan) -> list[Drawn]:
@@ -116,28 +123,36 @@ def draw(planned: Plan) -> list[Drawn]:
     return found
 
 
-def write(planned: Plan, tables: Sequence[Drawn]) -> list[Path]:
+def write(planned: Plan, tables: Sequence[Drawn], failed: Mapping[str, str] | None = None) -> list[Path]:
     """``reproduce.md``, ``.tex``, ``.csv`` and ``.html`` in the plan's folder.
+
+    Args:
+        planned: What was asked for.
+        tables: Of what has been run.
+        failed: Name of a run to why there is no result of it: all files say so.
 
     Raises:
         RunError: A file cannot be written.
     """
     heads = [f"## {each.title}\n\n" for each in tables]
     markdown = "\n".join(head + to_markdown(each.grid) for head, each in zip(heads, tables, strict=True))
-    label = "tab:{}-{}-{}".format
-    latex = "\n".join(
-        to_latex(each.grid, label=label(each.paper.lower(), each.number.lower(), each.grid.metrics[0]))
-        for each in tables
-    )
+    latex = "\n".join(to_latex(each.grid, label=label) for each, label in zip(tables, _labels(tables), strict=True))
+    failures = {name: one_line(error) for name, error in (failed or {}).items()}
+    if failures:
+        markdown += f"\n## Failed\n\n{FAILED}\n\n"
+        markdown += "".join(f"- {escape(f'{name}: {error}', quote=False)}\n" for name, error in failures.items())
+        latex += "".join(f"% {text}\n" for text in (FAILED, *(f"{name}: {error}" for name, error in failures.items())))
     context = {
         "title": f"{planned.tables[0].paper}, run again",
         "sentence": QUICK if planned.quick else "Published scores and ours, on the same data and kind of cut.",
+        "failed": failures,
+        "failed_head": FAILED,
         "tables": [{"title": each.title, "layout": layout(each.grid), "latex": to_latex(each.grid)} for each in tables],
     }
     texts = {
         "md": markdown,
         "tex": latex,
-        "csv": to_csv(tables),
+        "csv": to_csv(tables) + _failed_csv(planned, failures),
         "html": page("reproduce.html.j2", context),
     }
     paths = [planned.out / f"reproduce.{ending}" for ending in texts]
@@ -146,13 +161,28 @@ def write(planned: Plan, tables: Sequence[Drawn]) -> list[Path]:
     return paths
 
 
+def _labels(tables: Sequence[Drawn]) -> list[str]:
+    """What LaTeX refers to them by; a table that is drawn in parts has a number behind it from the second part on."""
+    found: list[str] = []
+    for each in tables:
+        label = f"tab:{each.paper.lower()}-{each.number.lower()}-{each.grid.metrics[0]}"
+        times = sum(other.partition("#")[0] == label for other in found)
+        found.append(f"{label}#{times + 1}" if times else label)
+    return [label.replace("#", "-") for label in found]
+
+
+HEADINGS = [
+    "paper", "table", "column", "metric", "method", "row", "seeds", "mean", "std", "published", "published_std", "runs",
+    "failed",
+]  # fmt: skip
+
+
 def to_csv(tables: Sequence[Drawn]) -> str:
-    """A line for each number: shares in full precision, empty where there is none."""
+    """A line for each number: shares in full precision, empty where there is none; ``runs`` is ``full`` or
+    ``shortened``."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(
-        ["paper", "table", "column", "metric", "method", "row", "seeds", "mean", "std", "published", "published_std"]
-    )
+    writer.writerow(HEADINGS)
     for each in tables:
         for table in each.grid.tables:
             for name in table.metrics:
@@ -164,7 +194,28 @@ def to_csv(tables: Sequence[Drawn]) -> str:
                     ours = [None, None] if score is None else [score.mean, score.std]
                     theirs = [None, None] if cell is None else [cell.mean, cell.std]
                     place = [each.paper, each.number, table.title, name, row.label, kind]
-                    writer.writerow([*place, " ".join(map(str, row.seeds)), *ours, *theirs])
+                    length = "shortened" if each.quick else "full"
+                    writer.writerow([*place, " ".join(map(str, row.seeds)), *ours, *theirs, length, None])
+    return file.getvalue()
+
+
+def _failed_csv(planned: Plan, failed: Mapping[str, str]) -> str:
+    """A line for each run that failed and each table that it is missing in; ``failed`` says why."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, HEADINGS, lineterminator="\n")
+    errors = {job.out: failed[job.name] for job in planned.jobs if job.name in failed}
+    for table in planned.tables:
+        for row in table.rows:
+            for line in row.lines:
+                place = place_of(planned.out, row, line, quick=planned.quick)
+                for seed in row.seeds:
+                    error = errors.get(place / str(seed))
+                    if error is not None:
+                        writer.writerow({
+                            "paper": table.paper, "table": table.number, "column": row.title, "method": line.label,
+                            "row": "reference" if line.paper is None else "method", "seeds": seed,
+                            "runs": "shortened" if planned.quick else "full", "failed": error,
+                        })  # fmt: skip
     return file.getvalue()
 
 
@@ -232,8 +283,24 @@ def _drawn(table: Table, column: Column, runs: dict[str, list[tuple[Line, Run]]]
     # Every method runs as the description has it: that their own settings differ is no news
     found = replace(found, tables=tuple(replace(each, notes=()) for each in found.tables))
     said = sources(list(printed.values()), all_runs if planned.quick else ()) if printed else []
-    said = [*said, REFERENCES.format("; ".join(dict.fromkeys(references)))]
+    said = [*said, REFERENCES.format("; ".join(dict.fromkeys(references))), *_ahead(found)]
     found = replace(found, remarks=(*([QUICK] if planned.quick else []), *said))
-    title = f"{table.paper}, table {table.number}: {in_sentence(column.metric)}"
+    title = f"{SHORTENED if planned.quick else ''}{table.paper}, table {table.number}: {in_sentence(column.metric)}"
     items = f" of {column.items.replace('_', ' ')}s" if column.items else ""
-    return Drawn(table.paper, table.number, f"{title}{items} ({table.protocol})", found)
+    return Drawn(table.paper, table.number, f"{title}{items} ({table.protocol})", found, planned.quick)
+
+
+def _ahead(found: Grid) -> list[str]:
+    """Which references have a better mean than every method, so that nobody takes the best method for the top."""
+    columns: dict[str, list[str]] = {}
+    for table in found.tables:
+        [name] = table.metrics
+        for place in table.best.get(name, ())[:1]:
+            best, better = table.rows[place].scores[name], metric_of(name).goodness
+            for row in table.references:
+                score = row.scores[name]
+                if score is not None and best is not None and better(score.mean) > better(best.mean):
+                    columns.setdefault(row.label, []).append(table.title)
+    several = len(found.tables) > 1
+    said = [f"{label} ({', '.join(titles)})" if several else label for label, titles in columns.items()]
+    return [AHEAD.format("; ".join(said))] if said else []

@@ -147,8 +147,9 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
     """The same for several questions in one table, each a column of its own."""
     first, of_column = tables[0], " of a column" if len(tables) > 1 else ""
     percent_ = ", percent" if any(metric_of(name).is_share for name in first.metrics) else ""
+    aside = ", references aside" if any(table.references for table in tables) else ""
     bold = (
-        f"; bold: best mean{of_column}"
+        f"; bold: best mean{of_column}{aside}"
         if any(len(table.rows) > 1 and any(table.best.values()) for table in tables)
         else ""
     )
