@@ -78,4 +78,11 @@ def test_gamlp_and_sage_tables_are_of_their_models() -> None:
     models = {(each.paper, each.table): each.question.model for each in printed() if each.question is not None}
     assert models["FedPG", "V"] == "gamlp"
     assert models["FedSage+", "D2"] == "sage"
-    assert models["FairFGL", "II"] == "gcn"
+    assert models["FedPG", "VII"] == "gamlp"
+
+
+def test_a_method_that_names_its_own_backbone_is_published_with_it() -> None:
+    models = {each.method: each.question.model for each in printed() if each.table == "II" and each.question}
+    assert {name: models[name] for name in ("FedAvg", "FedSage+", "FedGTA")} == {
+        "FedAvg": "gcn", "FedSage+": "sage", "FedGTA": "gamlp",
+    }  # fmt: skip

@@ -15,6 +15,7 @@ from importlib import resources
 
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments.storage.records import RunRecord
+from graphsilo.federation import registry
 
 NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
 NOTES = {
@@ -121,19 +122,20 @@ class Printed:
         elif self.setting == "global test set":
             view = "aggregate_global"
         scenario, items = _SETTINGS.get(self.setting, ("seen", None))
-        model = self._model()
+        model = self._model(name)
         if model is None:
             return None
         return Question(self.data, rule, self.clients, scenario, items, view, self.metric, name, model)
 
-    def _model(self) -> str | None:
-        """Its backbone: that of the row in which it is run again; else that of the method or of the whole table, a GCN
-        where nothing is said. None in a table of several backbones: nobody knows."""
+    def _model(self, method: str) -> str | None:
+        """Its backbone: that of the row in which it is run again; else that of the method or of the whole table, the
+        method's usual one where nothing is said. None in a table of several backbones: nobody knows."""
         from graphsilo.experiments.reproduce.description import tree
 
         own = tree("tables")["methods"].get(self.method, {}).get("set", {}).get("model.name")
-        of_table = _models_of_tables().get((self.paper, self.table), ("gcn",))
-        return _models().get(self) or own or (of_table[0] if len(of_table) == 1 else None)
+        of_table = _models_of_tables().get((self.paper, self.table), (None,))
+        of_all = (of_table[0] or _usual_model(method)) if len(of_table) == 1 else None
+        return _models().get(self) or own or of_all
 
 
 @cache
@@ -166,18 +168,31 @@ def _models() -> Mapping[Printed, str]:
     from graphsilo.experiments.reproduce.description import tables
 
     lines = [line for table in tables() for row in table.rows for line in row.lines]
-    return {score: line.settings.get("model.name") or "gcn" for line in lines for score in line.printed.values()}
+    return {
+        score: line.settings.get("model.name") or _usual_model(line.settings["method.name"])
+        for line in lines
+        for score in line.printed.values()
+    }
 
 
 @cache
-def _models_of_tables() -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """The backbones of a table's rows, each once."""
+def _models_of_tables() -> Mapping[tuple[str, str], tuple[str | None, ...]]:
+    """The backbones that a table's rows set, each once; None where they leave it to the methods."""
     from graphsilo.experiments.reproduce.description import tables
 
     return {
-        (table.paper, table.number): tuple(dict.fromkeys(row.base.get("model.name") or "gcn" for row in table.rows))
+        (table.paper, table.number): tuple(dict.fromkeys(row.base.get("model.name") for row in table.rows))
         for table in tables()
     }
+
+
+@cache
+def _usual_model(method: str) -> str:
+    """The backbone of a method on nodes where nobody names one; empty of a method that has none."""
+    if not next(each.backbone for each in registry.listings() if each.name == method):
+        return ""
+    settings = registry.usual_model(method) or {}
+    return str(settings.get("node", settings).get("name", "gcn"))
 
 
 def question_of(run: RunRecord, metric: str, view: str = "", items: str | None = None) -> Question:
