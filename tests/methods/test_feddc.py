@@ -85,6 +85,23 @@ def test_equal_sizes_are_no_weights(kit, weighted):
     assert one == pytest.approx(other, rel=1e-6)
 
 
+def test_a_part_of_the_mean_change_by_hand(kit):
+    """η_s = ½ scales the move to the mean of θ, and neither H nor c: w = 1 + ½ · 0.65 + 0.65, c = -3.25 as with 1.
+
+    Round 2, from 1.975: client 1, x - 4.175 + ½ (x - 1.975 - 0.185): 2.20425 -> 2.3991125; client 2,
+    3 (x - 4) + 4.175 + ½ (x - 1.975 + 1.485): 2.09075 -> 2.1659875. H = (0.2391125 + 1.6759875) / 2 = 0.95755 and
+    w = 1.975 + ½ (2.28255 - 1.975) + 0.95755.
+    """
+    server, federation = kit.quadratic("feddc", TWO, alpha=0.5, correction="scaffold", server_lr=0.5)
+    kit.rounds(server, federation)
+    assert seen(kit, server, federation) == pytest.approx([*ROUND_1[:6], 1.975, -3.25], abs=1e-5)
+    assert kit.value_of(server.drift) == pytest.approx(0.65, abs=1e-6)
+    kit.rounds(server, federation, start=2)
+    second = [2.3991125, 2.1659875, 0.2391125, 1.6759875, 2.0544375, -5.1299375, 3.086325, -1.53775]
+    assert seen(kit, server, federation) == pytest.approx(second, abs=1e-4)
+    assert kit.value_of(server.drift) == pytest.approx(0.95755, abs=1e-5)
+
+
 class WithoutDrift(feddc.Server):
     """A server that adds no drift to the mean."""
 
@@ -161,6 +178,24 @@ def test_who_has_nothing_to_train_on_counts_in_no_mean(kit, weighted):
     assert kit.value_of(kit.rounds(*one, 3)) == kit.value_of(kit.rounds(*other, 3))
     assert seen(kit, *one)[2] != 0.0
     assert kit.value_of(one[1].client(2).drift) == 0.0
+
+
+@pytest.mark.parametrize("weighted", ["means", "objectives"])
+def test_a_round_of_clients_with_nothing_to_train_on_moves_nothing(kit, weighted):
+    """Round 2 asks client 2 alone: w, H and c stay what round 1 gave, and H is not added once more."""
+    problems = [*TWO, (1.0, 0.0)]
+    server, federation = kit.quadratic(
+        "feddc", problems, sizes=(5, 5, 0), alpha=0.5, correction="scaffold", weighted=weighted
+    )
+    kit.rounds(server, federation)
+    length = server.log["drift"]
+    server.select = lambda federation, number: (2,)
+    kit.rounds(server, federation, start=2)
+    assert kit.value_of(server.weights) == pytest.approx(2.3, abs=1e-5)
+    assert kit.value_of(server.drift) == pytest.approx(0.65, abs=1e-6)
+    assert kit.value_of(server.control) == pytest.approx(-3.25, abs=1e-5)
+    entries = sum(value.numel() for value in server.drift.values())
+    assert server.log["drift"] == length == pytest.approx(0.65 * entries**0.5, rel=1e-5)
 
 
 def test_controls_of_another_model_are_refused(kit):

@@ -107,6 +107,53 @@ def test_what_never_splits_and_shares_all_is_fedavg_bit_for_bit(kit, name, setti
     assert all(torch.equal(server.weights[0][key], value) for key, value in plain.weights.items())
 
 
+def clustered(kit, name, clusters, starts, problems, sizes=None, **settings):
+    """Clients that take one step of rate 0.1 down a/2 (x - c)², in these clusters, each of which begins somewhere."""
+    silos = [kit.tiny_silo(client) for client in range(len(problems))]
+    settings = {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.0, "local_epochs": 1, **settings}
+    server, federation = kit.build(name, silos, **settings)
+    for client, (curvature, optimum) in enumerate(problems):
+        samples = 1 if sizes is None else sizes[client]
+        federation.client(client).trainer.objective = kit.Quadratic(curvature, optimum, samples)
+    (model,) = server.weights
+    server.clusters = [list(members) for members in clusters]
+    server.weights = [{key: torch.full_like(value, start) for key, value in model.items()} for start in starts]
+    return server, federation
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("rate", "expected"), [(1.0, [1.2, 2.4, 8 / 3, 3.6]), (0.5, [1.1, 2.2, 17 / 6, 3.8])])
+def test_four_clusters_by_hand(kit, name, rate, expected):
+    """From 1: 0.9 and 1.3, which counts 3 times; from 2: 2.0 and 2.8; from 3: 3.0, which counts twice, and 2.0; from 4
+    3.6 alone."""
+    problems = [(1.0, optimum) for optimum in (0.0, 2.0, 3.0, 4.0, 10.0, -7.0, 0.0)]
+    clusters, sizes = [[0, 3], [1, 4], [2, 5], [6]], (1, 1, 2, 3, 1, 1, 1)
+    server, federation = clustered(
+        kit, name, clusters, [1.0, 2.0, 3.0, 4.0], problems, sizes, server_lr=rate, eps_1=0.0, warm_up=0
+    )
+    play(server, federation, rounds=1)
+    own = [kit.value_of(weights_of(federation.client(client).model)) for client in range(7)]
+    assert own == pytest.approx([0.9, 2.0, 3.0, 1.3, 2.8, 2.0, 3.6])
+    assert server.clusters == clusters
+    assert [kit.value_of(weights) for weights in server.weights] == pytest.approx(expected)
+    given = server.aggregates()
+    assert [kit.value_of(given[client]) for client in range(7)] == pytest.approx([*expected[:3], *expected])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_one_of_three_clusters_splits_by_hand(kit, name):
+    """Those of two do not. From 2, clients 2 and 4 have gradient -10 and 3 and 5 have 20: means 3 and 0, with the half
+    of each that η_s = ½ leaves."""
+    problems = [(1.0, 0.0), (1.0, 4.0), (1.0, 12.0), (2.0, -8.0), (1.0, 12.0), (2.0, -8.0), (1.0, 3.0), (1.0, -7.0)]
+    more = {"window": 1} if name == "gcfl_plus" else {}
+    server, federation = clustered(
+        kit, name, [[0, 1], [2, 3, 4, 5], [6, 7]], [1.0, 2.0, 3.0], problems, server_lr=0.5, **READY, **more
+    )
+    play(server, federation, rounds=1)
+    assert server.clusters == [[0, 1], [2, 4], [3, 5], [6, 7]]
+    assert [kit.value_of(weights) for weights in server.weights] == pytest.approx([1.05, 2.5, 1.0, 2.75], abs=1e-6)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_ends_stay_at_the_clients(kit, name):
     server, federation = pair = kit.build(name, [graphs_of(client) for client in range(3)], **GIN)

@@ -51,6 +51,24 @@ def test_standardised_norms_compare_trends(kit):
         assert server.parts(members) == wanted
 
 
+def test_standardised_distances_by_hand(kit):
+    """(0, 2), (0, 4) and (2, 0) have deviations 1, 2 and 1: the first two become equal, √(4 + 4) from the third.
+
+    The walk: 0 meets 2, which costs 4, then 2 meets 2 or 0 meets 0, which costs nothing, and the last pair 4 again.
+    (3, 3) has none and stays: 3 from 0 and 1 from 2 is √10, 1 from 2 and 3 from 0 the same.
+    """
+    server, members = server_of(kit, [[0, 2], [0, 4], [2, 0], [3, 3]], window=2, standardize=True)
+    far = np.sqrt(10)
+    apart = [
+        [0.0, 0.0, np.sqrt(8), far],
+        [0.0, 0.0, np.sqrt(8), far],
+        [np.sqrt(8), np.sqrt(8), 0.0, far],
+        [far, far, far, 0.0],
+    ]
+    np.testing.assert_allclose(server.similarities(members), far - np.array(apart), atol=1e-12)
+    assert server.norms == {}
+
+
 @pytest.mark.parametrize(
     ("norms", "why"),
     [
