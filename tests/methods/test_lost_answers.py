@@ -8,8 +8,10 @@ import torch
 from graphsilo.errors import MessageError
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
+from graphsilo.federation.secure.messages import CALL, MASK
 from graphsilo.methods import feddc, scaffold
 from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.runtime.secure import SecureSums
 
 TWO = [(1.0, 0.0), (3.0, 4.0)]
 """f_1 = (x - 0)²/2 and f_2 = 3/2 (x - 4)²; their sum is least at 3."""
@@ -21,15 +23,18 @@ class Losing(InProcess):
 
     Attributes:
         lost, unasked: Of whom, as (round, client).
+        step: At which step; None: at every one.
     """
 
+    step: str | None = None
     lost: frozenset[tuple[int, int]] = frozenset()
     unasked: frozenset[tuple[int, int]] = frozenset()
 
     def deliver(self, handler, round, outgoing):
         reached = {client: what for client, what in outgoing.items() if (round, client) not in self.unasked}
         for client, answer in super().deliver(handler, round, reached):
-            yield client, self.gone(client, handler) if (round, client) in self.lost else answer
+            lost = (round, client) in self.lost and self.step in (None, handler)
+            yield client, self.gone(client, handler) if lost else answer
         yield from ((client, self.gone(client, handler)) for client in outgoing.keys() - reached.keys())
 
     @staticmethod
@@ -120,6 +125,23 @@ def test_the_server_has_the_means_of_what_clients_keep(kit, name, way, resumed):
             server, federation = losing(kit, name, problems, **WAYS[way], **more)
             server.load_state(kept["server"])
             federation.load_client_states(kept["clients"])
+    assert server.missed == {}
+    assert kit.value_of(server.control) == pytest.approx(mean(of(kit, federation, "control")), abs=1e-4)
+    if name == "feddc":
+        assert kit.value_of(server.drift) == pytest.approx(mean(of(kit, federation, "drift")), abs=1e-5)
+
+
+@pytest.mark.parametrize("step", [CALL + "train", MASK])
+@pytest.mark.parametrize("name", ["scaffold", "feddc"])
+def test_who_drops_out_of_a_secure_sum_steps_back(kit, name, step):
+    """Before its answer was offered, or masked: all have trained, and the sum is opened without it."""
+    problems, more = [*TWO, (2.0, 1.0), (1.0, 5.0), (1.0, 1.0)], {"scaffold": {}, "feddc": FEDDC}[name]
+    server, federation = losing(kit, name, problems, lost=[(2, 1), (3, 1), (3, 4)], **more)
+    federation.secure, federation.step = SecureSums(0), step
+    kit.rounds(server, federation, 3)
+    assert server.missed == {1: 2, 4: 3}
+    assert kit.value_of(server.control) != pytest.approx(mean(of(kit, federation, "control")), abs=1e-2)
+    kit.rounds(server, federation, 2, start=4)
     assert server.missed == {}
     assert kit.value_of(server.control) == pytest.approx(mean(of(kit, federation, "control")), abs=1e-4)
     if name == "feddc":
