@@ -10,10 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from graphsilo.federation import registry
+from graphsilo.federation import one_shot, registry
 from graphsilo.methods.co_boosting import slope_of
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
+from graphsilo.training.synthesis import synthesise
 from kit.one_shot import SHORT, gone_on
 
 METHOD = registry.load("co_boosting")
@@ -36,6 +37,24 @@ def test_what_a_graph_is_made_for_by_hand():
         assert float(found) == pytest.approx(factor * math.log(4))
     found = loss(answer, student, labels, adversarial=2.0, adversarial_temperature=1.0)
     assert float(found) == pytest.approx(0.75 * math.log(4) - 2 * apart)
+
+
+def test_the_distance_moves_ensemble_and_student_by_hand():
+    """p = (3/4, 1/4), q = (1/4, 3/4), β = 2 at a temperature of 1: by the ensemble's logits p − y − 2 p (log p/q − KL),
+    by the student's −2 (q − p); log p/q is ± log 3, and KL ½ log 3."""
+    answer = torch.tensor([[0.75, 0.25]]).log().requires_grad_()
+    student = torch.tensor([[0.25, 0.75]]).log().requires_grad_()
+    settings = {"hardness": 0.0, "adversarial": 2.0, "adversarial_temperature": 1.0}
+    loss(answer, student, torch.tensor([0]), **settings).backward()
+    pull = 2 * 0.75 * 0.5 * math.log(3)
+    assert answer.grad[0].tolist() == pytest.approx([-0.25 - pull, 0.25 + pull])
+    assert student.grad[0].tolist() == pytest.approx([1.0, -1.0])
+
+
+def test_shares_are_divided_by_their_sum():
+    """(1/2 · (4, 0) + 1/4 · (1, 3)) / (3/4) = (3, 1)."""
+    server, logits = SimpleNamespace(shares=torch.tensor([0.5, 0.25])), torch.tensor([[[4.0, 0.0]], [[1.0, 3.0]]])
+    assert METHOD.server.answer(server, logits)[0].tolist() == pytest.approx([3.0, 1.0])
 
 
 def test_the_factor_of_hard_nodes_is_a_constant():
@@ -76,6 +95,22 @@ def test_shares_by_hand():
     assert found[0].tolist() == pytest.approx([0.525, 0.475])
     assert found[1].tolist() == pytest.approx([0.5375, 0.4625])
     assert boosted(logits, labels)[0].tolist() == pytest.approx([0.5 + 0.99 * 0.05, 0.5 - 0.99 * 0.05])
+
+
+def test_each_graph_of_a_pool_moves_the_shares():
+    """The first model is right on the first graph and the second one on the second: up by μ, and down again."""
+    labels, right = torch.tensor([0, 1]), 8.0 * torch.eye(2)
+    wrong = torch.tensor([[3.0, 0.0], [3.0, 0.0]])
+    server = SimpleNamespace(
+        config=METHOD.config(step_size=0.05, step_decay=0.5), log={}, shares=torch.tensor([0.5, 0.5]),
+        pool=[SimpleNamespace(labels=labels)] * 2,
+        known=[torch.stack([right, wrong]), torch.stack([wrong, right])],
+    )  # fmt: skip
+    METHOD.server.before_distilling(server, 1)
+    assert server.shares.tolist() == pytest.approx([0.5, 0.5])
+    server.known[1] = server.known[0]
+    METHOD.server.before_distilling(server, 1)
+    assert server.shares.tolist() == pytest.approx([0.55, 0.45])
 
 
 def test_shares_stay_between_0_and_1():
@@ -143,6 +178,52 @@ def test_features_are_disturbed_by_a_share_of_their_deviation(kit, size):
     server._learn = spied
     kit.rounds(server, federation)
     assert len(seen) == 3
+
+
+def test_the_direction_by_autograd(kit):
+    """Away from the graph along the sign of Σ u ⊙ softmax(A / 4), u uniform from −1 to 1."""
+    server, federation = kit.build("co_boosting", [kit.tiny_silo(0), kit.tiny_silo(1)], disturbance=0.5, **SHORT)
+    seen, learn = [], server._learn
+
+    def spied(draw):
+        graph, ensemble = server.pool[-1], server.ensemble
+        server.ensemble = lambda view: 40.0 * ensemble(view)  # so that another temperature would turn some of the signs
+        leaf = graph.features.clone().requires_grad_()
+        u = 2 * torch.rand(8, 2, generator=generator(5)) - 1
+        mean = torch.tensordot(server.shares / server.shares.sum(), server.ensemble(graph.live(leaf)), 1)
+        (u * torch.softmax(mean / 4, 1)).sum().backward()
+        wanted = graph.features + 0.5 * graph.features.std(0, correction=0) * leaf.grad.sign()
+        with torch.no_grad():
+            seen.append((server.disturbed(len(server.pool) - 1, generator(5)), wanted))
+        server.ensemble = ensemble
+        return learn(draw)
+
+    server._learn = spied
+    kit.rounds(server, federation)
+    assert len(seen) == 3
+    for found, wanted in seen:
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(("name", "bounded"), [("co_boosting", True), ("dense", False)])
+def test_gradients_are_shortened_to_10(kit, monkeypatch, name, bounded):
+    """The student's first step of descent is 10 η long where its gradient is longer, and DENSE's is as long as that is;
+    of generators the same is said."""
+    said = []
+    monkeypatch.setattr(
+        one_shot, "synthesise", lambda *parts, **more: said.append(more["max_norm"]) or synthesise(*parts, **more)
+    )
+    silos = [kit.tiny_silo(0), kit.tiny_silo(1)]
+    settings = {**SHORT, "epochs": 1, "student_optimizer": "sgd", "student_lr": 0.01, "row_length": 100.0}
+    server, federation = kit.build(name, silos, **settings)
+    for weight in server.student.parameters():
+        weight.data.mul_(10.0)
+    start = [weight.detach().clone() for weight in server.student.parameters()]
+    kit.rounds(server, federation)
+    moved = [now.detach() - then for now, then in zip(server.student.parameters(), start, strict=True)]
+    length = float(torch.cat([part.flatten() for part in moved]).norm())
+    assert length == pytest.approx(0.1, rel=1e-3) if bounded else length > 0.2
+    assert said == [10.0 if bounded else None]
 
 
 def test_without_its_changes_the_shares_stay_and_nodes_count_alike(kit):

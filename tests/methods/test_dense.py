@@ -54,6 +54,17 @@ def test_where_both_agree_the_distance_is_nothing_and_has_no_gradient():
     assert slope.tolist() == [[0.0, 0.0]]
 
 
+def test_the_distance_moves_ensemble_and_student_by_hand():
+    """p = (3/4, 1/4), q = (1/4, 3/4), λ₂ = 2: by the ensemble's logits p − y − 2 p (log p/q − KL), by the student's
+    −2 (q − p); log p/q is ± log 3, and KL ½ log 3."""
+    answer = torch.tensor([[0.75, 0.25]]).log().requires_grad_()
+    student = torch.tensor([[0.25, 0.75]]).log().requires_grad_()
+    loss(answer, student, torch.tensor([0]), disagreement=2.0).backward()
+    pull = 2 * 0.75 * 0.5 * math.log(3)
+    assert answer.grad[0].tolist() == pytest.approx([-0.25 - pull, 0.25 + pull])
+    assert student.grad[0].tolist() == pytest.approx([1.0, -1.0])
+
+
 @pytest.mark.parametrize(("weight_by", "shares"), [("uniform", [1 / 3] * 3), ("train", [3 / 6, 2 / 6, 1 / 6])])
 def test_shares_of_the_ensemble(kit, weight_by, shares):
     silos = [kit.tiny_silo(client, train=range(3 - client)) for client in range(3)]
@@ -160,6 +171,52 @@ def test_the_students_gradient_is_that_of_its_distance(kit):
     slopes = torch.autograd.grad(distance, list(model.parameters()))
     for (name, value), slope in zip(model.named_parameters(), slopes, strict=True):
         torch.testing.assert_close(server.weights[name], value.detach() - 0.1 * slope, atol=1e-6, rtol=1e-4)
+
+
+def test_the_students_passes_are_descent_with_momentum(kit):
+    """A step for each graph of the pool, of one and then of two: 0.9 of the last step goes on, as in torch's SGD."""
+    settings = {**SHORT, "epochs": 2, "student_optimizer": "sgd", "student_lr": 0.1, "temperature": 2.0}
+    server, federation = kit.build("dense", silos_of(kit), **settings)
+    start, kept, learn = {name: value.clone() for name, value in server.weights.items()}, [], server._learn
+
+    def spied(draw):
+        graphs = [(graph, server.answer(server.ensemble(graph.tensors().full))) for graph in server.pool]
+        kept.append((graphs, learn(draw)))
+        return kept[-1][1]
+
+    server._learn = spied
+    kit.rounds(server, federation)
+    model = server.build_model()
+    load_weights(model, start)
+    steps = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for graphs, reported in kept:
+        distances = []
+        for graph, target in graphs:
+            p = torch.softmax(target / 2, 1)
+            found = 4 * (p * (p.log() - torch.log_softmax(model(graph.tensors().full) / 2, 1))).sum(1).mean()
+            steps.zero_grad()
+            found.backward()
+            steps.step()
+            distances.append(float(found.detach()))
+        assert reported == pytest.approx(sum(distances) / len(distances), rel=1e-4)
+    assert [len(graphs) for graphs, _ in kept] == [1, 2]
+    for name, value in model.named_parameters():
+        torch.testing.assert_close(server.weights[name], value.detach(), atol=1e-5, rtol=1e-4)
+
+
+def test_noise_is_normal_and_each_graph_has_a_new_generator(kit):
+    """What a graph begins as: the generator of its epoch, on N(0, I) of its epoch's draw, after uniform classes."""
+    server, federation = kit.build("dense", silos_of(kit), **SHORT)
+    seen, make = [], server._loss
+    server._loss = lambda view, labels: seen.append((view.data.features.detach(), labels)) or make(view, labels)
+    kit.rounds(server, federation)
+    for epoch in range(3):
+        features, labels = seen[3 * epoch]
+        draw = server.generator("graph", epoch)
+        assert labels.tolist() == torch.randint(2, (8,), generator=draw).tolist()
+        with torch.no_grad():
+            wanted = server._new_generator(epoch)(torch.randn(8, 4, generator=draw))
+        torch.testing.assert_close(features, wanted)
 
 
 def test_classes_that_nobody_has_are_not_drawn(kit):
