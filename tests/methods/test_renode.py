@@ -113,16 +113,26 @@ def test_with_weights_of_1_it_is_fedavg_bit_for_bit(kit, settings):
     assert not all(torch.equal(other[name], value) for name, value in plain.items())
 
 
-@pytest.mark.parametrize("settings", [{}, {"gamma": 2.0}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"gamma": 2.0}, {"alpha": 1.0}, {"w_max": 4.0, "rank_over": "last"}], ids=str)
 def test_a_steps_gradient_is_that_of_the_weighted_mean(kit, settings):
-    """(1/|L|) Σ w_v ℓ_v, not over Σ w_v; with ℓ the focal loss where that is set."""
+    """(1/|L|) Σ w_v ℓ_v, not over Σ w_v; with ℓ the focal loss where that is set.
+
+    Nodes 0, 1 and 3 of a path of six, of classes 0, 1 and 1, have conflicts 0.170, 0.235 and 0.105, hence ranks 1, 2 and
+    0: cos(π r / 3) is 1/2, −1/2 and 1, cos(π r / 2) is 0, −1 and 1. With α = 1 nobody reaches anybody, and all weigh 1.
+    """
     silo = kit.tiny_silo(0, train=ITEMS)
-    options = {"optimizer": "sgd", "lr": 1.0, "weight_decay": 0.0, "local_epochs": 1, "rank_over": "count"}
+    options = {"optimizer": "sgd", "lr": 1.0, "weight_decay": 0.0, "local_epochs": 1}
     server, federation = kit.build("renode", [silo], **options, **settings)
     client = federation.client(0)
     labels, parameters = torch.from_numpy(silo.labels[silo.train]), list(client.model.parameters())
-    weights = torch.tensor(weights_of(conflicts(path(6), ITEMS, labels.numpy(), 0.15), 0.5, 1.5)).float()
-    assert len(set(weights.tolist())) > 1
+    found = conflicts(path(6), ITEMS, labels.numpy(), 0.15)
+    assert found.tolist() == pytest.approx(exact(path(6), ITEMS, labels.numpy(), 0.15), abs=1e-6)
+    assert found.tolist() == pytest.approx([0.170189, 0.235452, 0.104926], abs=1e-6)
+    weights = torch.tensor([1.25, 0.75, 1.5])
+    if "alpha" in settings:
+        weights = torch.ones(3)
+    if "rank_over" in settings:
+        weights = torch.tensor([2.25, 0.5, 4.0])
     right = client.model(client.data.full)[torch.from_numpy(silo.train)].softmax(1)[torch.arange(3), labels]
     value = -(weights * (1 - right) ** settings.get("gamma", 0.0) * right.log()).sum() / 3
     expected = [p.detach() - g for p, g in zip(parameters, torch.autograd.grad(value, parameters), strict=True)]
