@@ -117,7 +117,7 @@ def test_with_weights_of_1_it_is_fedavg_bit_for_bit(kit, settings):
 def test_a_steps_gradient_is_that_of_the_weighted_mean(kit, settings):
     """(1/|L|) Σ w_v ℓ_v, not over Σ w_v; with ℓ the focal loss where that is set.
 
-    Nodes 0, 1 and 3 of a path of six, of classes 0, 1 and 1, have conflicts 0.170, 0.235 and 0.105, hence ranks 1, 2 and
+    Nodes 0, 1 and 3 of a path of six, of classes 0, 1 and 1, have conflicts 0.170, 0.235, 0.105, hence ranks 1, 2 and
     0: cos(π r / 3) is 1/2, −1/2 and 1, cos(π r / 2) is 0, −1 and 1. With α = 1 nobody reaches anybody, and all weigh 1.
     """
     silo = kit.tiny_silo(0, train=ITEMS)

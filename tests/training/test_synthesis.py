@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -104,6 +106,48 @@ def test_it_makes_what_the_loss_wants_and_keeps_the_best_step():
         assert float(F.cross_entropy(one(graph.tensors().full), labels)) == pytest.approx(lowest, rel=1e-4)
     assert not torch.equal(noise, start)  # it is trained, too
     assert not graph.features.requires_grad
+
+
+def test_a_generators_weights_are_as_narrow_as_the_papers():
+    """N(0, 0.02²) and biases of 0."""
+    made = dict(Generator(64, 300, generator(0)).named_parameters())
+    flat = torch.cat([part.detach().flatten() for name, part in made.items() if name.endswith("weight")])
+    assert float(flat.mean()) == pytest.approx(0.0, abs=1e-3)
+    assert float(flat.std()) == pytest.approx(0.02, rel=0.02)
+    assert not any(part.any() for name, part in made.items() if name.endswith("bias"))
+
+
+@pytest.mark.parametrize("longest", [None, 2.0])
+def test_its_steps_are_adams_on_gradients_of_a_bounded_length(longest):
+    """Betas 0.5 and 0.999 by torch's own; the generator's gradient is shortened, the noise's is not.
+
+    The second of three steps has the lowest loss, and its graph is the one that is kept.
+    """
+    one, draw = model("mlp", hidden=8).requires_grad_(False), generator(0)
+    labels, offsets = torch.arange(9) % CLASSES, iter((5.0, 0.0, 10.0))
+    maker, noise = Generator(6, WIDTH, draw, 3.0), torch.randn(9, 6, generator=draw)
+    twin, start = copy.deepcopy(maker), noise.clone().requires_grad_()
+    adam = torch.optim.Adam([start, *twin.parameters()], lr=0.1, betas=(0.5, 0.999))
+
+    def loss(view, wanted):
+        return 30.0 * F.cross_entropy(one(view), wanted) + next(offsets)
+
+    lengths, features = [], []
+    for offset in (5.0, 0.0, 10.0):
+        features.append(twin(start))
+        view = Synthetic(features[-1].detach(), nearest(features[-1], 2), labels).live(features[-1])
+        value = 30.0 * F.cross_entropy(one(view), labels) + offset
+        adam.zero_grad()
+        value.backward()
+        lengths.append(float(torch.nn.utils.clip_grad_norm_(twin.parameters(), longest or torch.inf)))
+        adam.step()
+    assert min(lengths) > 2.0
+    assert max(lengths) > 1.2 * min(lengths)  # else Adam would not notice
+    graph, _ = synthesise(maker, noise, labels, loss, steps=3, lr=0.1, neighbours=2, max_norm=longest)
+    torch.testing.assert_close(noise, start.detach(), atol=1e-4, rtol=1e-3)
+    for found, wanted in zip(maker.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(graph.features, features[1].detach(), atol=1e-4, rtol=1e-3)
 
 
 def test_a_pool_survives_its_state():
