@@ -43,18 +43,18 @@ INTRODUCTION = """# The papers' tables, run again
 
 <!-- Written by benchmarks/papers_page.py; change the words there. -->
 
-Each table holds the scores that a paper prints for the methods it compares, and ours on the same data and kind of
-cut. The papers' cuts and splits are not known (FedLoG prints class counts for three silos in the closed set on Cora,
-PubMed and Computers, and our cuts there are the nearest), so a difference of a point or two is one of cuts, and on
-classes that a silo lacks one of many points. *Ours* is the method as it comes, in the view that its paper reports (*other view*: the
-common model instead of the clients' own, or the other way round), at the round that validation chose, mean ± standard
-deviation of three seeds, of which each has a cut and split of its own except in FedLoG's tables. *Tuned* is the best
-of eight settings, the same number for every method, chosen by validation on a cut and seed that no score here comes
-from; (1 of 3) means that only so many seeds gave a score, as training diverged in the others. Rows in italics are
-references and stand in no paper. Click a title to sort; differences are coloured from one point, from three and from
-eight. CPU seconds are of one seed; most were measured on an Intel Xeon, some later ones on an AMD EPYC, which takes
-about half. From one kind of processor to another scores with GIN on PROTEINS move by up to four points, others by
-tenths.
+Each table holds the scores that a paper prints for the methods it compares, and ours on the same data and kind of cut.
+The papers' cuts and splits are not known (FedLoG prints class counts for three silos in the closed set on Cora, PubMed
+and Computers, and our cuts there are the nearest), so a difference of a point or two is one of cuts, and on classes
+that a silo lacks one of many points. *Ours* is the method as it comes, in the view that its paper reports (*other
+view*: the common model instead of the clients' own, or the other way round), at the round that validation chose, mean
+± standard deviation of three seeds, of which each has a cut and split of its own except in FedLoG's tables. *Tuned* is
+the best of eight settings, the same number for every method, chosen by validation on a cut and seed that no score here
+comes from; (1 of 3) means that only so many seeds gave a score, as training diverged in the others. Rows in italics
+are references and stand in no paper. Click a title to sort; differences are coloured from one point, from three and
+from eight. CPU seconds are of one seed; most were measured on an Intel Xeon, some later ones on an AMD EPYC, which
+takes about half. From one kind of processor to another scores with GIN on PROTEINS move by up to four points, others
+by tenths.
 
 What follows from them: [findings](papers-findings.md).
 """
