@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from html import escape
+from html import escape, unescape
 from typing import TypeAlias
 
 import papers
@@ -21,6 +21,9 @@ from children import ROOT
 from graphsilo import documents
 
 PAGE = ROOT / "docs" / "papers-tables.md"
+FINDINGS = ROOT / "docs" / "papers-findings.md"
+SUMMARY = "## FedRidge in each"
+"""Heading of the part of the findings that is written here, up to the next heading."""
 COLUMNS = (
     "method",
     "score",
@@ -37,6 +40,10 @@ OF_SEEDS = ("ours", "difference", "other view", "seeds", "CPU s")
 """Columns of the method as it comes, to which ``seeds`` belongs."""
 STEPS = (1.0, 3.0, 8.0)
 """Differences in points from which a cell is coloured, more strongly at each."""
+SUMMARISED = ("accuracy", "unseen node, accuracy")
+"""Scores that the summary of FedRidge has."""
+NOT_FEDERATED = ("FedRidge", "local only", "Standalone", "Local", "all data in one place")
+"""Rows that FedRidge's are not held against in the last column."""
 NOT_YET = "–"
 EMPTY = f"<td>{NOT_YET}</td>"
 INTRODUCTION = """# The papers' tables, run again
@@ -57,6 +64,13 @@ takes about half. From one kind of processor to another scores with GIN on PROTE
 by tenths.
 
 What follows from them: [findings](papers-findings.md).
+"""
+SUMMARY_SAYS = """<!-- Written by benchmarks/papers_page.py; change the words there. -->
+
+One round, no trial of settings, on the same cuts, own models. Beside it the best federated score as methods come,
+FedAvg with SGD of 0.5 and common models included; the best tuned one; training alone; all data in one place; the best
+published score of the methods that are here. *Level* is a difference to the best federated score, tuned or not, that
+is no larger than the two standard deviations together.
 """
 
 
@@ -97,8 +111,16 @@ def main() -> None:
     title, runs = papers.read("tables")
     tree = documents.read(papers.FILES["tables"], "the description of rows", references=500)
     kept = read(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}
-    PAGE.write_text("\n".join(page(tree, runs, kept)), encoding="utf-8")
-    print(f"written: {PAGE.relative_to(ROOT)} ({title})")
+    text = "\n".join(page(tree, runs, kept))
+    PAGE.write_text(text, encoding="utf-8")
+    findings = FINDINGS.read_text(encoding="utf-8")
+    before, _, rest = findings.partition(SUMMARY)
+    after = rest[rest.index("\n## ") + 1 :]
+    summary = "\n".join(fedridge(tree, read(text)))
+    FINDINGS.write_text(f"{before}{SUMMARY}\n\n{summary}\n\n{after}", encoding="utf-8")
+    print(
+        f"written: {PAGE.relative_to(ROOT)} ({title}), {FINDINGS.relative_to(ROOT)} (its part {SUMMARY.lstrip('# ')})"
+    )
 
 
 def read(text: str) -> dict[str, Section]:
@@ -127,6 +149,71 @@ def page(tree: dict[str, object], runs: list[papers.Run], kept: Mapping[str, Sec
             yield f"## {entry['title']}\n"
             for part in parts:
                 yield from part
+
+
+def fedridge(tree: dict[str, object], sections: Mapping[str, Section]) -> Iterator[str]:
+    """FedRidge's score on each data set of each table, beside the best others, in Markdown."""
+    yield SUMMARY_SAYS
+    yield (
+        "| table | FedRidge | best as it comes | best tuned | alone | all data | best published | FedRidge is |\n"
+        "|---|---|---|---|---|---|---|---|"
+    )
+    found: list[str] = []
+    for entry in tree["tables"]:  # type: ignore[attr-defined]
+        numbers = ", ".join(dict.fromkeys(str(part["table"]) for part in entry["scores"]))
+        for row, section in sections.items():
+            if row.startswith(f"{entry['id']}."):
+                data, _, setting = row.removeprefix(f"{entry['id']}.").partition(".")
+                place = ", ".join(filter(None, [f"{entry['paper']} {numbers}", data, setting.replace("-", " ")]))
+                for score in SUMMARISED:
+                    line = _beside(section, score)
+                    if line is not None:
+                        found.append(line[-1])
+                        yield f"| {place}{', unseen nodes' if 'unseen' in score else ''} | {' | '.join(line)} |"
+    counts = ", ".join(f"{word} in {found.count(word)}" for word in ("above", "level", "below"))
+    yield f"\nOf {len(found)} rows it is {counts}. Tables on the same cuts are not independent."
+
+
+def _beside(section: Section, score: str) -> list[str] | None:
+    """A line of the summary; None where FedRidge or every method has no such score."""
+    of_score = {_text(name): cells for (name, shown), cells in section.lines.items() if _text(shown) == score}
+
+    def best(*titles: str, among: Iterable[str]) -> tuple[float, float, str] | None:
+        """Mean, deviation and words of the highest of these columns."""
+        known = [
+            (*_number(cells[COLUMNS.index(title)]), name)
+            for name in among
+            for title in titles
+            if (cells := of_score[name])[COLUMNS.index(title)] != EMPTY
+        ]
+        mean, spread, name = max(known, key=lambda each: each[0], default=(0.0, 0.0, ""))
+        return (mean, spread, f"{name} {mean:.1f} ± {spread:.1f}") if name else None
+
+    others = [name for name in of_score if name not in NOT_FEDERATED]
+    as_it_comes = best("ours", "other view", among=others)
+    if "FedRidge" not in of_score or as_it_comes is None:
+        return None
+    tuned, published = best("tuned", among=others), best("published", among=of_score)
+    mean, spread = _number(of_score["FedRidge"][COLUMNS.index("ours")])
+    top = tuned if tuned is not None and tuned[0] > as_it_comes[0] else as_it_comes
+    gap, either = mean - top[0], spread + top[1]
+    return [
+        _text(of_score["FedRidge"][COLUMNS.index("ours")]),
+        *(NOT_YET if each is None else each[-1] for each in (as_it_comes, tuned)),
+        *(_text(of_score[name][COLUMNS.index("ours")]) for name in ("local only", "all data in one place")),
+        NOT_YET if published is None else published[-1].removesuffix(" ± 0.0"),
+        "level" if abs(gap) <= either else "above" if gap > 0 else "below",
+    ]
+
+
+def _text(cell: str) -> str:
+    return unescape(re.sub("<[^>]*>", "", cell))
+
+
+def _number(cell: str) -> tuple[float, float]:
+    """Mean and standard deviation that a cell shows; no deviation is 0."""
+    mean, _, spread = _text(cell).partition(" ± ")
+    return float(mean.partition(" ")[0]), float(spread.partition(" ")[0] or 0.0)
 
 
 def drawn(runs: list[papers.Run], kept: Section) -> Iterator[str]:

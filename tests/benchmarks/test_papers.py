@@ -300,3 +300,34 @@ def test_only_what_tables_show_is_recorded() -> None:
         },
         "cpu_seconds": 2.0,
     }
+
+
+def _section(**of_methods: dict[str, str]) -> papers_page.Section:
+    """A section with these cells of accuracy by method; others are empty."""
+    lines = {}
+    for method, said in of_methods.items():
+        method = {"local": "<em>local only</em>", "all": "<em>all data in one place</em>"}.get(method, method)
+        of_column = {"method": method, "score": "accuracy", **said}
+        cells = [f"<td>{of_column.get(title, papers_page.NOT_YET)}</td>" for title in papers_page.COLUMNS]
+        lines[cells[0], cells[1]] = cells
+    return papers_page.Section(["cut"], ["commit"], lines)
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [("85.0 ± 0.4", "level"), ("85.8 ± 0.4", "above"), ("84.1 ± 0.4", "below"), ("85.5 ± 0.4", "level")],
+)
+def test_fedridge_is_held_against_the_best_of_all_others(ours: str, verdict: str) -> None:
+    section = _section(
+        FedRidge={"ours": ours},
+        local={"ours": "99.0 ± 0.1"},
+        all={"ours": "98.0 ± 0.1"},
+        FedAvg={"ours": "80.0 ± 1.0", "other view": "85.0 ± 0.3", "published": "90.0 ± 0.2", "tuned": "84.0 ± 2.0"},
+        MOON={"ours": "81.0 ± 1.0", "tuned": "83.0 ± 2.0 (1 of 3)", "published": "70.0"},
+    )
+    tree: dict[str, object] = {"tables": [{"id": "t", "paper": "P", "scores": [{"table": "II"}]}]}
+    [line] = [line for line in papers_page.fedridge(tree, {"t.Cora.5-clients": section}) if line.startswith("| P")]
+    assert line == (
+        f"| P II, Cora, 5 clients | {ours} | FedAvg 85.0 ± 0.3 | FedAvg 84.0 ± 2.0 | 99.0 ± 0.1 | 98.0 ± 0.1 "
+        f"| FedAvg 90.0 ± 0.2 | {verdict} |"
+    )
