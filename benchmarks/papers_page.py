@@ -40,7 +40,7 @@ OF_SEEDS = ("ours", "difference", "other view", "seeds", "CPU s")
 """Columns of the method as it comes, to which ``seeds`` belongs."""
 STEPS = (1.0, 3.0, 8.0)
 """Differences in points from which a cell is coloured, more strongly at each."""
-SUMMARISED = ("accuracy", "unseen node, accuracy")
+SUMMARISED = ("accuracy", "macro f1", "hete f1", "unseen node, accuracy", "missing class, accuracy")
 """Scores that the summary of FedRidge has."""
 NOT_FEDERATED = ("FedRidge", "local only", "Standalone", "Local", "all data in one place")
 """Rows that FedRidge's are not held against in the last column."""
@@ -160,7 +160,7 @@ def fedridge(tree: dict[str, object], sections: Mapping[str, Section]) -> Iterat
     )
     found: list[str] = []
     for entry in tree["tables"]:  # type: ignore[attr-defined]
-        numbers = ", ".join(dict.fromkeys(str(part["table"]) for part in entry["scores"]))
+        numbers = ", ".join(sorted({str(part["table"]) for part in entry["scores"]}))
         for row, section in sections.items():
             if row.startswith(f"{entry['id']}."):
                 data, _, setting = row.removeprefix(f"{entry['id']}.").partition(".")
@@ -169,13 +169,14 @@ def fedridge(tree: dict[str, object], sections: Mapping[str, Section]) -> Iterat
                     line = _beside(section, score)
                     if line is not None:
                         found.append(line[-1])
-                        yield f"| {place}{', unseen nodes' if 'unseen' in score else ''} | {' | '.join(line)} |"
+                        what = "" if score == "accuracy" else f": {score.removesuffix(', accuracy')}"
+                        yield f"| {place}{what} | {' | '.join(line)} |"
     counts = ", ".join(f"{word} in {found.count(word)}" for word in ("above", "level", "below"))
     yield f"\nOf {len(found)} rows it is {counts}. Tables on the same cuts are not independent."
 
 
 def _beside(section: Section, score: str) -> list[str] | None:
-    """A line of the summary; None where FedRidge or every method has no such score."""
+    """A line of the summary; None where the paper or FedRidge has no such score."""
     of_score = {_text(name): cells for (name, shown), cells in section.lines.items() if _text(shown) == score}
 
     def best(*titles: str, among: Iterable[str]) -> tuple[float, float, str] | None:
@@ -191,9 +192,9 @@ def _beside(section: Section, score: str) -> list[str] | None:
 
     others = [name for name in of_score if name not in NOT_FEDERATED]
     as_it_comes = best("ours", "other view", among=others)
-    if "FedRidge" not in of_score or as_it_comes is None:
-        return None
     tuned, published = best("tuned", among=others), best("published", among=of_score)
+    if "FedRidge" not in of_score or as_it_comes is None or published is None:
+        return None
     mean, spread = _number(of_score["FedRidge"][COLUMNS.index("ours")])
     top = tuned if tuned is not None and tuned[0] > as_it_comes[0] else as_it_comes
     gap, either = mean - top[0], spread + top[1]
@@ -201,7 +202,7 @@ def _beside(section: Section, score: str) -> list[str] | None:
         _text(of_score["FedRidge"][COLUMNS.index("ours")]),
         *(NOT_YET if each is None else each[-1] for each in (as_it_comes, tuned)),
         *(_text(of_score[name][COLUMNS.index("ours")]) for name in ("local only", "all data in one place")),
-        NOT_YET if published is None else published[-1].removesuffix(" ± 0.0"),
+        published[-1].removesuffix(" ± 0.0"),
         "level" if abs(gap) <= either else "above" if gap > 0 else "below",
     ]
 
