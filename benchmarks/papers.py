@@ -55,8 +55,8 @@ RECORDED = HERE / "papers" / "results"
 """Scores that another machine goes on from, in a file for each comparison that is recorded."""
 TO_RECORD = ("tables",)
 """Comparisons whose scores are all in what is recorded: those of the round that validation chose."""
-AS_IT_STANDS = ("study", "setup", "sent", "first")
-"""Scores that begin so are no percent."""
+AS_IT_STANDS = ("study", "setup")
+"""Scores that begin so are numbers that a run noted, and no percent."""
 
 CHILD = """
 import json, resource, sys
@@ -101,12 +101,12 @@ class Run:
     def place(self) -> Path:
         """Where its result is kept; the name changes with the settings."""
         label = "".join(letter if letter.isalnum() else "-" for letter in self.label.lower())
-        return KEPT / self.file / f"{self.row}.{label}.{self._settings}"
+        return KEPT / self.file / f"{self.row}.{label}.{self.key}.json"
 
     @property
     def result(self) -> dict[str, Any] | None:
         """What it left, also where lines that show other scores of the same settings did; None before it is run."""
-        found = [self.place] if self.place.exists() else list(self.place.parent.glob(f"*.{self._settings}"))
+        found = [self.place] if self.place.exists() else list(self.place.parent.glob(f"*.{self.key}.json"))
         if found:
             return dict(json.loads(found[0].read_text(encoding="utf-8")))
         return recorded(self.file).get(self.key)
@@ -116,10 +116,6 @@ class Run:
         """Its settings, hashed, and its seed."""
         text = json.dumps(self.overrides, sort_keys=True)
         return f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.{self.seed}"
-
-    @property
-    def _settings(self) -> str:
-        return f"{self.key}.json"
 
 
 def read(name: str) -> tuple[str, list[Run]]:
@@ -339,11 +335,11 @@ def _reached(result: dict[str, Any], what: str, path: list[str], percent: str) -
     if path == ["megabytes"]:
         return None if percent else float(seed["upload_bytes"] + seed["download_bytes"]) / 1e6
     mode, *metric = path
-    for (number, scores), row in zip(_rounds(result, mode), seed.get("rounds", []), strict=True):
+    sent = seed["setup"]["upload_bytes"] + seed["setup"]["download_bytes"]
+    for (number, scores), row in zip(_rounds(result, mode), seed["rounds"], strict=True):
+        sent += row["upload_bytes"] + row["download_bytes"]
         value = _percent(_dig(scores, metric))
         if value is not None and value >= float(percent):
-            before = [each for each in seed["rounds"] if each["round"] <= row["round"]]
-            sent = sum(each["upload_bytes"] + each["download_bytes"] for each in [seed["setup"], *before])
             return float(number) if what == "first" else sent / 1e6
     return None
 

@@ -182,10 +182,10 @@ def _beside(section: Section, score: str) -> list[str] | None:
     def best(*titles: str, among: Iterable[str]) -> tuple[float, float, str] | None:
         """Mean, deviation and words of the highest of these columns."""
         known = [
-            (*_number(cells[COLUMNS.index(title)]), name)
+            (*_number(cell), name)
             for name in among
             for title in titles
-            if (cells := of_score[name])[COLUMNS.index(title)] != EMPTY
+            if (cell := _column(of_score[name], title)) != EMPTY
         ]
         mean, spread, name = max(known, key=lambda each: each[0], default=(0.0, 0.0, ""))
         return (mean, spread, f"{name} {mean:.1f} ± {spread:.1f}") if name else None
@@ -195,16 +195,21 @@ def _beside(section: Section, score: str) -> list[str] | None:
     tuned, published = best("tuned", among=others), best("published", among=of_score)
     if "FedRidge" not in of_score or as_it_comes is None or published is None:
         return None
-    mean, spread = _number(of_score["FedRidge"][COLUMNS.index("ours")])
+    ours = _column(of_score["FedRidge"], "ours")
+    mean, spread = _number(ours)
     top = tuned if tuned is not None and tuned[0] > as_it_comes[0] else as_it_comes
     gap, either = mean - top[0], spread + top[1]
     return [
-        _text(of_score["FedRidge"][COLUMNS.index("ours")]),
+        _text(ours),
         *(NOT_YET if each is None else each[-1] for each in (as_it_comes, tuned)),
-        *(_text(of_score[name][COLUMNS.index("ours")]) for name in ("local only", "all data in one place")),
+        *(_text(_column(of_score[name], "ours")) for name in ("local only", "all data in one place")),
         published[-1].removesuffix(" ± 0.0"),
         "level" if abs(gap) <= either else "above" if gap > 0 else "below",
     ]
+
+
+def _column(cells: Cells, title: str) -> str:
+    return cells[COLUMNS.index(title)]
 
 
 def _text(cell: str) -> str:
@@ -286,8 +291,8 @@ def _of_seeds(values: list[float], seeds: int) -> str | None:
 
 
 def _seeds(cells: Cells) -> int:
-    count = cells[COLUMNS.index("seeds")]
-    return 0 if count == EMPTY else int(count.removeprefix("<td>").removesuffix("</td>"))
+    count = _text(_column(cells, "seeds"))
+    return 0 if count == NOT_YET else int(count)
 
 
 def _values(kept: papers.Trials, wanted: str) -> list[float]:

@@ -38,8 +38,8 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
         ConfigError: There is no such paper or table.
     """
     among = chosen(paper)
-    questions = [_question(run, column) for run in runs for column in shown]
-    found = matching([_asked(run, column) for run in runs for column in shown], among)
+    asked = [_asked(run, column) for run in runs for column in shown]
+    found = matching(asked, among)
     known = {each.question: each for each in found.values()}
     others = dict.fromkeys(each.paper for each in among if each.question in known)
 
@@ -47,7 +47,7 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
         return found.get(_asked(run, column))
 
     if not found:
-        return find, (closest(questions, among),)
+        return find, (closest([question for question, _ in asked], among),)
     also = [name for name in others if name != next(iter(found.values())).paper]
     more = [f"{listed(also)} print{'s' if len(also) == 1 else ''} some of them, too: name the paper to see those."]
     return find, (*sources(list(found.values()), runs), *(more if also else []))

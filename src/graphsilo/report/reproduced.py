@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -16,7 +17,7 @@ from graphsilo.errors import RunError, one_line
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce.description import Line, Row, Table
 from graphsilo.experiments.reproduce.published import Printed
-from graphsilo.experiments.reproduce.runs import QUICK, Plan, carry_out, place_of
+from graphsilo.experiments.reproduce.runs import QUICK, Plan, carry_out, place_of, runs_of
 from graphsilo.experiments.storage import disk
 from graphsilo.report.formats import in_sentence
 from graphsilo.report.grid import Grid, grid
@@ -163,12 +164,12 @@ def write(planned: Plan, tables: Sequence[Drawn], failed: Mapping[str, str] | No
 
 def _labels(tables: Sequence[Drawn]) -> list[str]:
     """What LaTeX refers to them by; a table that is drawn in parts has a number behind it from the second part on."""
-    found: list[str] = []
+    found, parts = [], Counter[str]()
     for each in tables:
         label = f"tab:{each.paper.lower()}-{each.number.lower()}-{each.grid.metrics[0]}"
-        times = sum(other.partition("#")[0] == label for other in found)
-        found.append(f"{label}#{times + 1}" if times else label)
-    return [label.replace("#", "-") for label in found]
+        parts[label] += 1
+        found.append(f"{label}-{parts[label]}" if parts[label] > 1 else label)
+    return found
 
 
 HEADINGS = [
@@ -204,18 +205,13 @@ def _failed_csv(planned: Plan, failed: Mapping[str, str]) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, HEADINGS, lineterminator="\n")
     errors = {job.out: failed[job.name] for job in planned.jobs if job.name in failed}
-    for table in planned.tables:
-        for row in table.rows:
-            for line in row.lines:
-                place = place_of(planned.out, row, line, quick=planned.quick)
-                for seed in row.seeds:
-                    error = errors.get(place / str(seed))
-                    if error is not None:
-                        writer.writerow({
-                            "paper": table.paper, "table": table.number, "column": row.title, "method": line.label,
-                            "row": "reference" if line.paper is None else "method", "seeds": seed,
-                            "runs": "shortened" if planned.quick else "full", "failed": error,
-                        })  # fmt: skip
+    for table, row, line, seed, place in runs_of(planned.tables, planned.out, quick=planned.quick):
+        if place in errors:
+            writer.writerow({
+                "paper": table.paper, "table": table.number, "column": row.title, "method": line.label,
+                "row": "reference" if line.paper is None else "method", "seeds": seed,
+                "runs": "shortened" if planned.quick else "full", "failed": errors[place],
+            })  # fmt: skip
     return file.getvalue()
 
 

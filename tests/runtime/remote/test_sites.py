@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 from kit import check_result
-from kit.site_meddling import Meddling, once, training_call
+from kit.site_meddling import Before, Meddling, once, training_call
 from kit.sites import coordinator, to_be_killed
 
 
@@ -41,6 +42,18 @@ def carry_out(sites: Any, transport: Transport, out: Path, *, resume: bool = Fal
 
 def alone(sites: Any, **overrides: Any) -> Any:
     return run(sites.config(**overrides)).tree
+
+
+@contextlib.contextmanager
+def stopped(sites: Any, site: str, round: int, *, seconds: float) -> Iterator[Before]:
+    """A site's worker stops when it is asked to train in a round, and goes on so many seconds from now."""
+    worker = sites.supervisors[site].worker_pid
+    wake = threading.Timer(seconds, lambda: os.kill(worker, signal.SIGCONT))
+    wake.start()
+    try:
+        yield once(training_call(site, round), lambda: os.kill(worker, signal.SIGSTOP))
+    finally:
+        wake.join()
 
 
 def rounds(tree: Any, measured: Callable[[Any], Any]) -> Any:
@@ -231,17 +244,11 @@ def test_site_that_stays_away_fails_the_run_and_it_can_go_on(
 
 @pytest.mark.slow
 def test_slow_site_beyond_the_deadline(sites: Any, tmp_path: Path) -> None:
-    worker = sites.supervisors["north"].worker_pid
-    stall = once(training_call("north", 2), lambda: os.kill(worker, signal.SIGSTOP))
-    wake = threading.Timer(9.0, lambda: os.kill(worker, signal.SIGCONT))
-    wake.start()
-    try:
+    with stopped(sites, "north", 2, seconds=9.0) as stall:
         tree = carry_out(
             sites, Meddling(sites.transport, stall), tmp_path / "out",
             method__min_clients=2, method__rounds=6, run__deadline=2.0, run__checkpoint_every=0,
         )  # fmt: skip
-    finally:
-        wake.join()
     told = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
     assert told[0] == []
     assert "did not finish within the deadline of 2 seconds" in told[1][0]
@@ -301,17 +308,11 @@ def test_a_client_that_answers_late_steps_back(
 ) -> None:
     """North stops in the middle of round 2 and goes on, late, with what it was asked then."""
     settings = {"method__name": method, "method__min_clients": 2, "method__rounds": 9}
-    worker = sites.supervisors["north"].worker_pid
-    stall = once(training_call("north", 2), lambda: os.kill(worker, signal.SIGSTOP))
-    wake = threading.Timer(5.0, lambda: os.kill(worker, signal.SIGCONT))
-    wake.start()
-    try:
+    with stopped(sites, "north", 2, seconds=5.0) as stall:
         tree = carry_out(
             sites, Meddling(sites.transport, stall), tmp_path / "out", run__deadline=2.0, run__checkpoint_every=0,
             **settings,
         )  # fmt: skip
-    finally:
-        wake.join()
     told = {row["round"]: row.get("failures", []) for row in tree["seeds"][0]["rounds"]}
     late = {number for number, lines in told.items() if any("'train'" in line for line in lines)}
     assert 2 in late
@@ -527,23 +528,17 @@ def test_site_that_falls_silent_between_steps_is_left_out(operation: str, sites:
 
 @pytest.mark.slow
 def test_late_site_does_not_hold_up_checkpoints(sites: Any, tmp_path: Path) -> None:
-    worker = sites.supervisors["north"].worker_pid
-    stall = once(training_call("north", 2), lambda: os.kill(worker, signal.SIGSTOP))
-    wake = threading.Timer(9.0, lambda: os.kill(worker, signal.SIGCONT))
-    wake.start()
     asked: list[str] = []
 
     def before(site: str, header: Mapping[str, Any]) -> None:
         stall(site, header)
         asked.append(f"{site} {header.get('do')} {header.get('mark', '')}")
 
-    try:
+    with stopped(sites, "north", 2, seconds=9.0) as stall:
         tree = carry_out(
             sites, Meddling(sites.transport, before), tmp_path / "out", method__min_clients=2, method__rounds=6,
             run__deadline=2.0,
         )  # fmt: skip
-    finally:
-        wake.join()
     assert "did not finish within the deadline of 2 seconds" in tree["seeds"][0]["rounds"][1]["failures"][0]
     assert tree["seeds"][0]["last_round"] == 6
     assert "south save seed0-round2" in asked

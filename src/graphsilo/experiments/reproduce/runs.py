@@ -7,7 +7,7 @@ rest is carried out.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -102,14 +102,19 @@ def plan(
     )
     folder = out or Path("runs") / f"reproduce-{name}"
     jobs: dict[Path, Job] = {}
-    for each in tables:
-        for row in each.rows:
-            for line in row.lines:
-                for seed in row.seeds:
-                    place = place_of(folder, row, line, quick=quick) / str(seed)
-                    config = settings_of(row, line, seed, data_root, quick=quick)
-                    jobs.setdefault(place, Job(row, line, seed, config, place))
+    for _, row, line, seed, place in runs_of(tables, folder, quick=quick):
+        if place not in jobs:
+            jobs[place] = Job(row, line, seed, settings_of(row, line, seed, data_root, quick=quick), place)
     return Plan(tuple(tables), tuple(jobs.values()), folder, quick)
+
+
+def runs_of(tables: Iterable[Table], out: Path, *, quick: bool) -> Iterator[tuple[Table, Row, Line, int, Path]]:
+    """Every seed of every line of these tables, and the folder of its run, which several of them may share."""
+    for table in tables:
+        for row in table.rows:
+            for line in row.lines:
+                place = place_of(out, row, line, quick=quick)
+                yield from ((table, row, line, seed, place / str(seed)) for seed in row.seeds)
 
 
 def place_of(out: Path, row: Row, line: Line, *, quick: bool) -> Path:
