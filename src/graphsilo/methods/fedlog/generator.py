@@ -25,7 +25,7 @@ from torch import Tensor
 
 from graphsilo.methods.fedlog.points import Summand, layers_of
 from graphsilo.models.base import Model
-from graphsilo.models.dense import bmm
+from graphsilo.models.dense import bmm, mm, tanh_
 from graphsilo.models.dropout import relu_dropout_scale
 from graphsilo.models.operators import Operator, operator
 from graphsilo.models.view import GraphTensors
@@ -78,7 +78,7 @@ def generate(parameters: Mapping[str, Tensor], features: Tensor, output: Output)
     for layer in range(len(HIDDEN) + 1):
         hidden = bmm(hidden, parameters[f"{layer}.weight"], parameters[f"{layer}.bias"][:, None])
         hidden = hidden.relu_() if layer < len(HIDDEN) else hidden
-    return (hidden.tanh_() if output == "tanh" else hidden).reshape(features.shape)
+    return (tanh_(hidden) if output == "tanh" else hidden).reshape(features.shape)
 
 
 class _Made(NamedTuple):
@@ -206,7 +206,7 @@ class GradientMatching:
 
         # Forward. Rows: centres, then neighbours.
         outer = _split(self.centres.mm(network.first), first)
-        inner = _split(torch.mm(fake, network.first), first)
+        inner = _split(mm(fake, network.first), first)
         hidden = [fake]
         passed: list[Tensor] = []
         value = biases[0].expand(2 * count, -1).clone()
@@ -235,11 +235,9 @@ class GradientMatching:
         loss = value.new_zeros(())
         to_inner = torch.cat([_of_neighbour(downs[0], summand) for summand in first], dim=1)
         to_outer = torch.cat([_of_centre(downs[0], summand) for summand in first], dim=1)
-        change = torch.addmm(self.centres.tmm(to_outer), fake.t(), to_inner).sub_(
-            torch.cat(network.real_weights[0], dim=1)
-        )
+        change = self.centres.tmm(to_outer).add_(mm(fake.t(), to_inner)).sub_(network.real_first)
         loss, change = self._doubled(loss, change, len(change) * (change.shape[1] // len(first)))
-        gradient = torch.mm(to_inner, change.t())
+        gradient = mm(to_inner, change.t())
         bias_changes = []
         weight_changes: list[list[Tensor]] = [[]]
         for layer in range(depth):
@@ -253,7 +251,7 @@ class GradientMatching:
                     weight_changes[layer].append(difference)
 
         # The way back through the backward pass: first layer first.
-        outer, inner = _split(self.centres.mm(change), first), _split(torch.mm(fake, change), first)
+        outer, inner = _split(self.centres.mm(change), first), _split(mm(fake, change), first)
         back = bias_changes[0].expand(2 * count, -1).clone()
         for summand, mine, theirs in zip(first, outer, inner, strict=True):
             back += _pair(mine, theirs, summand)
@@ -280,7 +278,7 @@ class GradientMatching:
                 below.addmm_(_mix(value, summand), weight.t())
             value = below.mul_(passed[layer - 1])
         last = torch.cat([_of_neighbour(value, summand) for summand in first], dim=1)
-        return loss, gradient.addmm_(last, network.first.t())
+        return loss, gradient.add_(mm(last, network.first.t()))
 
     def _doubled(self, loss: Tensor, difference: Tensor, size: int | None = None) -> tuple[Tensor, Tensor]:
         """Adds ‖difference‖² to the loss; returns its gradient."""
@@ -336,7 +334,8 @@ class RandomNetwork:
         self.weights = [[parameters[item.place] for item in layer.summands] for layer in layers]
         self.biases = [parameters[layer.bias] for layer in layers]
         self.first = torch.cat(self.weights[0], dim=1)
-        self.real_weights = [[real[item.place] for item in layer.summands] for layer in layers]
+        self.real_first = torch.cat([real[item.place] for item in layers[0].summands], dim=1)
+        self.real_weights = [[], *([real[item.place] for item in layer.summands] for layer in layers[1:])]
         self.real_biases = [real[layer.bias] for layer in layers]
 
 
@@ -429,11 +428,11 @@ class Fitting:
 
     def _forward(self, weights: Mapping[str, Tensor], generator: torch.Generator) -> tuple[Tensor, list[Tensor]]:
         first = self.inputs.mm(weights["0.weight"]).add_(weights["0.bias"]).relu_()
-        second = torch.addmm(weights["1.bias"], first, weights["1.weight"])
+        second = mm(first, weights["1.weight"], weights["1.bias"])
         scale = relu_dropout_scale(second, RATE, generator)
         second *= scale
-        last = torch.addmm(weights["2.bias"], second, weights["2.weight"])
-        return (last.tanh_() if self.output == "tanh" else last), [first, second, scale]
+        last = mm(second, weights["2.weight"], weights["2.bias"])
+        return (tanh_(last) if self.output == "tanh" else last), [first, second, scale]
 
     def _backward(
         self, weights: Mapping[str, Tensor], fake: Tensor, kept: list[Tensor], gradient: Tensor
@@ -442,8 +441,8 @@ class Fitting:
         first, second, scale = kept
         if self.output == "tanh":
             gradient.addcmul_(gradient, fake.square(), value=-1.0)
-        found = [torch.mm(second.t(), gradient), gradient.sum(0)]
-        gradient = torch.mm(gradient, weights["2.weight"].t()).mul_(scale)
-        found = [torch.mm(first.t(), gradient), gradient.sum(0), *found]
-        gradient = torch.mm(gradient, weights["1.weight"].t()).mul_(first > 0)
+        found = [mm(second.t(), gradient), gradient.sum(0)]
+        gradient = mm(gradient, weights["2.weight"].t()).mul_(scale)
+        found = [mm(first.t(), gradient), gradient.sum(0), *found]
+        gradient = mm(gradient, weights["1.weight"].t()).mul_(first > 0)
         return [self.inputs.tmm(gradient), gradient.sum(0), *found]
