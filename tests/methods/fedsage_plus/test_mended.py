@@ -45,7 +45,7 @@ def test_tensors_of_a_mended_graph_give_the_numbers_of_the_graph(sparse, generat
     model = models.build("sage", num_features=50, num_classes=2, seed=0, hidden=8)
     for items in (None, np.array([3, 7, 20])):
         outputs, gradients = [], []
-        for tensors in (GraphTensors(mended), MendedTensors(mended, 40)):
+        for tensors in (GraphTensors(mended), MendedTensors(mended, features.numpy())):
             logits, pull = model.trace(tensors.view(items), draw(5))
             outputs.append(logits)
             gradients.append(pull(torch.ones_like(logits)))
@@ -59,7 +59,7 @@ def test_sampling_on_a_mended_graph():
     graph = replace(graph_of(rng.integers(0, 30, (40, 2)).tolist(), 30, features=dense), features=sp.csr_matrix(dense))
     made = torch.from_numpy(rng.standard_normal((8, 20)).astype(np.float32))
     mended = Mended(torch.from_numpy(rng.integers(0, 30, 8)), made, torch.zeros(30)).graph(graph)
-    tensors = MendedTensors(mended, 30)
+    tensors = MendedTensors(mended, made.numpy())
     model = models.build("sage", num_features=20, num_classes=2, seed=0, hidden=8)
     items = np.array([21, 3, 7])
     everything = SampledView(tensors, items, (0, 0), draw())

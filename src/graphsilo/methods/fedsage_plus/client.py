@@ -180,7 +180,8 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         if targets is None:
             return OutputComparison(gradient=torch.zeros_like(request.features))
         rows = Demand(np.arange(len(counts)), counts)
-        return OutputComparison(gradient=2.0 * (request.features - targets.nearest(request.features, rows.anchors())))
+        nearest = targets.nearest(request.features, rows.anchors())
+        return OutputComparison(gradient=impaired_graph.less_(request.features.clone(), nearest).mul_(2.0))
 
     @handler
     def shared_gradient(self, request: SharedRequest) -> SharedReply:
@@ -270,7 +271,8 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         key = id(data.graph)
         if key not in self._tensors:
             graph = self.mended.graph(data.graph)
-            self._tensors[key] = MendedTensors(graph, data.num_nodes, device=self.context.device)
+            made = self.mended.features.numpy()
+            self._tensors[key] = MendedTensors(graph, made, device=self.context.device)
         return self._tensors[key]
 
     # -- the classifier ----------------------------------------------------------------------------------------------

@@ -350,7 +350,7 @@ class NeighGen:
         average, last = self._propagation(rows)
         hidden = self.features @ weights["classifier.0.weight"]
         if generated:
-            hidden = torch.cat([hidden, torch.cat(list(generated)) @ weights["classifier.0.weight"]])
+            hidden = torch.cat([hidden, *(made @ weights["classifier.0.weight"] for made in generated)])
         hidden = (average @ hidden) + weights["classifier.0.bias"]
         hidden = relu_dropout(hidden, self.config.generator_dropout, generator)
         hidden = torch.mm(hidden, weights["classifier.1.weight"])
@@ -371,8 +371,8 @@ class NeighGen:
     def local_feature_loss(self, generated: Sequence[Tensor], rows: Demand) -> Tensor:
         """L_f = 1/|B| Σ_{v∈B, n_v>0} Σ_p min_u ‖x̂_vp − x_vu‖², or 1/(5|B|d) times that sum."""
         chosen = self.compared(rows)
-        owners = [rows.nodes[chosen[chosen < len(features)]] for features in generated]
-        return feature_loss(compared_features(generated, chosen), owners, self.targets) * self.feature_scale
+        parts = [chosen[chosen < len(features)] for features in generated]
+        return feature_loss(generated, [rows.nodes[part] for part in parts], self.targets, parts) * self.feature_scale
 
     @property
     def feature_scale(self) -> float:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphsilo.data.graph import Features, Graph
 from graphsilo.models.operators import entries_of
@@ -123,11 +125,9 @@ class Targets:
         """Rows ``nodes`` of a feature matrix."""
         if isinstance(features, np.ndarray):
             return cls(sp.csr_matrix(features[nodes]), pointer)
-        values, columns, sizes = _rows_of(features, nodes)
-        ends = np.concatenate([np.zeros(1, sizes.dtype), np.cumsum(sizes, dtype=sizes.dtype)])
-        return cls(sp.csr_matrix((values, columns, ends), shape=(len(nodes), features.shape[1])), pointer)
+        return cls(_matrix_of(features, nodes), pointer)
 
-    def nearest(self, generated: Tensor, rows: NDArray[np.int64]) -> Tensor:
+    def nearest(self, generated: Tensor, rows: NDArray[np.int64]) -> Features:
         """For each generated row the closest target of its row, min_u ‖x̂ − x_u‖² by ‖x_u‖² − 2 x̂·x_u.
 
         Args:
@@ -135,7 +135,7 @@ class Targets:
             rows: [m] which row of targets each one belongs to; every one has at least one target.
 
         Returns:
-            [m, d] the targets themselves, dense.
+            [m, d] the targets themselves.
         """
         which, sizes = entries_of(self.pointer, rows)
         targets, columns, entries = _rows_of(self.features, which)
@@ -148,10 +148,7 @@ class Targets:
             minlength=len(which),
         )
         order = np.lexsort((distance, owner))
-        targets, columns, entries = _rows_of(self.features, which[order[np.cumsum(sizes) - sizes]])
-        best = np.zeros((len(rows), self.features.shape[1]), dtype=np.float32)
-        best[np.repeat(np.arange(len(rows)), entries), columns] = targets
-        return torch.from_numpy(best).to(generated.device, generated.dtype)
+        return _matrix_of(self.features, which[order[np.cumsum(sizes) - sizes]])
 
 
 def _rows_of(
@@ -160,6 +157,13 @@ def _rows_of(
     """Values and columns of these rows, one after the other, and how many each has: a third of scipy's time."""
     places, sizes = entries_of(matrix.indptr, rows)
     return matrix.data[places], matrix.indices[places], sizes
+
+
+def _matrix_of(matrix: sp.csr_matrix, rows: NDArray[np.int64]) -> sp.csr_matrix:
+    """These rows as a matrix."""
+    values, columns, sizes = _rows_of(matrix, rows)
+    ends = np.concatenate([np.zeros(1, sizes.dtype), np.cumsum(sizes, dtype=sizes.dtype)])
+    return sp.csr_matrix((values, columns, ends), shape=(len(rows), matrix.shape[1]))
 
 
 class AllNodes:
@@ -177,7 +181,7 @@ class AllNodes:
             squares = np.einsum("ij,ij->i", features, features)
         self.squares = squares.astype(np.float32).reshape(-1, 1)
 
-    def nearest(self, generated: Tensor, rows: NDArray[np.int64] | None = None) -> Tensor:
+    def nearest(self, generated: Tensor, rows: NDArray[np.int64] | None = None) -> Features:
         """[m, d] for each generated row [m, d] the node with the least ‖x_u‖² − 2 x̂·x_u, the first of several.
 
         By products with blocks of rows, so that no more than ``COMPARED_AT_ONCE`` distances are there at a time.
@@ -188,24 +192,65 @@ class AllNodes:
         for begin in range(0, len(values), size):
             distance = np.asarray(self.features @ values[begin : begin + size].T)
             places.append(np.argmin(self.squares - 2.0 * distance, axis=0))
-        found = self.features[np.concatenate(places)]
-        dense = found.toarray() if sp.issparse(found) else found
-        return torch.from_numpy(np.ascontiguousarray(dense)).to(generated.device, generated.dtype)
+        chosen = np.concatenate(places)
+        return self.features[chosen] if isinstance(self.features, np.ndarray) else _matrix_of(self.features, chosen)
 
 
-def feature_loss(generated: Sequence[Tensor], rows: Sequence[NDArray[np.int64]], targets: Targets | AllNodes) -> Tensor:
+def feature_loss(
+    generated: Sequence[Tensor],
+    rows: Sequence[NDArray[np.int64]],
+    targets: Targets | AllNodes,
+    chosen: Sequence[NDArray[np.int64]] | None = None,
+) -> Tensor:
     """Σ over rows and slots of min_u ‖x̂ − x_u‖², not divided by anything.
 
     Args:
         generated: Per slot, [m, d].
-        rows: Per slot, the row of targets that each of the m belongs to.
+        rows: Per slot, the row of targets that each of those that are compared belongs to.
         targets: What is compared with.
+        chosen: Per slot, which of the m are compared, ascending; None: all of them.
     """
     total = torch.zeros(())
-    for features, owners in zip(generated, rows, strict=True):
+    for slot, (features, owners) in enumerate(zip(generated, rows, strict=True)):
         if len(owners):
-            total = total + (features - targets.nearest(features, owners)).square().sum()
+            which = None if chosen is None or len(owners) == len(features) else torch.from_numpy(chosen[slot])
+            total = total + _SquaredDistance.apply(features, which, owners, targets)  # type: ignore[no-untyped-call]
     return total
+
+
+class _SquaredDistance(torch.autograd.Function):
+    """Σ ‖x̂ − x_u‖² with the nearest x_u: what x_u does not hold is touched neither by the distance nor its gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, chosen: Tensor | None, owners: NDArray[np.int64], targets: Targets | AllNodes
+    ) -> Tensor:
+        compared = features.clone(memory_format=torch.contiguous_format) if chosen is None else features[chosen]
+        apart = less_(compared, targets.nearest(compared, owners))
+        ctx.save_for_backward(apart, chosen)
+        ctx.rows = len(features)
+        flat = apart.view(-1)
+        return torch.dot(flat, flat)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        apart, chosen = ctx.saved_tensors
+        found = apart * (2.0 * gradient)
+        if chosen is not None:
+            found = found.new_zeros(ctx.rows, found.shape[1]).index_copy_(0, chosen, found)
+        return found, None, None, None
+
+
+def less_(values: Tensor, targets: Features) -> Tensor:
+    """values − targets, in place; both [m, d]."""
+    if isinstance(targets, np.ndarray):
+        return values.sub_(torch.from_numpy(targets).to(values.device, values.dtype))
+    rows = np.repeat(np.arange(len(values)), np.diff(targets.indptr))
+    places = torch.from_numpy(rows * values.shape[1] + targets.indices).to(values.device)
+    entries = torch.from_numpy(targets.data).to(values.device, values.dtype)
+    values.view(-1).index_add_(0, places, entries, alpha=-1)
+    return values
 
 
 def random_neighbours(adjacency: sp.csr_matrix, rows: int, generator: torch.Generator) -> NDArray[np.int64]:
