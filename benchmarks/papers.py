@@ -30,7 +30,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -106,16 +106,22 @@ class Run:
     @property
     def result(self) -> dict[str, Any] | None:
         """What it left, also where lines that show other scores of the same settings did; None before it is run."""
-        found = [self.place] if self.place.exists() else list(self.place.parent.glob(f"*.{self.key}.json"))
-        if found:
-            return dict(json.loads(found[0].read_text(encoding="utf-8")))
-        return recorded(self.file).get(self.key)
+        key, folder = self.key, KEPT / self.file
+        if folder.exists() and (found := _by_key(folder, folder.stat().st_mtime_ns).get(key)):
+            return dict(json.loads(found.read_text(encoding="utf-8")))
+        return recorded(self.file).get(key)
 
     @property
     def key(self) -> str:
         """Its settings, hashed, and its seed."""
         text = json.dumps(self.overrides, sort_keys=True)
         return f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.{self.seed}"
+
+
+@lru_cache(maxsize=16)
+def _by_key(folder: Path, changed: int) -> dict[str, Path]:
+    """A folder's results by their runs' keys, as it was when it was last changed."""
+    return {".".join(path.name.split(".")[-3:-1]): path for path in folder.glob("*.json")}
 
 
 def read(name: str) -> tuple[str, list[Run]]:
