@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
-from graphsilo.methods.fedsage_plus.impaired import Targets
+from graphsilo.methods.fedsage_plus.impaired import AllNodes, Targets
 from kit.fedsage_plus import SMALL, draw, graph_of
 
 # -- the impaired graph ----------------------------------------------------------------------------------------------
@@ -71,6 +71,30 @@ def test_feature_loss_by_hand():
     made = [torch.tensor([[0.5, 0.0]]), torch.tensor([[0.0, 2.0]])]
     loss = impaired_graph.feature_loss(made, [np.array([0]), np.array([0])], targets)
     assert float(loss) == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize("chosen", [None, np.array([1, 2])], ids=["all rows", "two of four"])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_gradient_of_the_feature_loss_by_hand(sparse, chosen):
+    """2 (x̂ − x_u) for what is compared, nothing for the rest: (½, 0) is nearest to (1, 0), (0, 3) to (0, 1)."""
+    rows = np.array([[1, 0], [0, 1]], dtype=np.float32)
+    made = torch.tensor([[9.0, 9.0], [0.5, 0.0], [0.0, 3.0], [7.0, 7.0]])[
+        slice(None) if chosen is not None else slice(1, 3)
+    ]
+    made.requires_grad_()
+    nodes = AllNodes(sp.csr_matrix(rows) if sparse else rows)
+    loss = impaired_graph.feature_loss([made], [np.arange(2)], nodes, None if chosen is None else [chosen])
+    assert loss.item() == pytest.approx(0.25 + 4.0)
+    (3.0 * loss).backward()
+    wanted = torch.tensor([[0.0, 0.0], [-3.0, 0.0], [0.0, 12.0], [0.0, 0.0]])
+    assert torch.equal(made.grad, wanted if chosen is not None else wanted[1:3])
+    assert made.detach().max() == (9.0 if chosen is not None else 3.0)  # nothing was written to
+
+
+def test_a_target_whose_entries_stand_twice_counts_their_sum():
+    twice = sp.csr_matrix((np.array([0.25, 0.75], dtype=np.float32), np.array([1, 1]), np.array([0, 2])), shape=(1, 2))
+    made = torch.tensor([[0.0, 3.0]])
+    assert torch.equal(impaired_graph.less_(made.clone(), twice), torch.tensor([[0.0, 2.0]]))
 
 
 def test_perfect_features_cost_nothing():

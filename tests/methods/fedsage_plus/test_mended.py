@@ -32,6 +32,16 @@ def test_mending_by_hand():
     assert (after.features[3:] == 0.5).all()
 
 
+def test_generated_rows_stand_below_sparse_ones():
+    graph = replace(
+        graph_of([(0, 1)], 3), features=sp.csr_matrix(np.array([[0, 2, 0], [0, 0, 0], [1, 0, 3]], np.float32))
+    )
+    made = torch.tensor([[0.5, 0.0, -1.0], [0.25, 1.0, 2.0]])
+    after = Mended(torch.tensor([1, 2]), made, torch.zeros(3)).graph(graph).features
+    after.check_format()
+    assert after.toarray().tolist() == [[0, 2, 0], [0, 0, 0], [1, 0, 3], [0.5, 0, -1], [0.25, 1, 2]]
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("generated", [30, 1])
 def test_tensors_of_a_mended_graph_give_the_numbers_of_the_graph(sparse, generated):
