@@ -193,9 +193,9 @@ def _beside(section: Section, score: str) -> list[str] | None:
     others = [name for name in of_score if name not in NOT_FEDERATED]
     as_it_comes = best("ours", "other view", among=others)
     tuned, published = best("tuned", among=others), best("published", among=of_score)
-    if "FedRidge" not in of_score or as_it_comes is None or published is None:
+    ours = _column(of_score["FedRidge"], "ours") if "FedRidge" in of_score else EMPTY
+    if ours == EMPTY or as_it_comes is None or published is None:
         return None
-    ours = _column(of_score["FedRidge"], "ours")
     mean, spread = _number(ours)
     top = tuned if tuned is not None and tuned[0] > as_it_comes[0] else as_it_comes
     gap, either = mean - top[0], spread + top[1]
