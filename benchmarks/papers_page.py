@@ -57,7 +57,8 @@ that a silo lacks one of many points. *Ours* is the method as it comes, in the v
 view*: the common model instead of the clients' own, or the other way round), at the round that validation chose, mean
 ± standard deviation of three seeds, of which each has a cut and split of its own except in FedLoG's tables. *Tuned* is
 the best of eight settings, the same number for every method, chosen by validation on a cut and seed that no score here
-comes from; (1 of 3) means that only so many seeds gave a score, as training diverged in the others. Rows in italics
+comes from; (1 of 3) means that only so many seeds gave a score, as training diverged in the others. A dash is a run
+that was not made, or one that diverged in all seeds (SCAFFOLD on Physics by Louvain). Rows in italics
 are references and stand in no paper. Click a title to sort; differences are coloured from one point, from three and
 from eight. CPU seconds are of one seed; most were measured on an Intel Xeon, some later ones on an AMD EPYC, which
 takes about half. From one kind of processor to another scores with GIN on PROTEINS move by up to four points, others
