@@ -371,7 +371,7 @@ class NeighGen:
     def local_feature_loss(self, generated: Sequence[Tensor], rows: Demand) -> Tensor:
         """L_f = 1/|B| Σ_{v∈B, n_v>0} Σ_p min_u ‖x̂_vp − x_vu‖², or 1/(5|B|d) times that sum."""
         chosen = self.compared(rows)
-        parts = [chosen[chosen < len(features)] for features in generated]
+        parts = rows_of_slots(generated, chosen)
         return feature_loss(generated, [rows.nodes[part] for part in parts], self.targets, parts) * self.feature_scale
 
     @property
@@ -533,11 +533,13 @@ def decay(optimizer: Adam, steps: int) -> None:
 
 def compared_features(generated: Sequence[Tensor], chosen: NDArray[np.int64]) -> list[Tensor]:
     """Per slot, the generated features of the chosen rows."""
-    parts = []
-    for features in generated:
-        mine = chosen[chosen < len(features)]
-        parts.append(features[torch.from_numpy(mine)])
-    return parts
+    parts = rows_of_slots(generated, chosen)
+    return [features[torch.from_numpy(part)] for features, part in zip(generated, parts, strict=True)]
+
+
+def rows_of_slots(generated: Sequence[Tensor], chosen: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Per slot, which of the chosen rows it has."""
+    return [chosen[chosen < len(features)] for features in generated]
 
 
 def cross_targets(
