@@ -151,3 +151,26 @@ def test_clients_that_are_alike_share_the_plain_mean_and_the_scale_of_confidence
 def test_a_confidence_below_zero_is_refused():
     with pytest.raises(MessageError, match="at least 0; -1 came"):
         TrainReply(weights={}, moments=torch.zeros(1, 1), confidence=-1.0).check()
+
+
+def test_who_trains_nothing_counts_for_nobody(kit):
+    """It has the mixture of the others, which are alike by any threshold, weighed by their confidence."""
+    silos = [kit.tiny_silo(0), kit.tiny_silo(1), kit.tiny_silo(2, train=[])]
+    server, federation = kit.build("fedgta", silos, threshold=-1.0)
+    federation.at("round", 1)
+    replies = server.collect(federation, [0, 1, 2])
+    assert [reply.confidence > 0 for _, reply in replies] == [True, True, False]
+    kit.rounds(server, federation, start=2)
+    first, second, third = (server.models[client] for client in range(3))
+    assert all(torch.equal(first[name], third[name]) and torch.equal(second[name], third[name]) for name in first)
+
+
+def test_predictions_are_made_without_dropout(kit):
+    """Of a model that drops half of its inputs in training."""
+    _, federation = kit.build("fedgta", [kit.tiny_silo(0)], model_options={"dropout": 0.5})
+    server = kit.build("fedgta", [kit.tiny_silo(0)], model_options={"dropout": 0.5})[0]
+    federation.at("round", 1)
+    client, (_, reply) = federation.client(0), next(iter(server.collect(federation, [0])))
+    with torch.no_grad():
+        predicted = torch.softmax(client.model(client.data.full), 1).double()
+    torch.testing.assert_close(reply.moments, client.described(predicted)[0].float())

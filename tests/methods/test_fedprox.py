@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
+from graphsilo.methods.fedprox import FedProxConfig
 from graphsilo.testing import conformance
 from graphsilo.training.local import weights_of
 
@@ -168,3 +170,19 @@ def test_settings():
             config(**wrong)
     with pytest.raises(ValueError, match="frozen"):
         config().mu = 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "task", "vain"),
+    [
+        ({"local_epochs": 1}, "node", True),
+        ({"local_epochs": 1, "mu": 0.0}, "node", False),
+        ({"local_epochs": 1, "batch_size": 8}, "node", False),
+        ({"local_epochs": 1, "fan_out": (5, 5)}, "node", False),
+        ({"local_epochs": 1}, "graph", False),
+        ({}, "node", False),
+    ],
+)
+def test_a_run_says_where_one_step_leaves_nothing_of_the_penalty(settings, task, vain):
+    found = FedProxConfig(**settings).in_vain(Schema(task, 3, 4), 100, 10, "gcn")
+    assert ("FedProx is FedAvg with these settings" in found) is vain

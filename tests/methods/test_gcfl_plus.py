@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
+from graphsilo.federation import registry
 from graphsilo.methods.gcfl_plus import TrainReply, warped_distance
 from graphsilo.testing.small import play
 
@@ -131,3 +133,38 @@ def test_the_ends_do_not_count(kit):
 def test_a_norm_below_0_is_refused():
     with pytest.raises(MessageError, match="at least 0; -1 came"):
         TrainReply(weights={}, num_samples=1.0, norm=-1.0).check()
+
+
+def test_the_last_norms_are_kept(kit):
+    """Nothing splits, and windows of three slide over five rounds."""
+    server, federation = kit.build("gcfl_plus", [kit.tiny_silo(client) for client in range(3)], window=3, warm_up=9)
+    sent: dict[int, list[float]] = {client: [] for client in range(3)}
+    observe = server.observe
+
+    def watched(replies):
+        for client, reply in replies:
+            sent[client].append(reply.norm)
+        observe(replies)
+
+    server.observe = watched
+    play(server, federation, rounds=5)
+    assert server.norms == {client: rows[-3:] for client, rows in sent.items()}
+    assert len(set(sent[0])) == 5
+
+
+def test_no_cluster_splits_before_everybody_has_enough_norms(kit):
+    """A client of another cluster is asked about, too: after a split all sequences begin anew."""
+    server, _ = server_of(kit, [[1, 2, 3], [3, 2, 1], [1, 2.1, 3], [1, 2]], window=3)
+    server.clusters = [[0, 1, 2], [3]]
+    assert server.parts([0, 1, 2]) == [[0, 1, 2]]
+    server.norms[3].append(3)
+    assert server.parts([0, 1, 2]) == [[0, 2], [1]]
+
+
+@pytest.mark.parametrize("method", ["gcfl", "gcfl_plus"])
+def test_a_run_says_where_no_layer_stays_private(method):
+    config = registry.load(method).config()
+    graphs, nodes = Schema("graph", 3, 2), Schema("node", 3, 2)
+    assert "the model gin has no layers at its ends" in config.in_vain(graphs, 100, 10, "gin")
+    assert config.in_vain(graphs, 100, 10, "gin_gcfl") == ""
+    assert config.in_vain(nodes, 100, 10, "gcn") == ""

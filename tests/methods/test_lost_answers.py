@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphsilo.errors import MessageError
+from graphsilo.errors import FederationError, MessageError
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.secure.messages import CALL, MASK
@@ -107,6 +107,8 @@ WAYS = {
     "a request, and an answer after it": {"lost": [(3, 1)], "unasked": [(2, 1)]},
     "a request": {"unasked": [(2, 1)]},
     "the first": {"lost": [(1, 1)]},
+    "who was away when all were counted": {"unasked": [(0, 1), (1, 1), (2, 1)]},
+    "two who were, and come back in turn": {"unasked": [(0, 1), (0, 2), (1, 1), (2, 1), (1, 2)]},
     "of two clients": {"lost": [(2, 1), (2, 0), (3, 1), (4, 2)]},
 }
 
@@ -210,3 +212,29 @@ def test_nothing_more_is_kept_where_every_answer_is_needed(kit, name):
         state = federation.client(0).state()
         kept = [values for values in state["before"].values() if isinstance(values["layers.0.weight"], torch.Tensor)]
         assert len(kept) == (len(federation.client(0).mirrored) if settings else 0)
+
+
+@pytest.mark.parametrize("weighted", ["means", "objectives"])
+def test_means_over_those_known_become_means_over_all(kit, weighted):
+    """p = 1, 3 and 2, the last away when they are counted and in round 1: c and H are over 4 then, over 6 at last."""
+    sizes, problems = [1, 3, 2], [*TWO, (2.0, 1.0)]
+    server, federation = losing(
+        kit, "feddc", problems, unasked=[(0, 2), (1, 2)], sizes=sizes, weighted=weighted, **FEDDC
+    )
+    for number, known in ((1, 2), (2, 3), (3, 3)):
+        kit.rounds(server, federation, start=number)
+        count = sum(sizes[:known])
+        control = sum(p * c for p, c in zip(sizes, of(kit, federation, "control"), strict=True)) / count
+        shares = sizes if weighted == "means" else [1, 1, 1]
+        drift = sum(p * h for p, h in zip(shares, of(kit, federation, "drift"), strict=True)) / sum(shares[:known])
+        assert kit.value_of(server.control) == pytest.approx(control, abs=1e-4)
+        assert kit.value_of(server.drift) == pytest.approx(drift, abs=1e-5)
+    assert server.known == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["scaffold", "feddc"])
+def test_means_over_nobody_are_refused(kit, name):
+    """The only silo that says what it counts for has nothing to train on."""
+    server, federation = losing(kit, name, unasked=[(0, 1)], sizes=[0, 1])
+    with pytest.raises(FederationError, match="1 of 2 did not say it; the others have nothing to train on"):
+        kit.rounds(server, federation)

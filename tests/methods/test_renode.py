@@ -81,12 +81,13 @@ def test_alike_nodes_weigh_the_same():
     assert weights[0] == weights[1] != weights[2] == weights[3]
 
 
-def test_without_conflict_everybody_weighs_1():
+def test_without_conflict_everybody_weighs_half_way():
     apart = sp.block_diag([path(3), path(3)], format="csr")
     labels = np.array([0, 0, 1])
     assert conflicts(apart, np.array([0, 1, 4]), labels, 0.15).tolist() == [0.0] * 3
     assert weights_of(np.zeros(3), 0.5, 1.5).tolist() == [1.0] * 3
     assert conflicts(path(4), np.array([0, 2]), np.array([1, 1]), 0.15).tolist() == [0.0, 0.0]
+    assert weights_of(np.zeros(2), 1.5, 2.5).tolist() == [2.0] * 2
     for count in (0, 1):
         assert weights_of(np.full(count, 0.3), 0.5, 1.5, "last").tolist() == [1.0] * count
 

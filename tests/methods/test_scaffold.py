@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
@@ -180,3 +181,22 @@ def test_it_sends_twice_what_fedavg_sends(kit):
     server, _ = kit.build("scaffold", [kit.tiny_silo(0)])
     assert server.expected_bytes() == tuple(2 * each for each in plain.expected_bytes())
     assert issubclass(scaffold.Server, fedavg.Server)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "said"),
+    [
+        ("scaffold", {"momentum": 0.9}, "with momentum it is not, and training may diverge"),
+        ("scaffold", {"optimizer": "adam", "lr": 0.01}, "with Adam it is not"),
+        ("scaffold", {"optimizer": "adam", "lr": 0.01, "control_update": "mean_gradient"}, ""),
+        ("scaffold", {}, ""),
+        ("feddc", {"momentum": 0.5, "correction": "none"}, "Use method.momentum=0"),
+        ("feddc", {"optimizer": "adam", "lr": 0.01}, "which holds for plain SGD alone"),
+        ("feddc", {"optimizer": "adam", "lr": 0.01, "correction": "own"}, ""),
+        ("feddc", {}, ""),
+    ],
+)
+def test_a_run_says_where_moves_are_taken_for_gradients(method, settings, said):
+    config = registry.load(method).config(**settings)
+    found = config.in_vain(Schema("node", 3, 4), 100, 10, "gcn")
+    assert said in found if said else found == ""

@@ -12,6 +12,7 @@ from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.experiments.participants import Participants, untrained_words
 from graphsilo.experiments.storage.records import Seed
+from graphsilo.federation.client import common_model
 from graphsilo.federation.registry import Method
 from graphsilo.federation.secure.peers import MIN_PARTIES
 
@@ -154,8 +155,9 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
     settings, clients = config.method_config(), len(participants.clients)
     asked = settings.asked_of(clients)
     items = sum(row["train"] for row in participants.cut["per_client"])
+    model = common_model(participants.models).name
     found = (
         settings.promises(len(config.run.seeds)),
-        settings.in_vain(participants.schema, items * asked // clients, asked),
+        settings.in_vain(participants.schema, items * asked // clients, asked, model),
     )
     return [text for text in found if text]

@@ -14,7 +14,6 @@ from graphsilo.federation.interface import Federation, Replies
 from graphsilo.federation.message import Message, Tensors, differing, shapes_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.training.local import weights_of
 from graphsilo.types import ClientId
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
@@ -48,7 +47,7 @@ class AveragingServer(ServerBase[ConfigT], Generic[ConfigT]):
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
-        self.weights: dict[str, Tensor] = weights_of(self.build_model())
+        self.weights = self.first_weights()
 
     @abstractmethod
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> Weighted:
@@ -92,7 +91,7 @@ class MixingServer(ServerBase[ConfigT], Generic[ConfigT, ReplyT]):
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
-        self.models: dict[ClientId, Tensors] = dict.fromkeys(context.clients, weights_of(self.build_model()))
+        self.models: dict[ClientId, Tensors] = dict.fromkeys(context.clients, self.first_weights())
         self.own_shares: dict[ClientId, float] = {}
 
     @abstractmethod

@@ -103,7 +103,7 @@ class PrivateConfig(MethodConfig):
         sigma = gaussian.deviation(1.0, self.mu) * math.sqrt(asked / sharing(self, asked))
         return sigma * math.sqrt(numbers) / units
 
-    def in_vain(self, schema: Schema, items: int, asked: int) -> str:
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
         numbers = self.numbers(schema) if self.epsilon is not None else 0
         ratio = self.noise_ratio(numbers, max(items, 1), asked) if numbers else 0.0
         if ratio <= 1:

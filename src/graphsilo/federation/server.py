@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
+from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.client import ModelSpec, build_model, common_model
@@ -16,6 +17,7 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models.base import Model
 from graphsilo.random import Name, generator
+from graphsilo.training.local import weights_of
 from graphsilo.training.work import Work
 from graphsilo.types import ClientId
 
@@ -152,6 +154,10 @@ class ServerBase(ABC, Generic[ConfigT]):
         """
         draw = generator(self.context.seed, *seed_names)
         return build_model(spec or self.context.common, self.schema, draw, self.context.device)
+
+    def first_weights(self) -> dict[str, Tensor]:
+        """The weights that the common model begins with, in main memory, where sums of what clients answer are."""
+        return {name: tensor.cpu() for name, tensor in weights_of(self.build_model()).items()}
 
     @property
     def asked(self) -> int:

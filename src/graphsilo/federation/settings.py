@@ -49,14 +49,16 @@ class MethodConfig(Settings):
         """
         return ""
 
-    def in_vain(self, schema: Schema, items: int, asked: int) -> str:
-        """Says what these settings come to nothing by, such as noise that leaves next to nothing of what is sent, or a
-        term that is 0 on such data; empty: they do not, or nobody knows.
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+        """Says by what these settings come to nothing, or to something else than the method: noise that leaves next to
+        nothing of what is sent, a term that is 0 on such data, an optimiser for which an update means nothing; empty:
+        they do not, or nobody knows.
 
         Args:
             schema: What all clients agree on.
             items: Training items of the clients that are asked.
             asked: How many these are.
+            model: Name of the common backbone.
         """
         return ""
 

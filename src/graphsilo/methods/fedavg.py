@@ -43,6 +43,11 @@ class FedAvgConfig(LocalTrainingConfig):
         source="OpenFGL; Hamilton et al. 25, 10",
     )  # fmt: skip
 
+    @property
+    def fan_outs(self) -> tuple[int, ...]:
+        """``fan_out`` as it was said, one number or several."""
+        return (self.fan_out,) if isinstance(self.fan_out, int) else self.fan_out
+
     def sampled(self, model: str, depth: int, task: Task) -> tuple[int, ...]:
         """Neighbours to sample per layer, from the items outwards; () for all of them.
 
@@ -55,7 +60,7 @@ class FedAvgConfig(LocalTrainingConfig):
             ConfigError: The model does not mix rows layer by layer, or has other layers, or the items are no nodes.
         """
         asked = self.fan_out
-        if not any((asked,) if isinstance(asked, int) else asked):
+        if not any(self.fan_outs):
             return ()
         said = asked if isinstance(asked, int) else list(asked)
         if task != "node" or not depth:

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Empty, sends
@@ -48,6 +49,19 @@ class FedDCConfig(fedavg.FedAvgConfig):
     def shares_control(self) -> bool:
         """Whether c is made."""
         return self.correction in ("paper", "scaffold")
+
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+        if self.optimizer == "sgd" and self.momentum > 0:
+            return (
+                "drifts add up how far clients moved, which momentum carries past where they are pulled to: training "
+                "may diverge. Use method.momentum=0."
+            )
+        if self.optimizer == "adam" and self.shares_control:
+            return (
+                f"with method.correction={self.correction} a client's gradient is taken to be how far it moved over "
+                f"K η, which holds for plain SGD alone. With Adam use method.correction=own or none."
+            )
+        return ""
 
 
 class CountReply(scaffold.CountReply):
@@ -131,10 +145,14 @@ class Server(scaffold.Server[FedDCConfig]):
         if not self.config.shares_control:
             self.control = {}
 
-    def set_up(self, federation: Federation) -> None:
-        found = federation.sum(Client.count, Empty()).require(self.config.min_clients)
-        self.mean_weight = found.weight / max(found.clients, 1.0)
-        self.total = found.clients if self.config.weighted == "objectives" else found.weight
+    def weigh(self, count: CountReply) -> None:  # type: ignore[override]
+        by_clients, old = self.config.weighted == "objectives", self.total
+        self.total = count.clients if by_clients else count.weight
+        self.drift = scaffold.scaled(self.drift, old, self.total)
+        # What c sums up is in both ways p_k c_k, as a multiple of the mean weight where objectives are weighted.
+        weight = old * self.mean_weight if by_clients else old
+        self.control = scaffold.scaled(self.control, weight, count.weight)
+        self.mean_weight = count.weight / max(count.clients, 1.0)
 
     def expected_bytes(self) -> tuple[int, int]:
         up, down = super().expected_bytes()

@@ -29,7 +29,7 @@ class FedNTDConfig(fedavg.FedAvgConfig):
         1.0, "temperature of both models in it (τ)", source="authors' configuration", gt=0, when={"beta": ABOVE_ZERO}
     )
 
-    def in_vain(self, schema: Schema, items: int, asked: int) -> str:
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if self.beta == 0 or schema.num_classes > 2:
             return ""
         return (

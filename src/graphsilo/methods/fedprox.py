@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import ABOVE_ONE, setting
 from graphsilo.methods import fedavg
@@ -24,6 +25,15 @@ class FedProxConfig(fedavg.FedAvgConfig):
         0.0, "share of a round's clients that run fewer epochs, uniformly 1 to local_epochs - 1",
         source="Li et al., section 5.2", ge=0, le=1, when={"local_epochs": ABOVE_ONE},
     )  # fmt: skip
+
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+        one_step = self.local_epochs == 1 and self.batch_size == 0 and schema.task == "node" and not any(self.fan_outs)
+        if self.mu == 0 or not one_step:
+            return ""
+        return (
+            "FedProx is FedAvg with these settings: a client takes one step, from the downloaded weights, where what "
+            "method.mu weighs is 0. It needs method.local_epochs or method.batch_size for two steps or more."
+        )
 
 
 class Client(fedavg.Client[FedProxConfig]):

@@ -18,6 +18,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo import models
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.averaging import step_to
@@ -28,7 +30,6 @@ from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.federation.training_client import CoreClient, core_of
 from graphsilo.methods import fedavg
-from graphsilo.training.local import weights_of
 from graphsilo.types import ClientId
 
 ConfigT = TypeVar("ConfigT", bound="GCFLConfig")
@@ -47,6 +48,14 @@ class GCFLConfig(fedavg.FedAvgConfig):
         "weight", "what an update counts in that mean: as in the average of models, or 1",
         source="paper; the authors' code has uniform",
     )  # fmt: skip
+
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+        if schema.task != "graph" or models.class_of(model).core:
+            return ""
+        return (
+            f"the model {model} has no layers at its ends that clients keep to themselves: they share everything, and "
+            f"until clusters split this is FedAvg. Use the model gin_gcfl, or leave the model out."
+        )
 
     @property
     def single_answers(self) -> str:
@@ -72,9 +81,8 @@ class Server(ServerBase[ConfigT], Generic[ConfigT]):
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
-        model = self.build_model()
         self.clusters: list[list[ClientId]] = [list(context.clients)]
-        self.weights: list[Tensors] = [core_of(model, weights_of(model))]
+        self.weights: list[Tensors] = [core_of(self.build_model(), self.first_weights())]
         self.updates: dict[ClientId, Tensor] = {}
         self.sizes: dict[ClientId, float] = {}
 

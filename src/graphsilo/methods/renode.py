@@ -33,10 +33,10 @@ class ReNodeConfig(focal.FocalConfig):
     """Settings of ReNode; those of focal loss multiply its weights."""
 
     alpha: float = setting(
-        0.15, "chance to return to the start in personalised PageRank (α)", source="paper", gt=0, le=1
+        0.15, "chance to return to the start in personalised PageRank (α)", source="paper", ge=0.01, le=1
     )
     w_min: float = setting(0.5, "weight of the node with the largest conflict", source="paper", ge=0)
-    w_max: float = setting(1.5, "weight of the node with the smallest conflict", source="paper", ge=0)
+    w_max: float = setting(1.5, "weight of the node with the smallest conflict", source="paper", gt=0)
     rank_over: Literal["count", "last"] = setting(
         "count", "what a rank from 0 is divided by: how many labelled nodes there are, or the largest rank, with which "
         "the last node has exactly w_min and the mean is (w_min + w_max) / 2",
@@ -119,7 +119,8 @@ def conflicts(
 def weights_of(
     conflict: NDArray[np.float64], w_min: float, w_max: float, rank_over: Literal["count", "last"] = "count"
 ) -> NDArray[np.float64]:
-    """[t] w_min + ½ (w_max − w_min) (1 + cos(π r / t)), r the rank of a node's conflict from 0; 1 where all are equal.
+    """[t] w_min + ½ (w_max − w_min) (1 + cos(π r / t)), r the rank of a node's conflict from 0; halfway where all are
+    equal.
 
     Nodes with equal conflicts have the mean of their ranks.
 
@@ -132,7 +133,7 @@ def weights_of(
     rounded = np.round(conflict / max(conflict.max(initial=0.0), 1e-300), 9)
     _, place, counts = np.unique(rounded, return_inverse=True, return_counts=True)
     if len(counts) < 2:
-        return np.ones(len(conflict))
+        return np.full(len(conflict), 0.5 * (w_min + w_max))
     ranks = (np.cumsum(counts) - (counts + 1) / 2)[place]
     cosine = np.cos(np.pi * ranks / (len(ranks) - (rank_over == "last")))
     return np.asarray(w_min + 0.5 * (w_max - w_min) * (1.0 + cosine), dtype=np.float64)

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from graphsilo.errors import MessageError
+from graphsilo.data.silos.silo import Schema
+from graphsilo.errors import FederationError, MessageError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, Handler, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
@@ -36,6 +37,17 @@ class ScaffoldConfig(fedavg.FedAvgConfig):
     control_update: Literal["option1", "option2", "mean_gradient"] = setting(
         "option2", "new c_k: gradient at the download, c_k - c + (w - y) / (K η), mean of all steps", source="paper"
     )
+
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+        plain = self.optimizer == "sgd" and self.momentum == 0
+        if plain or self.control_update != "option2":
+            return ""
+        used = "Adam" if self.optimizer == "adam" else "momentum"
+        return (
+            f"with method.control_update=option2 a control is how far a client moved over K η, which is a mean of "
+            f"gradients for plain SGD alone: with {used} it is not, and training may diverge. Use "
+            f"method.control_update=mean_gradient, or plain SGD."
+        )
 
 
 class CountReply(Message):
@@ -160,21 +172,54 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
     """Keeps w and c; needs only sums.
 
     Attributes:
+        total: Σ p_k, which c is the sum of changes over: c · total = Σ p_k c_k.
+        known: The clients that are in it.
         missed: Round of the first answer that is not counted since a client's last one that is, of those that have one.
     """
 
     client: type[ControlClient[Any]] = Client
-    kept: ClassVar[tuple[str, ...]] = ("weights", "control", "total", "missed")
+    kept: ClassVar[tuple[str, ...]] = ("weights", "control", "total", "known", "missed")
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
-        self.control = {name: torch.zeros_like(value) for name, value in self.build_model().named_parameters()}
+        trained = [name for name, _ in self.build_model().named_parameters()]
+        self.control = {name: torch.zeros_like(self.weights[name]) for name in trained}
         self.total = 0.0
+        self.known: list[ClientId] = []
         self.missed: dict[ClientId, int] = {}
+        self.answered: tuple[ClientId, ...] = ()
 
     def set_up(self, federation: Federation) -> None:
-        """Learn what all clients together count for: the mean in c is over all, in w over a round's."""
-        self.total = federation.sum(Client.count, Empty()).require(self.config.min_clients).weight
+        """Learn what all clients together count for: the mean in c is over all, in w over a round's.
+
+        Raises:
+            FederationError: Too few answered, or only such as have nothing to train on.
+        """
+        found = federation.sum(self.client.count, Empty())
+        count: CountReply = found.require(self.config.min_clients)
+        away = len(federation.clients) - len(found.clients)
+        if away and not count.weight:
+            raise FederationError(
+                f"the means over all clients need to know what these count for, and {away} of "
+                f"{len(federation.clients)} did not say it; the others have nothing to train on. Begin again once "
+                f"the others can be reached."
+            )
+        self.weigh(count)
+        self.known = list(found.clients)
+
+    def weigh(self, count: CountReply) -> None:
+        """Take Σ p_k from what clients said; c becomes the mean over those."""
+        self.control = scaled(self.control, self.total, count.weight)
+        self.total = count.weight
+
+    def after(self, federation: Federation, number: int) -> None:
+        """Have all say again what they count for, once one has answered that was away before."""
+        if set(self.answered) <= set(self.known):
+            return
+        found = federation.sum(self.client.count, Empty())
+        if found.message is not None and set(self.known) <= set(found.clients):  # else in a later round
+            self.weigh(found.message)
+            self.known = list(found.clients)
 
     def expected_bytes(self) -> tuple[int, int]:
         up, down = super().expected_bytes()
@@ -196,12 +241,20 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
                 self.missed.pop(client, None)
             else:
                 self.missed.setdefault(client, federation.ledger.round)
+        self.answered = total.clients
         return total.require(self.config.min_clients)
 
     def combine(self, total: TrainReply) -> None:  # type: ignore[override]
         super().combine(total)
         part = {name: value / self.total for name, value in total.control.items()} if self.total else {}
         self.control.update((name, (self.control[name].double() + value).float()) for name, value in part.items())
+
+
+def scaled(means: Mapping[str, Tensor], old: float, new: float) -> dict[str, Tensor]:
+    """Means over ``old`` as means over ``new``: their sum stays."""
+    return (
+        dict(means) if old == new else {name: (value.double() * (old / new)).to(value) for name, value in means.items()}
+    )
 
 
 METHOD = Method(

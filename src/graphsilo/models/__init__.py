@@ -86,6 +86,13 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_LAZY])
 
 
+def class_of(model: str) -> type[Model]:
+    """The class of a model in the list."""
+    module, _, attribute = entry(model).path.partition(":")
+    kind: type[Model] = getattr(importlib.import_module(module), attribute)
+    return kind
+
+
 def build(
     model: str | ModelSettings,
     *,
@@ -128,9 +135,7 @@ def build(
     if task not in found.tasks:
         able = ", ".join(other for other in names() if task in entry(other).tasks)
         raise UnsupportedError(f"model '{found.name}' has no {task} task; models that do: {able}.")
-    module, _, attribute = found.path.partition(":")
-    kind: type[Model] = getattr(importlib.import_module(module), attribute)
-    built = kind.from_settings(settings, num_features, embedding_dim if task == "link" else num_classes, task)
+    built = class_of(name).from_settings(settings, num_features, embedding_dim if task == "link" else num_classes, task)
     if generator is None:
         from graphsilo.random import generator as named
 

@@ -187,24 +187,26 @@ def test_what_it_cannot_serve_is_refused(change):
     federation_of(silos=[change(silo) for silo in simulation.silos], hops=0)
 
 
-def test_whose_degree_nobody_says_counts_for_nothing(monkeypatch):
-    """A silo that fails in set-up takes its nodes along; the others go on with the rest."""
+@pytest.mark.parametrize("step", ["border", "sums"])
+def test_whose_degree_nobody_says_counts_for_nothing(monkeypatch, step):
+    """A silo that fails in set-up takes its nodes along, named or not; the others go on with the rest."""
     from graphsilo.methods.fedgcn.client import Client
 
-    plain = Client.border.function
+    plain = getattr(Client, step).function
 
     def failing(self, request):
         if self.id == 3:
             raise RuntimeError("no answer")
         return plain(self, request)
 
-    monkeypatch.setattr(Client.border, "function", failing)
+    monkeypatch.setattr(getattr(Client, step), "function", failing)
     _, federation, _ = federation_of(min_clients=3)
     client = federation.client(0)
     matrix, count = client._given.matrix("gcn"), client.silo.num_items
     absent = np.isin(np.unique(client.silo.cut.other), federation.client(3).silo.graph.global_ids)
     assert absent.any()
     assert abs(matrix[:, count:][:, absent]).sum() == 0
+    assert abs(client._given.rows[count:][absent]).sum() == 0
     assert torch.isfinite(client.predict(client.data)).all()
 
 

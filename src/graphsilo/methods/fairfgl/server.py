@@ -24,7 +24,6 @@ from graphsilo.methods.fairfgl.updates import (
     most_dissimilar,
 )
 from graphsilo.random import derive_seed
-from graphsilo.training.local import weights_of
 from graphsilo.types import ClientId
 
 
@@ -33,7 +32,7 @@ class Server(ServerBase[FairFGLConfig]):
 
     def __init__(self, context: ServerContext[FairFGLConfig]):
         super().__init__(context)
-        self.weights: dict[str, Tensor] = weights_of(self.build_model())
+        self.weights = self.first_weights()
         self.deviated: dict[ClientId, ClientId] = {}
         self.updates: dict[ClientId, SparseUpdate] = {}
 

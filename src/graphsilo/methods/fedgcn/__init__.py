@@ -9,6 +9,8 @@ between them, what the neighbours of each node contribute.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from graphsilo.errors import FederationError, UnsupportedError
@@ -18,7 +20,8 @@ from graphsilo.federation.server import ServerContext
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedgcn.client import Client
 from graphsilo.methods.fedgcn.config import FedGCNConfig
-from graphsilo.methods.fedgcn.messages import Degrees, Empty, Totals
+from graphsilo.methods.fedgcn.messages import Border, Degrees, Empty, Totals
+from graphsilo.types import ClientId
 
 CONVOLUTIONS = ("gcn", "sgc_stacked")
 """Backbones whose every layer is Â H W."""
@@ -41,26 +44,41 @@ class Server(fedavg.Server[FedGCNConfig]):
         if not self.config.hops:
             return
         minimum = self.config.min_clients
-        borders = federation.ask(Client.border, Empty()).require(minimum)
-        ids, order = torch.cat([border.own for _, border in borders]).sort()
-        if bool((ids[1:] == ids[:-1]).any()):
-            raise FederationError(
-                "two clients call nodes of their own by one id, and links between silos need each node to be in one "
-                "silo only. Choose another partition rule, or other ids in the tables."
-            )
-        degrees = torch.cat([border.degrees for _, border in borders])[order]
-        requests = {}
-        for client, border in borders:
-            place = torch.searchsorted(ids, border.beyond).clamp_(max=max(len(ids) - 1, 0))
-            found = degrees[place] * (ids[place] == border.beyond) if len(ids) else torch.zeros_like(border.beyond)
-            requests[client] = Degrees(degrees=found)
-        totals = federation.sum_rows(Client.sums, requests, width=self.schema.num_features).require(minimum)
-        wanted = {client: border.own for client, border in borders if client in totals.clients}
+        borders = dict(federation.ask(Client.border, Empty()).require(minimum))
+        while True:
+            requests = _degrees_beyond(borders)
+            totals = federation.sum_rows(Client.sums, requests, width=self.schema.num_features).require(minimum)
+            if len(totals.clients) == len(requests):
+                break
+            # Links to nodes whose silo did not add its share would count with a part of their sums: once more without.
+            borders = {client: borders[client] for client in totals.clients}
+        wanted = {client: border.own for client, border in borders.items()}
         if self.config.hops == 2:
             wanted = {client: torch.cat([own, borders[client].beyond]) for client, own in wanted.items()}
         federation.ask(Client.install, {client: Totals(rows=totals.of(ids)) for client, ids in wanted.items()}).require(
             minimum
         )
+
+
+def _degrees_beyond(borders: Mapping[ClientId, Border]) -> dict[ClientId, Degrees]:
+    """What degrees the nodes beyond each client's border have, 0 where nobody says it.
+
+    Raises:
+        FederationError: Two clients call nodes of their own by one id.
+    """
+    ids, order = torch.cat([border.own for border in borders.values()]).sort()
+    if bool((ids[1:] == ids[:-1]).any()):
+        raise FederationError(
+            "two clients call nodes of their own by one id, and links between silos need each node to be in one "
+            "silo only. Choose another partition rule, or other ids in the tables."
+        )
+    degrees = torch.cat([border.degrees for border in borders.values()])[order]
+    requests = {}
+    for client, border in borders.items():
+        place = torch.searchsorted(ids, border.beyond).clamp_(max=max(len(ids) - 1, 0))
+        found = degrees[place] * (ids[place] == border.beyond) if len(ids) else torch.zeros_like(border.beyond)
+        requests[client] = Degrees(degrees=found)
+    return requests
 
 
 METHOD = Method(
