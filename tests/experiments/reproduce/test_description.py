@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from graphsilo import models
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce.description import tables, wanted
+from graphsilo.federation import registry
+from graphsilo.federation.training_client import CoreClient
 
 
 def test_the_five_papers_have_tables_with_something_printed_in_every_row() -> None:
@@ -44,6 +47,23 @@ def test_settings_are_settings() -> None:
         for line in table.rows[0].lines:
             settings = {name: value for name, value in line.settings.items() if value is not None}
             load_config(overrides={**settings, "data.root": "."})
+
+
+def test_methods_that_share_the_middle_of_a_model_have_one_with_ends() -> None:
+    """Else they are FedAvg under another name."""
+    found = []
+    for table in tables():
+        for row in table.rows:
+            for line in row.lines:
+                config = load_config(
+                    overrides={
+                        name: value for name, value in {**row.base, **line.settings}.items() if value is not None
+                    }
+                )
+                if issubclass(registry.load(config.method.name).client, CoreClient):
+                    found.append(line.label)
+                    assert models.class_of(config.model.name).core, (row.id, line.label)
+    assert set(found) == {"GCFL+", "FedStar"}
 
 
 @pytest.mark.parametrize(
