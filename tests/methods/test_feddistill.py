@@ -169,8 +169,15 @@ def test_clients_learn_from_the_last_round_or_from_nothing_by_hand(kit):
         assert bias.tolist() == pytest.approx([b, -b], abs=1e-6), number
 
 
+def slope_of_mse(p, goal):
+    """2 / C · J (p − G), with J = diag(p) − p pᵀ and two classes."""
+    return p * (p - goal - (p * (p - goal)).sum(1, keepdim=True))
+
+
 GRADIENTS = [
     ({}, lambda z, goal: F.softmax(z, 1) - goal),
+    ({"temperature": 2.0}, lambda z, goal: 2 * (F.softmax(z / 2, 1) - F.softmax(goal.log() / 2, 1))),
+    ({"loss": "mse"}, lambda z, goal: slope_of_mse(F.softmax(z, 1), goal)),
     ({"exchange": "logits"}, lambda z, goal: F.softmax(z, 1) - F.softmax(goal, 1)),
     ({"exchange": "logits", "temperature": 2.0}, lambda z, goal: 2 * (F.softmax(z / 2, 1) - F.softmax(goal / 2, 1))),
     ({"exchange": "logits", "loss": "mse"}, lambda z, goal: z - goal),  # 2 (z - G) / C with two classes

@@ -9,10 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation import registry
 from graphsilo.methods import fedgen
-from graphsilo.methods.fedgen import Generator, ensemble_loss, likeness
+from graphsilo.methods.fedgen import FedGenConfig, Generator, ensemble_loss, likeness
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
 from graphsilo.training.objective import Step
@@ -249,3 +250,10 @@ def test_bytes(kit):
     """
     server, _ = kit.build("fedgen", [kit.tiny_silo(0), kit.tiny_silo(1)], **SHORT, rounds=10)
     assert server.expected_bytes() == (20 * (104 + 16), 20 * (104 + 16) + 18 * 4 * 116)
+
+
+def test_a_run_says_that_it_is_fedavg():
+    told = [FedGenConfig(**settings).in_vain(Schema("node", 3, 4), 9, 3, "gamlp") for settings in (
+        {"alpha": 0.0, "beta": 0.0}, {}, {"alpha": 0.0, "beta": 1.0},
+    )]  # fmt: skip
+    assert [bool(text) for text in told] == [True, False, False]

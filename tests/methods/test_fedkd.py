@@ -8,10 +8,12 @@ import torch.nn.functional as F
 
 from graphsilo.errors import MessageError
 from graphsilo.federation import registry
-from graphsilo.federation.client import ModelSpec
+from graphsilo.federation.client import ClientContext, ModelSpec
+from graphsilo.federation.server import ServerContext
 from graphsilo.methods import fedkd
 from graphsilo.models.base import Outputs
 from graphsilo.random import generator
+from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.training.local import load_weights, weights_of
 from kit.silos import graphs_of
 
@@ -286,3 +288,18 @@ def test_the_common_model_is_the_mentee_and_the_own_one_the_mentor(kit):
     assert client.common.embedding_dim == 3
     other = federation.client(0)
     assert not torch.equal(client.adapter, other.adapter)
+
+
+@pytest.mark.parametrize(("mentors", "mentees"), [(3, 2), (2, 3)])
+def test_neighbours_are_sampled_for_the_deeper_of_both(kit, mentors, mentees):
+    """Layers of the clients' mentors and of the mentee; the shallower model has draws for its layers alone."""
+    silos, config = [kit.tiny_silo(client) for client in range(2)], CONFIG(fan_out=2)
+    mentor, common = (ModelSpec("gcn", {"layers": depth, "hidden": 4}) for depth in (mentors, mentees))
+    federation = InProcess(
+        [0, 1],
+        lambda client: fedkd.Client(ClientContext(client, silos[client], config, mentor, 0, server_model=common)),
+    )
+    server = fedkd.Server(ServerContext(config, silos[0].schema, dict.fromkeys((0, 1), common), 0, (0, 1)))
+    assert federation.client(0).fan_out == (2, 2, 2)
+    rounds(server, federation, 2)
+    assert all(bool(weight.isfinite().all()) for weight in server.weights.values())

@@ -121,16 +121,18 @@ def test_the_first_round_pulls_nothing_and_the_second_does(kit):
     assert far(strong) < 0.2 * far(free)
 
 
-def test_the_terms_gradient_by_hand(kit):
-    """2 λ (z − P) / (b p) on the embeddings of the step."""
-    server, federation = kit.build("fedproto", [kit.tiny_silo(0)], strength=3.0)
+@pytest.mark.parametrize(("reduction", "each"), [("sample_mean", [3, 3, 3]), ("class_sum", [2, 1, 2])])
+def test_the_terms_gradient_by_hand(kit, reduction, each):
+    """2 λ (z − P) / (b p) on the embeddings of the step, or over its class's items, here 2, 1, 2, instead of b."""
+    server, federation = kit.build("fedproto", [kit.tiny_silo(0)], strength=3.0, reduction=reduction)
     kit.rounds(server, federation, 2)
     client = federation.client(0)
     rows, labels = embedded(client)
     leaf = rows.clone().requires_grad_()
     step = Step(client.silo.train, labels, torch.zeros(3, 2), leaf, client.data.full, None)
     client.term(step).backward()
-    torch.testing.assert_close(leaf.grad, 2 * 3.0 * (rows - client.prototypes[labels]) / rows.numel())
+    each = torch.tensor(each)[:, None] * rows.shape[1]
+    torch.testing.assert_close(leaf.grad, 2 * 3.0 * (rows - client.prototypes[labels]) / each)
 
 
 def test_different_models_of_one_width_run_together(kit):

@@ -66,7 +66,7 @@ TABLES = {
     """,
     "renode": f"""{FOCAL}
         gamma 0.0 [0, inf)
-        alpha 0.15 (0, 1]
+        alpha 0.15 [0.01, 1]
         w_min 0.5 [0, 1.5]
         w_max 1.5 [0.5, inf)
     """,

@@ -3,8 +3,8 @@
 Zhu, Hong, Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning". ICML 2021.
 
 FedAvg whose server also learns a generator: from noise and a class it makes an embedding that the clients' heads take
-for that class. It sees heads and how many items of each class there are, no embedding of anybody. Clients teach their
-own heads with what it makes, so that these know classes that a client lacks.
+for that class. It sees every client's model and how many items of each class it has, no embedding of anybody. Clients
+teach their own heads with what it makes, so that these know classes that a client lacks.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.interface import Federation, handler
@@ -72,9 +73,16 @@ class FedGenConfig(fedavg.FedAvgConfig):
     )
     generated: int = setting(32, "embeddings that are generated per step, of server and clients", source="paper", ge=2)
 
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+        if self.alpha or self.beta:
+            return ""
+        return (
+            "FedGen is FedAvg with method.alpha=0 and method.beta=0, and its generator is trained and sent for nothing."
+        )
+
     @property
     def single_answers(self) -> str:
-        return "every client's last layer, which its server trains a generator on"
+        return "every client's model, on whose last layer its server trains a generator"
 
 
 class TrainRequest(fedavg.TrainRequest):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -131,6 +132,19 @@ class Client(fedavg.Client[FedKDConfig]):
         self.optimizer = optimizer(
             config.optimizer, trained, lr=config.lr, weight_decay=config.weight_decay, momentum=config.momentum
         )
+
+    @cached_property
+    def fan_out(self) -> tuple[int, ...]:
+        """For the deeper of both models; the other one takes the last of these layers."""
+        if not any(self.config.fan_outs):
+            return ()
+        spec = self.config.mentee(self.context.common)
+        mentee = super().build_model(spec, seed_names=("model",))
+        of_each = [(self.model.message_layers, self.context.model.name), (mentee.message_layers, spec.name)]
+        for depth, name in of_each:
+            self.config.check_model(name, depth, self.silo.schema.task)
+        depth, name = max(of_each)
+        return self.config.sampled(name, depth, self.silo.schema.task)
 
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         return super().build_model(spec, seed_names=(*seed_names, "client", self.id))
@@ -275,7 +289,7 @@ but each other."""
 
 
 def added(weights: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights after a change in factors: the same bits wherever it is made."""
+    """The weights after a change in factors: the same bits wherever it is made on processors of one kind."""
     return {name: weights[name] + part for name, part in expand(change, weights).items()}
 
 

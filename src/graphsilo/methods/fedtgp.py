@@ -36,7 +36,10 @@ class FedTGPConfig(PrototypeConfig):
     weight_by: Literal["count", "uniform"] = setting(
         "uniform", "what a client's prototype counts at the server: its items of that class, or 1", source="paper"
     )
-    max_margin: float = setting(100.0, "largest margin between classes (τ)", source="the authors' script", ge=0)
+    max_margin: float = setting(
+        100.0, "largest margin between classes (τ)", source="the authors' script", ge=0,
+        when={"server_epochs": ABOVE_ZERO},
+    )  # fmt: skip
     server_epochs: int = setting(
         100, "passes over the clients' prototypes per round (S)",
         source="the authors' script, whose program has 1000; OpenFGL 10", ge=0,
@@ -130,7 +133,7 @@ def margin_of(rows: Tensor, labels: Tensor, weights: Tensor, largest: float) -> 
     sums, _ = class_sums(rows * weights[:, None], places, len(classes))
     total, _ = class_sums(weights[:, None], places, len(classes))
     means = sums / total
-    gaps = torch.cdist(means, means).fill_diagonal_(torch.inf).amin(1)
+    gaps = distances(means, means).fill_diagonal_(torch.inf).amin(1)
     return min(float(gaps.max()), largest)
 
 
@@ -155,6 +158,12 @@ def margin_loss(
     return -(logs * own * share).sum(), slope
 
 
+def distances(rows: Tensor, others: Tensor) -> Tensor:
+    """[n, m] Euclidean distances, exact also where they are small: through products, as torch has them from 26 rows or
+    others on, a thousandth comes out as 0, and what is divided by it is a thousand times too large."""
+    return torch.cdist(rows, others, compute_mode="donot_use_mm_for_euclid_dist")
+
+
 def margin_slope(rows: Tensor, own: Tensor, pushed: Tensor, share: Tensor, prototypes: Tensor) -> tuple[Tensor, Tensor]:
     """The logarithms [b, C] in ``margin_loss``, and its gradient [C, p].
 
@@ -168,7 +177,7 @@ def margin_slope(rows: Tensor, own: Tensor, pushed: Tensor, share: Tensor, proto
         share: [b, 1] what each row counts, together 1.
         prototypes: [C, p].
     """
-    far = torch.cdist(rows, prototypes).clamp_min_(_TINY)
+    far = distances(rows, prototypes).clamp_min_(_TINY)
     logs = (pushed - far).log_softmax(1)
     # d loss / d D = (1[c = y] − softmax) · share, and d D / d P = (P − u) / D.
     slope = (own - logs.exp()).mul_(share).div_(far)
