@@ -52,17 +52,18 @@ INTRODUCTION = """# The papers' tables, run again
 
 Each table holds the scores that a paper prints for the methods it compares, and ours on the same data and kind of cut.
 The papers' cuts and splits are not known (FedLoG prints class counts for three silos in the closed set on Cora, PubMed
-and Computers, and our cuts there are the nearest), so a difference of a point or two is one of cuts, and on classes
-that a silo lacks one of many points. *Ours* is the method as it comes, in the view that its paper reports (*other
-view*: the common model instead of the clients' own, or the other way round), at the round that validation chose, mean
-± standard deviation of three seeds, of which each has a cut and split of its own except in FedLoG's tables. *Tuned* is
+and Computers, and our cuts there are the nearest), so a difference of one or two points may come from the cut alone,
+and one of many points on classes that a silo lacks. A client here is a silo on the other pages. *Ours* is the method as
+it comes, in the view that its paper reports: the clients' own models, but for FedGTA, GCFL+, FedStar, DENSE and
+Co-Boosting what the server returns (*other view*: the other of the two), at the round that validation chose, mean ±
+standard deviation of three seeds, of which each has a cut and split of its own except in FedLoG's tables. *Tuned* is
 the best of eight settings, the same number for every method, chosen by validation on a cut and seed that no score here
 comes from; (1 of 3) means that only so many seeds gave a score, as training diverged in the others. A dash is a run
-that was not made, or one that diverged in all seeds (SCAFFOLD on Physics by Louvain). Rows in italics
-are references and stand in no paper. Click a title to sort; differences are coloured from one point, from three and
-from eight. CPU seconds are of one seed; most were measured on an Intel Xeon, some later ones on an AMD EPYC, which
-takes about half. From one kind of processor to another scores with GIN on PROTEINS move by up to four points, others
-by tenths.
+that was not made, or one that diverged in all seeds; which, the findings say. Rows in italics are references and stand
+in no paper; those of FedAvg have the optimiser and rate that they name, and a hundred rounds in O-pFGL's tables of one
+round, too. Click a title to sort; differences of at least one, three and eight points are shaded more and more. CPU
+seconds are of one seed; most were measured on an Intel Xeon, some later ones on an AMD EPYC, which takes about half.
+From one kind of processor to another scores with GIN on PROTEINS move by up to four points, others by tenths.
 
 What follows from them: [findings](papers-findings.md).
 """
@@ -218,9 +219,11 @@ def _text(cell: str) -> str:
 
 
 def _number(cell: str) -> tuple[float, float]:
-    """Mean and standard deviation that a cell shows; no deviation is 0."""
+    """Mean and standard deviation of a cell, as exactly as the page has them; no deviation is 0."""
+    exact = {name: float(value) for name, value in re.findall(r'data-(value|spread)="([^"]*)"', cell)}
     mean, _, spread = _text(cell).partition(" ± ")
-    return float(mean.partition(" ")[0]), float(spread.partition(" ")[0] or 0.0)
+    shown = float(mean.partition(" ")[0]), float(spread.partition(" ")[0] or 0.0)
+    return exact.get("value", shown[0]), exact.get("spread", shown[1])
 
 
 def drawn(runs: list[papers.Run], kept: Section) -> Iterator[str]:
@@ -303,7 +306,9 @@ def _values(kept: papers.Trials, wanted: str) -> list[float]:
 def _cell(values: list[float], text: str | None = None) -> str:
     if not values:
         return EMPTY
-    return f'<td data-value="{statistics.fmean(values):.3f}">{papers._shown(values) if text is None else text}</td>'
+    spread = f' data-spread="{statistics.stdev(values):.3f}"' if len(values) > 1 else ""
+    shown = papers._shown(values) if text is None else text
+    return f'<td data-value="{statistics.fmean(values):.3f}"{spread}>{shown}</td>'
 
 
 def _difference(values: list[float], published: float | None) -> str:
