@@ -188,7 +188,10 @@ def test_the_page_of_the_papers_tables() -> None:
     text = "\n".join(papers_page.page(TREE, papers.read("tables")[1], {}))
     assert "<td><em>local only</em></td><td>accuracy</td><td>–</td>" in text
     # 86.0 ± 3.0 against 81.13 is 4.87 points above: more than three, less than eight.
-    assert '<td data-value="86.000">86.0 ± 3.0</td><td data-value="4.870" class="above-2">+4.9</td>' in text
+    assert (
+        '<td data-value="86.000" data-spread="3.000">86.0 ± 3.0</td><td data-value="4.870" class="above-2">+4.9</td>'
+        in text
+    )
     assert "cuts cccccccc; commits ddddddd." in text
 
 
@@ -208,8 +211,14 @@ def test_the_page_keeps_what_was_measured_elsewhere(tmp_path: Path) -> None:
     local, fedavg = [
         cells for (_, score), cells in changed["fairfgl-2.Cora"].lines.items() if score == "<td>accuracy</td>"
     ]
-    assert local[3] == '<td data-value="90.000">90.0 ± 0.0</td>'
-    assert fedavg[3] == '<td data-value="80.000">80.0 ± 0.0</td>'
+    assert local[3] == '<td data-value="90.000" data-spread="0.000">90.0 ± 0.0</td>'
+    assert fedavg[3] == '<td data-value="80.000" data-spread="0.000">80.0 ± 0.0</td>'
+
+
+def test_the_summary_takes_numbers_as_they_are_and_else_as_they_are_shown() -> None:
+    assert papers_page._number('<td data-value="95.636" data-spread="0.113">95.6 ± 0.1</td>') == (95.636, 0.113)
+    assert papers_page._number('<td data-value="95.636">95.6 ± 0.1</td>') == (95.636, 0.1)
+    assert papers_page._number("<td>95.6 (1 of 3)</td>") == (95.6, 0.0)
 
 
 def test_a_checkout_and_the_package_run_the_same() -> None:
