@@ -306,8 +306,8 @@ def _values(kept: papers.Trials, wanted: str) -> list[float]:
 def _cell(values: list[float], text: str | None = None) -> str:
     if not values:
         return EMPTY
-    spread = f' data-spread="{statistics.stdev(values):.3f}"' if len(values) > 1 else ""
     shown = papers._shown(values) if text is None else text
+    spread = f' data-spread="{statistics.stdev(values):.3f}"' if len(values) > 1 and " ± " in shown else ""
     return f'<td data-value="{statistics.fmean(values):.3f}"{spread}>{shown}</td>'
 
 
