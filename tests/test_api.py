@@ -171,6 +171,20 @@ def test_collections(data_root):
     assert result.tree["task"] == "graph"
 
 
+def test_graphs_in_memory_have_the_methods_model_for_graphs(molecules):
+    result = graphsilo.run(
+        data=graphsilo.load(molecules), method="gcfl", rounds=1, clients=2, partition="random", model={"layers": 1}
+    )
+    assert (result.tree["task"], result.tree["config"]["model"]["name"]) == ("graph", "gin_gcfl")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_a_run_says_that_no_round_can_be_chosen(share):
+    ratios = [0.8 - share, share, 0.2]
+    told = graphsilo.run(**{**QUICK, "partition": {"rule": "random", "clients": 3, "ratios": ratios}}).tree["warnings"]
+    assert any("no client has a validation item" in text for text in told) is (share == 0)
+
+
 def test_the_example_runs(tmp_path, capsys):
     example = Path(__file__).resolve().parents[1] / "examples" / "quickstart.py"
     runpy.run_path(str(example))["main"](tmp_path)

@@ -44,6 +44,7 @@ def test_the_runs_own_scores(finished, client, place):
     assert made.probabilities.shape == (silo.graph.num_nodes, 3)
     assert np.array_equal(made.classes, made.probabilities.argmax(axis=1))
     assert made.on == f"client {client}'s own graph"
+    assert made.by == f"client {client}'s own model of the best round by validation"
 
 
 def test_best_and_last(finished):
@@ -477,3 +478,12 @@ def test_dates_that_count_otherwise_are_another_feature(tmp_path):
     with pytest.raises(DataError, match=words):
         predict(tmp_path / "run", client=0, graph=days)
     assert len(predict(tmp_path / "run", client=0, graph=later).classes) == 30
+
+
+def test_it_says_whose_model_answers_where_the_table_scores_another(small, tmp_path):
+    run(small(method__name="fedgta", evaluation__models=True, method__rounds=2), out=tmp_path / "run")
+    made = predict(tmp_path / "run", client=1, checkpoint="last")
+    assert made.by == (
+        "client 1's own model of the last round, not the model that came from the server, whose score the run's table "
+        "shows (aggregate_local)"
+    )

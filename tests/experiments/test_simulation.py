@@ -10,7 +10,8 @@ import pytest
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.pooling import pool_silos
-from graphsilo.experiments.config import RunConfig
+from graphsilo.errors import ConfigError
+from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -86,3 +87,16 @@ def test_the_model_of_reference_rows_is_told(small: Callable[..., RunConfig]) ->
 def test_nothing_is_told_where_there_is_no_choice(small: Callable[..., RunConfig], change: dict) -> None:
     config = small(**change)
     assert prepare(config, registry.load(config.method.name)).notes == ()
+
+
+@pytest.mark.parametrize("method", ["gcfl", "gcfl_plus", "fedgen", "fedpg"])
+def test_a_file_of_graphs_has_the_methods_model_for_graphs(molecules: Path, method: str) -> None:
+    """Which task a file is for is known only once it is read: asked for, or else refused."""
+    said = {"data.name": str(molecules), "partition.rule": "random", "partition.clients": 2, "method.name": method}
+    with pytest.raises(ConfigError, match=r"for the task graph, which is known only once it is read.*--task graph"):
+        prepare(load_config(overrides=said))
+    wanted = "gin_gcfl" if method.startswith("gcfl") else "gin"
+    asked = {**said, "task": "graph"}
+    assert load_config(overrides=asked).model.name == wanted
+    prepare(load_config(overrides=asked))
+    prepare(load_config(overrides={**said, "model.name": "gcn"}))  # named: taken as it is

@@ -59,7 +59,7 @@ def predict(
     rows = list(range(len(found.node_ids))) if not nodes else found.places(_wanted(found, nodes))
     if out is not None:
         disk.write_text(out.expanduser(), to_csv(found, rows))
-        say(f"{len(rows)} predictions on {found.on}: {out}")
+        say(f"{len(rows)} predictions on {found.on}, by {found.by}: {out}")
     elif is_terminal():
         _print(found, rows)
     else:
@@ -95,7 +95,7 @@ def _wanted(found: Prediction, nodes: Sequence[str]) -> Sequence[str | int]:
 
 
 def _print(found: Prediction, rows: Sequence[int]) -> None:
-    say(f"Predictions on {found.on}:")
+    say(f"Predictions on {found.on}, by {found.by}:")
     say()
     grid = table("node", "class", "probability", "second", "probability", numbers=(0, 2, 4))
     for row in rows[:SHOWN]:

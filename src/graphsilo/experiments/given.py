@@ -37,7 +37,10 @@ def said_of_data(data: Any, call: Door, scratch: Path) -> Any:
         if isinstance(data, Graph | GraphCollection):
             # What was loaded is what is trained on: nothing is done to it on the way back in, unless this call says so.
             call.implied["data.undirected"] = False
-        return {"name": _saved(data, scratch)}
+        graph = graph_of(data)
+        if isinstance(graph, GraphCollection):
+            call.implied["task"] = "graph"  # by which methods choose their models
+        return {"name": str(save_graph(scratch / DATA, graph))}
     if isinstance(data, list | tuple):
         return [_named(item, client) for client, item in enumerate(data)]
     if isinstance(data, Mapping):

@@ -160,4 +160,11 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
         settings.promises(len(config.run.seeds)),
         settings.in_vain(participants.schema, items * asked // clients, asked, model),
     )
-    return [text for text in found if text]
+    said = [text for text in found if text]
+    if settings.total_rounds > 1 and not any(row.get("val", 1) for row in participants.cut["per_client"]):
+        stops = "" if config.run.early_stopping is None else ", and run.early_stopping stops nothing"
+        said.append(
+            f"no client has a validation item, so that no round can be chosen: the last one is reported{stops}. Give "
+            f"validation a share of the items, or choose method.rounds yourself."
+        )
+    return said

@@ -25,7 +25,7 @@ from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import disk, records
-from graphsilo.experiments.storage.records import SiloRecord
+from graphsilo.experiments.storage.records import RunRecord, SiloRecord
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.model_files import Kept, model_path
@@ -49,6 +49,7 @@ class Prediction:
         probabilities: [m, C], rows sum to 1.
         class_names: Words for the classes, where the data has them.
         on: What was predicted on, in words.
+        by: By whose model, in words.
     """
 
     node_ids: NDArray[np.str_] | NDArray[np.int64]
@@ -56,6 +57,7 @@ class Prediction:
     probabilities: NDArray[np.float32]
     class_names: tuple[str, ...] | None
     on: str
+    by: str = ""
 
     def __repr__(self) -> str:
         return f"Prediction(items={len(self.classes)}, classes={self.probabilities.shape[1]}, on={self.on!r})"
@@ -163,7 +165,23 @@ def predict(
         probabilities=found,
         class_names=silo.schema.class_names,
         on=on,
+        by=_words_of_model(owner, checkpoint, _scored(result, chosen)),
     )
+
+
+def _scored(result: RunRecord | SiloRecord, seed: int) -> str:
+    """The mode that a run's table scores; empty for a silo's own results, which score its own model alone."""
+    if isinstance(result, SiloRecord):
+        return ""
+    return next(iter(next(row for row in result.seeds if row.seed == seed).modes))
+
+
+def _words_of_model(owner: str, checkpoint: str, scored: str) -> str:
+    """Whose model answers; and where the run's table scores another one, that it does."""
+    own = f"{owner}'s own model {'of the last round' if checkpoint == 'last' else 'of the best round by validation'}"
+    if not scored.startswith("aggregate"):
+        return own
+    return f"{own}, not the model that came from the server, whose score the run's table shows ({scored})"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from graphsilo.data.sources.tables import is_description, read_spec
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
-from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, RunConfig
+from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, ModelConfig, RunConfig
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.participants import (
     Participants,
@@ -44,6 +44,7 @@ from graphsilo.experiments.participants import (
     left_out,
     untrained_words,
 )
+from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.types import ClientId, Task
@@ -167,6 +168,23 @@ def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
     return task
 
 
+def _check_backbone(config: RunConfig, task: Task) -> None:
+    """Refuse a backbone that was chosen for another task than the data turns out to be for, now that it is read.
+
+    Raises:
+        ConfigError: Nobody named one, and the method's is another one.
+    """
+    usual = registry.usual_model(config.method.name) or {}
+    if "name" in usual or config.task is not None or {"model.name", "model.pool"} & set(config.given):
+        return
+    wanted, taken = (usual.get(each, {}).get("name", ModelConfig().name) for each in (task, "node"))
+    if wanted != taken == config.model.name:
+        raise ConfigError(
+            f"the data is for the task {task}, which is known only once it is read, and there {config.method.name} has "
+            f"the model {wanted}, not {config.model.name}. Say the task (--task {task}, task: {task}), or a model."
+        )
+
+
 def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     """Load, cut, split and perturb as a configuration says.
 
@@ -192,6 +210,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         notes = _copy_notes(present, names)
         if all(isinstance(item, GraphCollection) for item in loaded):
             collections = [item for item in loaded if isinstance(item, GraphCollection)]
+            _check_backbone(config, "graph")
             made = _named(_prepare_graphs(config, method, collections), collections)
             return replace(made, notes=(*made.notes, *notes))
         single = {place: item for place, item in present.items() if isinstance(item, Graph)}
@@ -205,6 +224,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     else:
         graph, sizes = loaded, None
     task = task_of(config, graph)
+    _check_backbone(config, task)
     if isinstance(graph, GraphCollection):
         return _prepare_graphs(config, method, [graph])
     whole = graph
