@@ -19,6 +19,7 @@ Example:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from types import NoneType, UnionType
@@ -84,6 +85,8 @@ Widths: TypeAlias = Annotated[tuple[Width, ...], Field(min_length=1)]
 
 _LARGEST = 10**18
 """Whole numbers stay below it, as what is stored and sent holds 64 bits of one."""
+_LARGEST_FLOAT = 1e30
+"""Other numbers stay below it, so that they and most of their products are numbers in 32 bits, too."""
 
 
 def wanted(text: str) -> Exception:
@@ -177,6 +180,8 @@ class Settings(BaseModel):
         for item in value if isinstance(value, list | tuple) else [value]:
             if isinstance(item, int) and abs(item) >= _LARGEST:
                 raise wanted("below 1e18 in size")
+            if isinstance(item, float) and math.isfinite(item) and abs(item) >= _LARGEST_FLOAT:
+                raise wanted("below 1e30 in size")
         return value
 
 

@@ -53,6 +53,8 @@ def test_failures_exit_with_1(call, tmp_path):
         (KeyboardInterrupt(), 130, "graphsilo: stopped."),
         (cli.Interrupted("stopped; continue so."), 130, "graphsilo: stopped; continue so."),
         (MemoryError(), 1, "memory ran out"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 4 bytes."), 1, "memory ran out"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 4 bytes."), 1, "memory ran out"),
         (PermissionError(13, "Permission denied", "/x"), 1, "the system refused: Permission denied (/x)."),
         (BrokenPipeError(), 0, ""),
     ],

@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError
-from graphsilo.methods.renode import conflicts, weights_of
+from graphsilo.methods.renode import ReNodeConfig, conflicts, weights_of
 from graphsilo.random import numpy_generator
 from graphsilo.testing.small import play
 
@@ -156,3 +157,9 @@ def test_weights_are_made_once_and_kept_in_the_state(kit, monkeypatch):
 def test_bounds_must_leave_room(kit):
     with pytest.raises(ConfigError, match=r"w_min is 2, more than method\.w_max, 1\.5; lower the one"):
         kit.build("renode", [kit.tiny_silo(0)], w_min=2.0)
+
+
+def test_a_run_says_that_equal_weights_are_focal_loss():
+    told = [ReNodeConfig(w_min=low).in_vain(Schema("node", 3, 2), 100, 10, "gcn") for low in (0.5, 1.5)]
+    assert told[0] == ""
+    assert "all nodes weigh 1.5, as method.w_min is method.w_max" in told[1]

@@ -70,9 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GraphsiloError as error:
         _complain(str(error), error, debug)
         return error.exit_code
-    except MemoryError as error:
-        _complain("memory ran out. Use fewer workers, a smaller model or a smaller batch_size.", error, debug)
-        return 1
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _complain(f"the system refused: {error.strerror or error}{where}.", error, debug)
@@ -81,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if _is_usage_error(error):
             _complain(_setting_text(error, given) or _usage_text(error), error, debug)
             return 2
+        if _is_out_of_memory(error):
+            _complain("memory ran out. Use fewer workers, a smaller model or a smaller batch_size.", error, debug)
+            return 1
         _complain(
             f"this is a bug in graphsilo, not your mistake: {type(error).__name__}: {error}. Run the same command with "
             f"--debug, and report the traceback that it shows.",
@@ -106,6 +106,12 @@ def _dispatch(arguments: list[str]) -> int:
     if status == STOPPED:  # what the argument parser makes of Ctrl-C
         raise KeyboardInterrupt
     return status if isinstance(status, int) else 0
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether Python ran out of memory, or PyTorch, whose error for it is of no class of its own on a CPU."""
+    told = isinstance(error, RuntimeError) and any(word in str(error) for word in ("can't allocate", "out of memory"))
+    return isinstance(error, MemoryError) or told
 
 
 def _is_usage_error(error: Exception) -> bool:

@@ -49,6 +49,7 @@ from graphsilo.federation.wire import (
     check_gaps,
     check_numbers,
     header_bytes,
+    not_finite,
     open_header,
     too_large,
     writable,
@@ -475,7 +476,7 @@ def _check_plain(value: Any, spec: FieldSpec, where: str, weights: float | None)
     if largest is not None and (spec.has_floats or largest < math.inf):
         size = _size(value)
         if not math.isfinite(size):
-            raise MessageError(f"{where} contains NaN or infinity, which this field does not allow.")
+            raise MessageError(not_finite(where))
         if size > largest:
             raise MessageError(too_large(where, size, largest))
 

@@ -95,7 +95,7 @@ def check_numbers(slots: Sequence[Slot], tensors: Sequence[Tensor]) -> None:
         low, high = (float(edge) for edge in torch.aminmax(tensor))
         size = max(-low, high)
         if not math.isfinite(size):
-            raise MessageError(f"{slot.where} contains NaN or infinity, which this field does not allow.")
+            raise MessageError(not_finite(slot.where))
         if size > largest:
             raise MessageError(too_large(slot.where, size, largest))
 
@@ -108,6 +108,13 @@ def all_below(flat: Tensor, largest: float) -> bool:
     """
     squares = float(torch.dot(flat, flat))
     return squares < 0.99 * largest * largest and math.isfinite(squares)
+
+
+def not_finite(where: str) -> str:
+    return (
+        f"{where} contains NaN or infinity, which this field does not allow. Either the training diverged (a smaller "
+        f"learning rate, features that are scaled), or its sender is not honest."
+    )
 
 
 def too_large(where: str, size: float, largest: float) -> str:

@@ -37,14 +37,15 @@ class FedDistillConfig(ClassRowsConfig):
 
     weight_by: Literal["count", "uniform"] = setting(
         "uniform", "what a client's mean output counts in the mean of its class: its items of that class, or 1",
-        source="paper",
+        source="paper", when={"strength": ABOVE_ZERO},
     )  # fmt: skip
     strength: float = setting(
         1.0, "weight γ of the distillation", source="Zhu et al.'s code; the paper says none", ge=0
     )
     exchange: Literal["probabilities", "logits"] = setting(
-        "probabilities", "which outputs are averaged", source="paper; Zhu et al.'s code takes logits"
-    )
+        "probabilities", "which outputs are averaged", source="paper; Zhu et al.'s code takes logits",
+        when={"strength": ABOVE_ZERO},
+    )  # fmt: skip
     leave_one_out: bool = setting(
         True, "take a client's own part out of the means that it learns from",
         source="paper; Zhu et al.'s code has one table for all", when={"strength": ABOVE_ZERO},

@@ -27,12 +27,14 @@ from graphsilo.federation.interface import Federation, Replies
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
-from graphsilo.federation.settings import setting
+from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.federation.training_client import CoreClient, core_of
 from graphsilo.methods import fedavg
 from graphsilo.types import ClientId
 
 ConfigT = TypeVar("ConfigT", bound="GCFLConfig")
+SPLITTING = {"eps_1": ABOVE_ZERO}
+"""Where clusters can split: with ε₁ = 0 none does."""
 
 
 class GCFLConfig(fedavg.FedAvgConfig):
@@ -42,11 +44,13 @@ class GCFLConfig(fedavg.FedAvgConfig):
         0.05, "a cluster may split if its mean update is shorter (ε₁)", ge=0,
         source="authors' code for one data set; 0.01 for several",
     )  # fmt: skip
-    eps_2: float = setting(0.1, "and if some client's update is longer (ε₂)", source="authors' code", ge=0)
-    warm_up: int = setting(20, "rounds in which no cluster splits", source="authors' code", ge=0)
+    eps_2: float = setting(
+        0.1, "and if some client's update is longer (ε₂)", source="authors' code", ge=0, when=SPLITTING
+    )
+    warm_up: int = setting(20, "rounds in which no cluster splits", source="authors' code", ge=0, when=SPLITTING)
     mean_by: Literal["weight", "uniform"] = setting(
         "weight", "what an update counts in that mean: as in the average of models, or 1",
-        source="paper; the authors' code has uniform",
+        source="paper; the authors' code has uniform", when=SPLITTING,
     )  # fmt: skip
 
     def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:

@@ -30,16 +30,18 @@ class GCFLPlusConfig(gcfl.GCFLConfig):
     """Settings of GCFL+."""
 
     window: int = setting(5, "norms of a client that are compared (d)", ge=1,
-        source="authors' code for one data set; 10 for several",
-    )  # fmt: skip
+        source="authors' code for one data set; 10 for several", when=gcfl.SPLITTING,
+    )  # fmt: skip  # fmt: skip
     norm_of: Literal["gradient", "update"] = setting(
         "gradient",
         "whose norm: the last step's gradient, or the round's update",
         source="paper; update is its variant dWs",
+        when=gcfl.SPLITTING,
     )
     standardize: bool = setting(
-        False, "divide a client's norms by their standard deviation, to compare trends alone", source="authors' code"
-    )
+        False, "divide a client's norms by their standard deviation, to compare trends alone", source="authors' code",
+        when=gcfl.SPLITTING,
+    )  # fmt: skip
 
 
 class TrainReply(fedavg.TrainReply):

@@ -21,6 +21,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import setting
@@ -52,6 +53,14 @@ class ReNodeConfig(focal.FocalConfig):
                 f"other."
             )
         return self
+
+    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+        if self.w_min != self.w_max:
+            return ""
+        return (
+            f"all nodes weigh {self.w_min:g}, as method.w_min is method.w_max: where they are among the classes counts "
+            f"for nothing, nor do alpha and rank_over, and what trains is focal loss."
+        )
 
 
 class Client(focal.Client[ReNodeConfig]):
