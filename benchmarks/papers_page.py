@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape, unescape
@@ -19,11 +20,12 @@ import papers
 from children import ROOT
 
 from graphsilo import documents
+from graphsilo.federation import registry
 
 PAGE = ROOT / "docs" / "papers-tables.md"
 FINDINGS = ROOT / "docs" / "papers-findings.md"
-SUMMARY = "## FedRidge in each"
-"""Heading of the part of the findings that is written here, up to the next heading."""
+FEDRIDGE, METHODS = "## FedRidge in each", "## Each method over all tables"
+"""Headings of the parts of the findings that are written here, each up to the next heading."""
 COLUMNS = (
     "method",
     "score",
@@ -44,6 +46,17 @@ SUMMARISED = ("accuracy", "macro f1", "hete f1", "unseen node, accuracy", "missi
 """Scores that the summary of FedRidge has."""
 NOT_FEDERATED = ("FedRidge", "local only", "Standalone", "Local", "all data in one place")
 """Rows that FedRidge's are not held against in the last column."""
+TITLES = {"Co-Boost": "Co-Boosting", "Moon": "MOON", "Scaffold": "SCAFFOLD"}
+"""What some papers call a method, and we do."""
+VERDICTS = ("above", "level", "below")
+COMPARED = {
+    "ours to print": ("ours", "", "published"),
+    "ours to training alone": ("ours", "local only", "ours"),
+    "ours to FedAvg": ("ours", "FedAvg", "ours"),
+    "tuned to print": ("tuned", "", "published"),
+    "tuned to FedAvg tuned": ("tuned", "FedAvg", "tuned"),
+}
+"""Columns of the overview of methods: a column of theirs, and whose (their own: empty) and which it is held against."""
 NOT_YET = "–"
 EMPTY = f"<td>{NOT_YET}</td>"
 INTRODUCTION = """# The papers' tables, run again
@@ -73,6 +86,14 @@ One round, no trial of settings, on the same cuts, own models. Beside it the bes
 FedAvg with SGD of 0.5 and common models included; the best tuned one; training alone; all data in one place; the best
 published score of the methods that are here. *Level* is a difference to the best federated score, tuned or not, that
 is no larger than the two standard deviations together.
+"""
+METHODS_SAY = """<!-- Written by benchmarks/papers_page.py; change the words there. -->
+
+Over all cells that a table prints for a method, accuracy and the other scores but AUC: how many of ours are above /
+level with / below the printed score, training alone, and FedAvg of the same table; and how many tuned ones are above /
+level with / below print and FedAvg tuned. *Level* is a difference that is no larger than the two standard deviations
+together (where a paper prints none, than ours). This is an overview, no test: tables share cuts, and a table's scores
+depend on each other.
 """
 
 
@@ -116,13 +137,13 @@ def main() -> None:
     text = "\n".join(page(tree, runs, kept))
     PAGE.write_text(text, encoding="utf-8")
     findings = FINDINGS.read_text(encoding="utf-8")
-    before, _, rest = findings.partition(SUMMARY)
-    after = rest[rest.index("\n## ") + 1 :]
-    summary = "\n".join(fedridge(tree, read(text)))
-    FINDINGS.write_text(f"{before}{SUMMARY}\n\n{summary}\n\n{after}", encoding="utf-8")
-    print(
-        f"written: {PAGE.relative_to(ROOT)} ({title}), {FINDINGS.relative_to(ROOT)} (its part {SUMMARY.lstrip('# ')})"
-    )
+    sections = read(text)
+    for heading, part in ((FEDRIDGE, fedridge(tree, sections)), (METHODS, of_methods(sections))):
+        before, _, rest = findings.partition(f"{heading}\n")
+        after = rest[rest.index("\n## ") :]
+        findings = "\n".join([f"{before}{heading}\n", *part]) + f"\n{after}"
+    FINDINGS.write_text(findings, encoding="utf-8")
+    print(f"written: {PAGE.relative_to(ROOT)} ({title}), {FINDINGS.relative_to(ROOT)} (two parts)")
 
 
 def read(text: str) -> dict[str, Section]:
@@ -173,7 +194,7 @@ def fedridge(tree: dict[str, object], sections: Mapping[str, Section]) -> Iterat
                         found.append(line[-1])
                         what = "" if score == "accuracy" else f": {score.removesuffix(', accuracy')}"
                         yield f"| {place}{what} | {' | '.join(line)} |"
-    counts = ", ".join(f"{word} in {found.count(word)}" for word in ("above", "level", "below"))
+    counts = ", ".join(f"{word} in {found.count(word)}" for word in VERDICTS)
     yield f"\nOf {len(found)} rows it is {counts}. Tables on the same cuts are not independent."
 
 
@@ -200,14 +221,44 @@ def _beside(section: Section, score: str) -> list[str] | None:
         return None
     mean, spread = _number(ours)
     top = tuned if tuned is not None and tuned[0] > as_it_comes[0] else as_it_comes
-    gap, either = mean - top[0], spread + top[1]
     return [
         _text(ours),
         *(NOT_YET if each is None else each[-1] for each in (as_it_comes, tuned)),
         *(_text(_column(of_score[name], "ours")) for name in ("local only", "all data in one place")),
         published[-1].removesuffix(" ± 0.0"),
-        "level" if abs(gap) <= either else "above" if gap > 0 else "below",
+        _verdict((mean, spread), top[:2]),
     ]
+
+
+def of_methods(sections: Mapping[str, Section]) -> Iterator[str]:
+    """Each method's cells over all tables, counted by how they stand to others, in Markdown."""
+    yield METHODS_SAY
+    yield f"| method | {' | '.join(COMPARED)} |\n|---|{'---|' * len(COMPARED)}"
+    names = {listing.title: listing.name for listing in registry.listings()}
+    found: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for section in sections.values():
+        lines = {(_text(name), _text(score)): cells for (name, score), cells in section.lines.items()}
+        for (label, score), cells in lines.items():
+            title = TITLES.get(label, label)
+            if score == "auc" or label in NOT_FEDERATED or title not in names:
+                continue
+            for heading, (mine, other, theirs) in COMPARED.items():
+                beside = lines.get((other or label, score))
+                pair = (_column(cells, mine), EMPTY if beside is None else _column(beside, theirs))
+                if EMPTY not in pair and title != other:
+                    found[title][heading][_verdict(*map(_number, pair))] += 1
+    for title in sorted(found, key=str.casefold):
+        shown = [
+            " / ".join(str(counts[word]) for word in VERDICTS) if (counts := found[title][heading]) else NOT_YET
+            for heading in COMPARED
+        ]
+        yield f"| [{title}](methods/{names[title]}.md) | {' | '.join(shown)} |"
+
+
+def _verdict(mine: tuple[float, float], other: tuple[float, float]) -> str:
+    """How a mean and deviation stand to others: level within the two deviations together."""
+    gap = mine[0] - other[0]
+    return "level" if abs(gap) <= mine[1] + other[1] else "above" if gap > 0 else "below"
 
 
 def _column(cells: Cells, title: str) -> str:

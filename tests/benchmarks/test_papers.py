@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -340,3 +341,31 @@ def test_fedridge_is_held_against_the_best_of_all_others(ours: str, verdict: str
         f"| P II, Cora, 5 clients | {ours} | FedAvg 85.0 ± 0.3 | FedAvg 84.0 ± 2.0 | 99.0 ± 0.1 | 98.0 ± 0.1 "
         f"| FedAvg 90.0 ± 0.2 | {verdict} |"
     )
+
+
+def test_methods_are_counted_over_all_tables() -> None:
+    """MOON under both its names: above print, level with training alone, above FedAvg; tuned below FedAvg tuned."""
+    fedavg = {"ours": "80.0 ± 0.5", "tuned": "84.0 ± 0.2", "published": "80.4"}
+    sections = {
+        "a.Cora": _section(
+            local={"ours": "82.0 ± 1.0"},
+            FedAvg=fedavg,
+            Moon={"ours": "81.5 ± 0.2", "published": "81.0 ± 0.2", "tuned": "83.0 ± 0.5"},
+        ),
+        "b.Cora": _section(MOON={"ours": "81.5 ± 0.2", "published": "81.7 ± 0.2"}, Unknown={"ours": "9.0 ± 0.2"}),
+    }
+    rows = [line for line in papers_page.of_methods(sections) if line.startswith("| [")]
+    assert rows == [
+        "| [FedAvg](methods/fedavg.md) | 0 / 1 / 0 | 0 / 0 / 1 | – | 1 / 0 / 0 | – |",
+        "| [MOON](methods/moon.md) | 1 / 1 / 0 | 0 / 1 / 0 | 1 / 0 / 0 | 1 / 0 / 0 | 0 / 0 / 1 |",
+    ]
+
+
+def test_pages_of_methods_lead_to_the_papers_tables() -> None:
+    methods = papers_page.ROOT / "docs" / "methods"
+    findings = papers_page.FINDINGS.read_text(encoding="utf-8")
+    pages = set(re.findall(r"^\| \[[^\]]*\]\(methods/(\w+)\.md\)", findings, re.MULTILINE))
+    assert len(pages) > 20
+    for name in pages:
+        page = (methods / f"{name}.md").read_text(encoding="utf-8")
+        assert "(../papers-findings.md#each-method-over-all-tables)" in page, name
