@@ -50,11 +50,11 @@ TITLES = {"Co-Boost": "Co-Boosting", "Moon": "MOON", "Scaffold": "SCAFFOLD"}
 """What some papers call a method, and we do."""
 VERDICTS = ("above", "level", "below")
 COMPARED = {
-    "ours to print": ("ours", "", "published"),
-    "ours to training alone": ("ours", "local only", "ours"),
-    "ours to FedAvg": ("ours", "FedAvg", "ours"),
-    "tuned to print": ("tuned", "", "published"),
-    "tuned to FedAvg tuned": ("tuned", "FedAvg", "tuned"),
+    "ours against print": ("ours", "", "published"),
+    "ours against training alone": ("ours", "local only", "ours"),
+    "ours against FedAvg": ("ours", "FedAvg", "ours"),
+    "tuned against print": ("tuned", "", "published"),
+    "tuned against FedAvg tuned": ("tuned", "FedAvg", "tuned"),
 }
 """Columns of the overview of methods: a column of theirs, and whose (their own: empty) and which it is held against."""
 NOT_YET = "–"
