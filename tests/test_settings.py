@@ -48,7 +48,7 @@ class House(Settings):
         ({"front": {"height": 4}}, "house.front.height must be above 0 and at most 3; got 4."),
         ({"front": {"height": float("nan")}},
          "house.front.height must be a finite number above 0 and at most 3; got nan."),
-        ({"front": {"height": -1e30}}, "house.front.height must be below 1e30 in size; got -1e+30."),
+        ({"front": {"height": -2e30}}, "house.front.height must be at most 1e30 in size; got -2e+30."),
         ({"doors": [{}, {"height": -1}]}, "house.doors.1.height must be above 0 and at most 3; got -1."),
         ({"doors": [3]}, "house.doors.0 must be a table of settings; got 3."),
         ({"more": 3}, "house.more must be a table; got 3."),

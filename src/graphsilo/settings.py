@@ -86,7 +86,7 @@ Widths: TypeAlias = Annotated[tuple[Width, ...], Field(min_length=1)]
 _LARGEST = 10**18
 """Whole numbers stay below it, as what is stored and sent holds 64 bits of one."""
 _LARGEST_FLOAT = 1e30
-"""Other numbers stay below it, so that they and most of their products are numbers in 32 bits, too."""
+"""Other numbers are no larger, so that they and most of their products are numbers in 32 bits, too."""
 
 
 def wanted(text: str) -> Exception:
@@ -180,8 +180,8 @@ class Settings(BaseModel):
         for item in value if isinstance(value, list | tuple) else [value]:
             if isinstance(item, int) and abs(item) >= _LARGEST:
                 raise wanted("below 1e18 in size")
-            if isinstance(item, float) and math.isfinite(item) and abs(item) >= _LARGEST_FLOAT:
-                raise wanted("below 1e30 in size")
+            if isinstance(item, float) and math.isfinite(item) and abs(item) > _LARGEST_FLOAT:
+                raise wanted("at most 1e30 in size")
         return value
 
 
