@@ -202,6 +202,17 @@ def test_resuming_something_else_is_refused(small, tmp_path, change):
         run(small(**change), out=tmp_path / "run", resume=True)
 
 
+def test_resuming_removes_what_a_killed_write_left(small, tmp_path):
+    run(small(), out=tmp_path / "run")
+    left = tmp_path / "run" / f".rounds.parquet.{'0f' * 16}.tmp"
+    left.touch()
+    with pytest.raises(ConfigError):  # of another run nothing is touched
+        run(small(method__lr=0.02), out=tmp_path / "run", resume=True)
+    assert left.exists()
+    run(small(), out=tmp_path / "run", resume=True)
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("model", ["gcn", "sign"])
 def test_neighbours_that_do_not_fit_the_model_are_refused_before_data_is_read(small, monkeypatch, model):
     monkeypatch.setattr(runner, "prepare", lambda *_: pytest.fail("data was read"))

@@ -12,6 +12,7 @@ import torch
 from msgspec.structs import replace
 
 from graphsilo import documents
+from graphsilo.data.sources.files import remove_unfinished
 from graphsilo.errors import FederationError
 from graphsilo.experiments.checks import (
     check_data,
@@ -126,6 +127,7 @@ def run(
                 for seed in config.run.seeds if done is None else ():
                     checkpoints.load(seed)
                 check_outputs(folder, config.evaluation)
+                remove_unfinished(folder)
         if done is not None and set(config.run.references) <= done.reference_rows.keys():
             if folder is not None and config.evaluation.embeddings and isinstance(simulation, Simulation):
                 write_missing_embeddings(folder, config, method, simulation, config.run.seeds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import uuid
 import zipfile
 import zlib
@@ -181,7 +182,7 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     ``mode`` says who may read and write it, from its first byte on; the umask is taken off.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = _unfinished(path)
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             yield file
@@ -191,6 +192,18 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     finally:
         temporary.unlink(missing_ok=True)
     _flush_names(path.parent)
+
+
+def _unfinished(path: Path) -> Path:
+    """A new name beside a file, under which it is written until it is whole."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a process that was killed while it wrote has left in a folder; nobody else may be writing there."""
+    for path in folder.rglob(".*.tmp"):
+        if re.fullmatch(r"\..+\.[0-9a-f]{32}\.tmp", path.name):
+            path.unlink(missing_ok=True)
 
 
 MANY_FILES = 32
@@ -204,7 +217,7 @@ def atomic_files() -> Iterator[Callable[[Path, bytes | memoryview], None]]:
 
     def write(path: Path, data: bytes | memoryview) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = waiting.setdefault(path, path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp"))
+        temporary = waiting.setdefault(path, _unfinished(path))
         temporary.write_bytes(data)
 
     try:
