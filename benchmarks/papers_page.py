@@ -45,7 +45,7 @@ STEPS = (1.0, 3.0, 8.0)
 SUMMARISED = ("accuracy", "macro f1", "hete f1", "unseen node, accuracy", "missing class, accuracy")
 """Scores that the summary of FedRidge has."""
 NOT_FEDERATED = ("FedRidge", "local only", "Standalone", "Local", "all data in one place")
-"""Rows that FedRidge's are not held against in the last column."""
+"""Rows that are none of a paper's federated methods: FedRidge is not held against them, nor are they counted."""
 TITLES = {"Co-Boost": "Co-Boosting", "Moon": "MOON", "Scaffold": "SCAFFOLD"}
 """What some papers call a method, and we do."""
 VERDICTS = ("above", "level", "below")

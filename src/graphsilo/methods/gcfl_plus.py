@@ -31,7 +31,7 @@ class GCFLPlusConfig(gcfl.GCFLConfig):
 
     window: int = setting(5, "norms of a client that are compared (d)", ge=1,
         source="authors' code for one data set; 10 for several", when=gcfl.SPLITTING,
-    )  # fmt: skip  # fmt: skip
+    )  # fmt: skip
     norm_of: Literal["gradient", "update"] = setting(
         "gradient",
         "whose norm: the last step's gradient, or the round's update",
